@@ -1,4 +1,4 @@
-"""The command scripts/doctor: what is wrong with this machine, and what mends it."""
+"""The command scripts/doctor: what is wrong with this machine, and what fixes it."""
 
 import json
 import re
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
-from doctor.findings import Command, Finding, State, mends
+from doctor.findings import Command, Finding, State, fixes
 from tributary import commands
 from tributary.settings.entry import Arguments, need_root, run
 from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
-Looks at this machine with the eyes of the appliance: what the kernel offers (by trying it, in a network namespace that
-goes again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says
-whether it is fine, works with something less (note), or is wrong, and then the command that mends it.
+Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that
+is removed again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says
+whether it is ok, works with something less (note), or is wrong, and then the command that fixes it.
 
 Nothing is changed without --fix.
 
@@ -48,9 +48,9 @@ exit codes:
   69  --path: the name has no address
   77  not root
 """
-_MENDING = 300.0
-"""Seconds that a command that mends something may take."""
-_MARKS = {State.FINE: "fine", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
+_FIX_TIMEOUT = 300.0
+"""Seconds that a command that fixes something may take."""
+_MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine, mend if asked to, report; returns the exit code."""
+    """Examine, fix if asked to, report; returns the exit code."""
     return parser().perform(arguments)
 
 
@@ -83,7 +83,7 @@ def parser() -> Arguments:
     parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
     parser.add_argument("--only", metavar="CHECK,...", help="these checks alone")
     parser.add_argument("--path", metavar="HOST:PORT", help="only this: does MPTCP get there, from each address?")
-    parser.add_argument("--fix", action="store_true", help="run the commands that mend what is wrong, then look again")
+    parser.add_argument("--fix", action="store_true", help="run the commands that fix what is wrong, then look again")
     parser.add_argument("--dry-run", action="store_true", help="with --fix: show the commands, run none")
     parser.add_argument("--json", action="store_true", help="print the findings as a JSON array on standard output")
     return parser
@@ -92,7 +92,7 @@ def parser() -> Arguments:
 def _run(options: Options) -> int:
     need_root("doctor")
     if options.fix:
-        _mend(mends(_examine(options)), options.dry_run)
+        _mend(fixes(_examine(options)), options.dry_run)
     findings = _examine(options)
     _report(findings, options.json)
     return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
@@ -139,7 +139,7 @@ def _mend(commands: Sequence[Command], dry_run: bool) -> None:
 def _carry_out(command: Command) -> None:
     """Go on if it fails: the next look says that it is still wrong."""
     try:
-        done = commands.run(command, timeout=_MENDING)
+        done = commands.run(command, timeout=_FIX_TIMEOUT)
     except (OSError, Failure) as error:
         print(f"  {error}", file=sys.stderr)
         return
@@ -152,9 +152,9 @@ def _report(findings: Sequence[Finding], as_json: bool) -> None:
         print(json.dumps([finding.as_json() for finding in findings], indent=2))
         return
     for finding, following in zip_longest(findings, findings[1:]):
-        print(f"{_MARKS[finding.state]:5}  {finding.check}: {finding.what}")
-        if following is None or (finding.mend, finding.advice) != (following.mend, following.advice):
-            for line in (*map(shlex.join, finding.mend), *filter(None, [finding.advice])):
+        print(f"{_MARKS[finding.state]:5}  {finding.check}: {finding.message}")
+        if following is None or (finding.fix, finding.advice) != (following.fix, following.advice):
+            for line in (*map(shlex.join, finding.fix), *filter(None, [finding.advice])):
                 print(f"         {line}")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from doctor import integrity, kernel, limits, links, multipath, path, services, sysctls
+from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
 from tributary.commands import run
 from tributary.settings.failure import Failure
@@ -56,7 +56,7 @@ def _multipath() -> Iterator[Finding]:
 
 def _integrity() -> Iterator[Finding]:
     if multipath.read_switch() is not None:
-        yield from integrity.watch()
+        yield from data_integrity.sample()
 
 
 def _settings() -> Iterator[Finding]:

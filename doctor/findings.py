@@ -1,4 +1,4 @@
-"""What was found about one thing, and what mends it. Pure."""
+"""What was found about one thing, and what fixes it. Pure."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,9 @@ Command = tuple[str, ...]
 
 
 class State(Enum):
-    """``NOTE``: it works, with something less. ``UNKNOWN``: it could not be looked at."""
+    """``NOTE``: it works with limits. ``UNKNOWN``: it could not be examined."""
 
-    FINE = "fine"
+    OK = "ok"
     NOTE = "note"
     WRONG = "wrong"
     UNKNOWN = "unknown"
@@ -22,32 +22,32 @@ class State(Enum):
 class Finding:
     """What was found by one ``check``.
 
-    ``mend`` are commands that put it right, to be run in this order; ``advice`` is for what no command can do.
+    ``fix`` are the commands that fix it, in order; ``advice`` is for what no command can do.
     """
 
     check: str
     state: State
-    what: str
-    mend: Sequence[Command] = ()
+    message: str
+    fix: Sequence[Command] = ()
     advice: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """For another program; ``mend`` is a list of lines for a shell."""
+        """The finding as JSON types; ``fix`` is a list of shell lines."""
         return {
             "check": self.check,
             "state": self.state.value,
-            "what": self.what,
-            "mend": [shlex.join(command) for command in self.mend],
+            "message": self.message,
+            "fix": [shlex.join(command) for command in self.fix],
             "advice": self.advice,
         }
 
 
-def fine(check: str, what: str) -> Finding:
+def ok(check: str, message: str) -> Finding:
     """Nothing to do."""
-    return Finding(check, State.FINE, what)
+    return Finding(check, State.OK, message)
 
 
-def mends(findings: Iterable[Finding]) -> list[Command]:
-    """What mends all that is wrong, each command once."""
+def fixes(findings: Iterable[Finding]) -> list[Command]:
+    """The commands that fix everything wrong, each once."""
     wrong = [finding for finding in findings if finding.state is State.WRONG]
-    return list(dict.fromkeys(command for finding in wrong for command in finding.mend))
+    return list(dict.fromkeys(command for finding in wrong for command in finding.fix))

@@ -7,7 +7,7 @@ of its own, which goes when the script ends. A module that is there and not load
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 from tributary.commands import TimedOut, run
 
 _TIMEOUT = 20  # seconds; a module that has to be loaded from a slow card takes one or two
@@ -199,7 +199,7 @@ def works(script: str) -> bool:
 def _finding(probe: Probe, there: bool) -> Finding:
     check = f"kernel, {probe.capability}"
     if there:
-        return fine(check, probe.feature)
+        return ok(check, probe.feature)
     advice = (
         "install Debian's kernel (linux-image-amd64 or linux-image-arm64),"
         f" or build one with kernel-config/{probe.capability}.config"

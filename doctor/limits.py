@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 
 _LEAST_FILES = 1_048_576
 """Descriptors a process may have: two for each connection (LimitNOFILE of the units)."""
@@ -12,29 +12,29 @@ _FULL = 0.8
 def judge_files(nr_open: int) -> Finding:
     """``nr_open``: the most descriptors that a process may be given (proc_sys_fs(5))."""
     if nr_open >= _LEAST_FILES:
-        return fine("limits", f"a process may have {nr_open} open files")
-    mend = (("sysctl", "-w", f"fs.nr_open={_LEAST_FILES}"),)
-    return Finding("limits", State.WRONG, f"a process may have {nr_open} open files, two a connection", mend)
+        return ok("limits", f"a process may have {nr_open} open files")
+    fix = (("sysctl", "-w", f"fs.nr_open={_LEAST_FILES}"),)
+    return Finding("limits", State.WRONG, f"a process may have {nr_open} open files, two a connection", fix)
 
 
 def judge_tracking(count: int | None, most: int | None) -> Finding:
     """Entries in the table of tracked connections, and how many there may be; None if nothing is tracked."""
     if count is None or most is None:
-        return fine("limits", "connections are not tracked")
+        return ok("limits", "connections are not tracked")
     said = f"{count} of {most} tracked connections"
     if count < _FULL * most:
-        return fine("limits", said)
-    mend = (("sysctl", "-w", f"net.netfilter.nf_conntrack_max={4 * most}"),)
-    return Finding("limits", State.WRONG, f"{said}: new ones will be dropped", mend)
+        return ok("limits", said)
+    fix = (("sysctl", "-w", f"net.netfilter.nf_conntrack_max={4 * most}"),)
+    return Finding("limits", State.WRONG, f"{said}: new ones will be dropped", fix)
 
 
 def judge_clock(synchronized: str) -> Finding:
     """``synchronized`` is what ``timedatectl show --property=NTPSynchronized --value`` printed."""
     if synchronized == "yes":
-        return fine("clock", "synchronized")
+        return ok("clock", "synchronized")
     if synchronized == "no":
-        mend = (("timedatectl", "set-ntp", "true"),)
-        return Finding("clock", State.WRONG, "not synchronized: logs and quotas have wrong times", mend)
+        fix = (("timedatectl", "set-ntp", "true"),)
+        return Finding("clock", State.WRONG, "not synchronized: logs and quotas have wrong times", fix)
     return Finding("clock", State.UNKNOWN, "timedatectl does not say whether it is synchronized")
 
 

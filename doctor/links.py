@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 from tributary.commands import QUICK, run
 from tributary.daemons.control import is_served
 
@@ -91,7 +91,7 @@ def judge_routes(links: Sequence[Access]) -> list[Finding]:
     astray = [link for link in links if link.leaves_by != link.interface]
     if not astray:
         count = len({link.interface for link in links})
-        return [fine("routing", f"packets leave by their own link (of {count})")]
+        return [ok("routing", f"packets leave by their own link (of {count})")]
     tables = {name: 100 + number for number, name in enumerate(sorted({link.interface for link in links}), 1)}
     return [_stray(link, str(tables[link.interface])) for link in astray]
 
@@ -103,45 +103,47 @@ def _stray(link: Access, table: str) -> Finding:
     rule = ("ip", version, "rule", "add", "from", link.address, "lookup", table)
     by = f"by {link.leaves_by}" if link.leaves_by else "nowhere"
     advice = "tributary-router keeps such rules by itself, also when addresses change"
-    what = f"packets from {link.address} of {link.interface} leave {by}"
-    return Finding("routing", State.WRONG, what, (route, rule), advice)
+    message = f"packets from {link.address} of {link.interface} leave {by}"
+    return Finding("routing", State.WRONG, message, (route, rule), advice)
 
 
 def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept: bool) -> list[Finding]:
     """The kernel makes subflows from one address of each IP version of each access link.
 
-    Where they are ``kept`` by tributary-router, they may be those of its tunnels instead, and are its own to mend.
+    Where they are ``kept`` by tributary-router, they may be those of its tunnels instead, and are its own to fix.
     """
     tunnels = sorted(set(endpoints.values()) - {link.interface for link in links} - {""})
     if kept and tunnels:
-        return [fine("endpoints", f"tributary-router has them in its tunnels: {', '.join(tunnels)}")]
+        return [ok("endpoints", f"tributary-router has them in its tunnels: {', '.join(tunnels)}")]
     # A second subflow over the same link would gain nothing.
     ways: dict[tuple[str, int], list[Access]] = {}
     for link in links:
         ways.setdefault((link.interface, ip_address(link.address).version), []).append(link)
     missing = [way[0] for way in ways.values() if not any(link.address in endpoints for link in way)]
     if links and not missing:
-        return [fine("endpoints", "every access link has one")]
+        return [ok("endpoints", "every access link has one")]
     return [_without_endpoint(link, kept) for link in missing]
 
 
 def _without_endpoint(link: Access, kept: bool) -> Finding:
-    what = f"{link.address} of {link.interface} has none, so no subflow is made from it"
+    message = f"{link.address} of {link.interface} has none, so no subflow is made from it"
     if kept:
-        return Finding("endpoints", State.WRONG, what, advice="'tributary-router status' says why the link is not used")
-    mend = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
-    return Finding("endpoints", State.WRONG, what, (mend,))
+        return Finding(
+            "endpoints", State.WRONG, message, advice="'tributary-router status' says why the link is not used"
+        )
+    fix = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
+    return Finding("endpoints", State.WRONG, message, (fix,))
 
 
 def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:
     """``strict`` are the interfaces with strict reverse path filtering, of as many ``interfaces`` with addresses."""
     if not strict or interfaces < 2:
-        return fine("rp_filter", "joins may come in by any link")
+        return ok("rp_filter", "joins may come in by any link")
     # A dot in a VLAN's name is written as / where dots separate (sysctl.d(5)).
     names = [name.replace(".", "/") for name in ("all", *strict)]
-    mend = tuple(("sysctl", "-w", f"net.ipv4.conf.{name}.rp_filter=2") for name in names)
-    what = f"{', '.join(strict)} drop what comes in by another link than answers would leave by: 1 (strict), not 2"
-    return Finding("rp_filter", State.WRONG, what, mend)
+    fix = tuple(("sysctl", "-w", f"net.ipv4.conf.{name}.rp_filter=2") for name in names)
+    message = f"{', '.join(strict)} drop what comes in by another link than answers would leave by: 1 (strict), not 2"
+    return Finding("rp_filter", State.WRONG, message, fix)
 
 
 def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:

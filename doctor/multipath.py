@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 
 _CHECK = "MPTCP"
 _LEAST_SUBFLOWS = 2
@@ -26,15 +26,15 @@ def judge_limits(limits: Mapping[str, int]) -> Finding:
     """Whether a session may have further subflows."""
     subflows = limits.get("subflows", 0)
     if subflows >= _LEAST_SUBFLOWS:
-        return fine(_CHECK, f"a session may have {subflows} subflows beside its first")
-    mend = ("ip", "mptcp", "limits", "set", "subflows", "8")
-    return Finding(_CHECK, State.WRONG, f"a session may have only {subflows} subflows beside its first", (mend,))
+        return ok(_CHECK, f"a session may have {subflows} subflows beside its first")
+    fix = ("ip", "mptcp", "limits", "set", "subflows", "8")
+    return Finding(_CHECK, State.WRONG, f"a session may have only {subflows} subflows beside its first", (fix,))
 
 
 def judge_switch(enabled: str | None) -> Finding:
     """Whether net.mptcp.enabled is on."""
     if enabled == "1":
-        return fine(_CHECK, "switched on")
+        return ok(_CHECK, "switched on")
     if enabled is None:
         return Finding(_CHECK, State.WRONG, "this kernel has none", advice="see the finding on the kernel")
     return Finding(_CHECK, State.WRONG, "switched off", (("sysctl", "-w", "net.mptcp.enabled=1"),))

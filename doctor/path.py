@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 from tributary.mptcp.agreed import IPPROTO_MPTCP, speaks_mptcp
 
 _TIMEOUT = 5.0  # seconds; a SYN that is dropped is sent again after one, without the option after some
@@ -57,12 +57,12 @@ def judge(server: str, tries: Sequence[Try]) -> list[Finding]:
 
 def _judge_one(check: str, each: Try, able: bool) -> Finding:
     if each.outcome is Outcome.MULTIPATH:
-        return fine(check, f"{each.address} {each.outcome.value}")
+        return ok(check, f"{each.address} {each.outcome.value}")
     if each.outcome is Outcome.NONE:
         return Finding(check, State.WRONG, f"{each.address} {each.outcome.value}: {each.error}")
     if able:
         advice = "a middlebox on this path strips MPTCP options: ask its operator, or use a tunnel on this link"
         return Finding(check, State.WRONG, f"{each.address} {each.outcome.value}, others do not", advice=advice)
     advice = "try a port of a Tributary gateway, which speaks MPTCP for certain"
-    what = f"{each.address} {each.outcome.value}: the server has no MPTCP, or every path strips it"
-    return Finding(check, State.WRONG, what, advice=advice)
+    message = f"{each.address} {each.outcome.value}: the server has no MPTCP, or every path strips it"
+    return Finding(check, State.WRONG, message, advice=advice)

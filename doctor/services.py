@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
@@ -50,15 +50,15 @@ def judge_listeners(listeners: Sequence[Listener]) -> list[Finding]:
 def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterable[Finding]:
     own = [listener for listener in listeners if listener.process == process]
     if not own:
-        mend = (("systemctl", "start", unit),)
-        yield Finding(unit, State.WRONG, "does not listen", mend, f"journalctl -u {unit} says why it ended")
+        fix = (("systemctl", "start", unit),)
+        yield Finding(unit, State.WRONG, "does not listen", fix, f"journalctl -u {unit} says why it ended")
     elif not any(listener.multipath for listener in own):
         where = ", ".join(listener.address for listener in own)
-        mend = (("systemctl", "restart", unit),)
-        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", mend, "it has to be started by its own unit")
+        fix = (("systemctl", "restart", unit),)
+        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", fix, "it has to be started by its own unit")
     else:
         where = ", ".join(listener.address for listener in own if listener.multipath)
-        yield fine(unit, f"takes MPTCP at {where}")
+        yield ok(unit, f"takes MPTCP at {where}")
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
@@ -68,13 +68,13 @@ def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
     names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
     guarded = {version for chain in guards for version in _VERSIONS.get(chain["family"], ())}
     if len(guarded) == 2:
-        return fine("firewall", f"what nobody let in is dropped by {names}")
+        return ok("firewall", f"what nobody let in is dropped by {names}")
     advice = "ansible/gateway.yml has one (role firewall); docs/security.md says what it lets in"
-    what = "everything that listens can be reached"
+    message = "everything that listens can be reached"
     if guarded:
         (missing,) = {"IPv4", "IPv6"} - guarded
-        what += f" over {missing}: by {names} nothing of that is dropped"
-    return Finding("firewall", State.WRONG, what, advice=advice)
+        message += f" over {missing}: by {names} nothing of that is dropped"
+    return Finding("firewall", State.WRONG, message, advice=advice)
 
 
 def parse_ruleset(printed: str) -> Mapping[str, Any]:

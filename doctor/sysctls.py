@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 
 _CHECK = "kernel settings"
 
@@ -48,7 +48,7 @@ def examine(places: Sequence[Path], together: bool = False) -> Iterator[Finding]
 def compare(wanted: Mapping[str, str], found: Mapping[str, str | None], file: Path) -> list[Finding]:
     """A finding for each setting that is not as ``file`` has it, or one for all."""
     findings = [finding for key in wanted if (finding := _one(key, wanted[key], found[key], file))]
-    return findings or [fine(_CHECK, f"as in {file}")]
+    return findings or [ok(_CHECK, f"as in {file}")]
 
 
 def _one(key: str, wanted: str, found: str | None, file: Path) -> Finding | None:
@@ -57,8 +57,8 @@ def _one(key: str, wanted: str, found: str | None, file: Path) -> Finding | None
     if found == wanted:
         return None
     kept = Path("/etc/sysctl.d") / file.name
-    mend = (("install", "-m", "644", str(file), str(kept)), ("sysctl", "-e", "-q", "-p", str(kept)))
-    return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", mend)
+    fix = (("install", "-m", "644", str(file), str(kept)), ("sysctl", "-e", "-q", "-p", str(kept)))
+    return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", fix)
 
 
 def _read(path: Path) -> str | None:

@@ -36,7 +36,7 @@ def doctor(node: Node, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
 
 
 def wrong(findings: list[dict[str, Any]]) -> list[str]:
-    return [finding["what"] for finding in findings if finding["state"] == "wrong"]
+    return [finding["message"] for finding in findings if finding["state"] == "wrong"]
 
 
 @contextmanager
@@ -106,8 +106,8 @@ def test_nothing_is_mended_that_tributary_router_keeps(testbed: Testbed) -> None
     with process(*client.command([sys.executable, "-c", HOLDER])) as daemon:
         said_ready(daemon)
         found = doctor(client, "--only", "endpoints")[1]
-    assert wrong(found) and not any(finding["mend"] for finding in found)
-    assert all(finding["mend"] for finding in doctor(client, "--only", "endpoints")[1])
+    assert wrong(found) and not any(finding["fix"] for finding in found)
+    assert all(finding["fix"] for finding in doctor(client, "--only", "endpoints")[1])
 
 
 @pytest.mark.parametrize(
@@ -122,5 +122,5 @@ def test_a_path_without_mptcp_is_told_from_one_with_it(testbed: Testbed, what: s
         with stripped(testbed.gateway, link.name, what):
             code, findings = doctor(testbed.client, "--path", where)
     assert code == Exit.WRONG_RESULT
-    assert [finding["state"] for finding in findings] == ["fine", "wrong"]
+    assert [finding["state"] for finding in findings] == ["ok", "wrong"]
     assert wrong(findings)[0].startswith(f"{link.client4} {told}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doctor import limits, links, multipath, path, services, sysctls
-from doctor.findings import Finding, State, fine, mends
+from doctor.findings import Finding, State, fixes, ok
 from doctor.links import Access
 from doctor.path import Outcome, Try
 from doctor.services import Listener
@@ -24,7 +24,7 @@ def states(*findings: Finding) -> list[str]:
 
 
 def commands(finding: Finding) -> list[str]:
-    return [" ".join(command) for command in finding.mend]
+    return [" ".join(command) for command in finding.fix]
 
 
 def test_a_sysctl_file_is_read_without_comments() -> None:
@@ -45,19 +45,19 @@ def test_settings_that_differ_are_mended_by_the_file_and_missing_ones_noted() ->
     wanted = {"a": "1", "b": "2", "c": "3"}
     findings = sysctls.compare(wanted, {"a": "1", "b": "5", "c": None}, FILE)
     assert states(*findings) == ["wrong", "note"]
-    assert findings[0].what == "b is 5, not 2"
+    assert findings[0].message == "b is 5, not 2"
     assert commands(findings[0])[-1] == "sysctl -e -q -p /etc/sysctl.d/90-tributary.conf"
 
 
 def test_settings_as_they_should_be_are_one_finding() -> None:
-    assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["fine"]
+    assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["ok"]
 
 
 def test_a_file_of_settings_that_is_in_no_place_is_a_finding(tmp_path: Path) -> None:
     places = (tmp_path / "a.conf", tmp_path / "b.conf")
     (finding,) = sysctls.examine(places)
     assert finding.state is State.WRONG
-    assert finding.what == f"{places[0]} or {places[1]} is missing: the package tributary-common has it"
+    assert finding.message == f"{places[0]} or {places[1]} is missing: the package tributary-common has it"
 
 
 def test_a_file_of_settings_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
@@ -70,17 +70,17 @@ def test_settings_that_go_together_stay_where_the_kernel_lacks_one(tmp_path: Pat
     file = tmp_path / "retransmissions.conf"
     file.write_text("net.ipv4.tcp_rto_that_no_kernel_has = 1000\nnet.ipv4.tcp_retries2 = 100\n")
     (together,) = sysctls.examine([file], together=True)
-    assert (together.state, together.mend) == (State.NOTE, ())
+    assert (together.state, together.fix) == (State.NOTE, ())
     alone = list(sysctls.examine([file]))
     assert states(*alone) == ["note", "wrong"]
 
 
-@pytest.mark.parametrize(("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "fine"), ("subflows 0", "wrong")])
+@pytest.mark.parametrize(("printed", "state"), [("add_addr_accepted 0 subflows 2 ", "ok"), ("subflows 0", "wrong")])
 def test_a_session_needs_further_subflows(printed: str, state: str) -> None:
     assert states(multipath.judge_limits(multipath.parse_limits(printed))) == [state]
 
 
-@pytest.mark.parametrize(("enabled", "state"), [("1", "fine"), ("0", "wrong"), (None, "wrong")])
+@pytest.mark.parametrize(("enabled", "state"), [("1", "ok"), ("0", "wrong"), (None, "wrong")])
 def test_mptcp_has_to_be_switched_on(enabled: str | None, state: str) -> None:
     assert states(multipath.judge_switch(enabled)) == [state]
 
@@ -89,7 +89,7 @@ def test_counters_that_hint_at_something_are_noted_and_zeros_are_not() -> None:
     netstat = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: Blackhole MPFallbackTokenInit\nMPTcpExt: 3 0\n"
     findings = multipath.judge_counters(multipath.parse_counters(netstat))
     assert states(*findings) == ["note"]
-    assert findings[0].what.startswith("3 times SYNs with MPTCP got no answer")
+    assert findings[0].message.startswith("3 times SYNs with MPTCP got no answer")
 
 
 def test_a_kernel_without_mptcp_has_no_counters() -> None:
@@ -134,7 +134,7 @@ def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> 
 
 def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> None:
     (finding,) = links.judge_routes([HOME, STRAY])
-    assert finding.what == "packets from 198.51.100.7 of lte leave by eth0"
+    assert finding.message == "packets from 198.51.100.7 of lte leave by eth0"
     assert commands(finding) == [
         "ip -4 route replace default via 198.51.100.1 dev lte table 102",
         "ip -4 rule add from 198.51.100.7 lookup 102",
@@ -148,7 +148,7 @@ def test_a_link_without_a_gateway_of_its_ip_version_gets_its_route_as_well(gatew
 
 
 def test_routes_by_source_are_fine_where_each_leaves_by_its_own() -> None:
-    assert states(*links.judge_routes([HOME])) == ["fine"]
+    assert states(*links.judge_routes([HOME])) == ["ok"]
 
 
 def test_no_access_link_at_all_is_wrong() -> None:
@@ -158,30 +158,30 @@ def test_no_access_link_at_all_is_wrong() -> None:
 def test_an_address_without_an_endpoint_gets_one() -> None:
     (finding,) = links.judge_endpoints([HOME, STRAY], ENDPOINTS, kept=False)
     assert commands(finding) == ["ip mptcp endpoint add 198.51.100.7 dev lte subflow"]
-    assert states(*links.judge_endpoints([HOME], ENDPOINTS, kept=False)) == ["fine"]
+    assert states(*links.judge_endpoints([HOME], ENDPOINTS, kept=False)) == ["ok"]
 
 
 def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
     second = replace(HOME, address="192.0.2.8")
-    assert states(*links.judge_endpoints([second, HOME], ENDPOINTS, kept=False)) == ["fine"]
+    assert states(*links.judge_endpoints([second, HOME], ENDPOINTS, kept=False)) == ["ok"]
     ipv6 = [replace(second, address=f"2001:db8::{number}") for number in (7, 8)]
     (finding,) = links.judge_endpoints([HOME, *ipv6], ENDPOINTS, kept=False)
-    assert finding.what.startswith("2001:db8::7 of eth0")
+    assert finding.message.startswith("2001:db8::7 of eth0")
 
 
 def test_what_tributary_router_keeps_is_not_mended_beside_it() -> None:
     (finding,) = links.judge_endpoints([STRAY], {}, kept=True)
-    assert (finding.state, finding.mend) == (State.WRONG, ())
+    assert (finding.state, finding.fix) == (State.WRONG, ())
     assert "tributary-router status" in finding.advice
     inside = {"10.84.0.18": "tb1", "10.84.0.19": "tb2"}
     (finding,) = links.judge_endpoints([STRAY], inside, kept=True)
-    assert (finding.state, finding.what) == (State.FINE, "tributary-router has them in its tunnels: tb1, tb2")
+    assert (finding.state, finding.message) == (State.OK, "tributary-router has them in its tunnels: tb1, tb2")
     # Without it they are somebody's who knows of no link.
     assert states(*links.judge_endpoints([STRAY], inside, kept=False)) == ["wrong"]
 
 
 def test_strict_filters_matter_with_several_links_alone() -> None:
-    assert states(links.judge_filters(["eth0"], 1), links.judge_filters([], 2)) == ["fine", "fine"]
+    assert states(links.judge_filters(["eth0"], 1), links.judge_filters([], 2)) == ["ok", "ok"]
     finding = links.judge_filters(["eth0"], 2)
     assert commands(finding) == ["sysctl -w net.ipv4.conf.all.rp_filter=2", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"]
     vlan = links.judge_filters(["eth0.100"], 2)
@@ -214,13 +214,13 @@ def test_listeners_are_known_by_process_and_by_mptcp() -> None:
 
 def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
     findings = services.judge_listeners([Listener("squid", "*:3128", False)])
-    assert [finding.what for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
+    assert [finding.message for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
     assert commands(findings[0]) == ["systemctl restart tributary-squid"]
     both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
-    assert states(*services.judge_listeners(both)) == ["fine", "fine"]
+    assert states(*services.judge_listeners(both)) == ["ok", "ok"]
 
 
-@pytest.mark.parametrize(("policy", "state"), [("drop", "fine"), ("accept", "wrong")])
+@pytest.mark.parametrize(("policy", "state"), [("drop", "ok"), ("accept", "wrong")])
 def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
     chain = {"family": "inet", "table": "filter", "hook": "input", "policy": policy}
     assert states(services.judge_firewall({"nftables": [{"metainfo": {}}, {"chain": chain}]})) == [state]
@@ -229,8 +229,8 @@ def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
 @pytest.mark.parametrize(
     ("families", "state", "told"),
     [
-        (("inet",), "fine", "dropped by inet filter"),
-        (("ip", "ip6"), "fine", "dropped by ip filter and ip6 filter"),
+        (("inet",), "ok", "dropped by inet filter"),
+        (("ip", "ip6"), "ok", "dropped by ip filter and ip6 filter"),
         (("ip",), "wrong", "can be reached over IPv6: by ip filter"),
         (("ip6",), "wrong", "can be reached over IPv4: by ip6 filter"),
         (("bridge",), "wrong", "can be reached"),
@@ -240,7 +240,7 @@ def test_a_firewall_is_one_for_both_ip_versions(families: tuple[str, ...], state
     hook = {"table": "filter", "hook": "input", "policy": "drop"}
     finding = services.judge_firewall({"nftables": [{"chain": {"family": family, **hook}} for family in families]})
     assert states(finding) == [state]
-    assert told in finding.what
+    assert told in finding.message
 
 
 def test_without_nft_there_is_no_firewall() -> None:
@@ -248,13 +248,13 @@ def test_without_nft_there_is_no_firewall() -> None:
 
 
 def test_room_for_connections() -> None:
-    assert states(limits.judge_files(1_048_576), limits.judge_files(1024)) == ["fine", "wrong"]
+    assert states(limits.judge_files(1_048_576), limits.judge_files(1024)) == ["ok", "wrong"]
     findings = [limits.judge_tracking(count, 1000) for count in (None, 799, 800)]
-    assert states(*findings) == ["fine", "fine", "wrong"]
+    assert states(*findings) == ["ok", "ok", "wrong"]
     assert commands(findings[2]) == ["sysctl -w net.netfilter.nf_conntrack_max=4000"]
 
 
-@pytest.mark.parametrize(("printed", "state"), [("yes", "fine"), ("no", "wrong"), ("", "unknown")])
+@pytest.mark.parametrize(("printed", "state"), [("yes", "ok"), ("no", "wrong"), ("", "unknown")])
 def test_the_clock_is_synchronized_or_not_or_nobody_knows(printed: str, state: str) -> None:
     assert states(limits.judge_clock(printed)) == [state]
 
@@ -263,18 +263,18 @@ def test_one_path_that_speaks_mptcp_tells_that_the_other_strips_it() -> None:
     findings = path.judge(
         "s:1", [Try("a", Outcome.MULTIPATH), Try("b", Outcome.PLAIN), Try("c", Outcome.NONE, "no way")]
     )
-    assert states(*findings) == ["fine", "wrong", "wrong"]
-    assert findings[1].what == "b speaks plain TCP, others do not"
-    assert findings[2].what == "c does not connect: no way"
+    assert states(*findings) == ["ok", "wrong", "wrong"]
+    assert findings[1].message == "b speaks plain TCP, others do not"
+    assert findings[2].message == "c does not connect: no way"
 
 
 def test_where_no_path_speaks_mptcp_the_server_may_be_the_reason() -> None:
     (finding,) = path.judge("s:1", [Try("a", Outcome.PLAIN)])
-    assert "the server has no MPTCP, or every path strips it" in finding.what
+    assert "the server has no MPTCP, or every path strips it" in finding.message
     assert states(*path.judge("s:1", [])) == ["wrong"]
 
 
 def test_each_mend_is_run_once_and_for_what_is_wrong_alone() -> None:
     wrong = Finding("a", State.WRONG, "", (("x",), ("y",)))
     noted = Finding("b", State.NOTE, "", (("z",),))
-    assert mends([wrong, fine("c", ""), noted, wrong]) == [("x",), ("y",)]
+    assert fixes([wrong, ok("c", ""), noted, wrong]) == [("x",), ("y",)]

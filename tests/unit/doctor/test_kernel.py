@@ -34,5 +34,5 @@ def test_a_missing_feature_is_named_with_what_becomes_of_the_appliance(required:
     missing = Probe("htb", "warp drive", "false", "it is slow", required)
     (finding,) = examine([missing])
     assert finding.state.value == state
-    assert finding.what == "no warp drive: it is slow"
+    assert finding.message == "no warp drive: it is slow"
     assert "kernel-config/htb.config" in finding.advice

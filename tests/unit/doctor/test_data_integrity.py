@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor import integrity
+from doctor import data_integrity
 from doctor.findings import Finding, State
 
 QUIET = {"DSSNotMatching": 0, "DataCsumErr": 0, "MPTCPRetrans": 40}
@@ -17,22 +17,22 @@ def only(findings: list[Finding]) -> Finding:
 
 
 def test_counters_that_stand_at_nothing_are_fine_and_old_retransmissions_are_none_of_its_business() -> None:
-    assert only(integrity.judge(QUIET, QUIET)).state is State.FINE
+    assert only(data_integrity.judge(QUIET, QUIET)).state is State.OK
 
 
 @pytest.mark.parametrize("name", ["DSSNotMatching", "DataCsumErr"])
 def test_what_stands_still_is_noted_and_what_grows_is_wrong(name: str) -> None:
-    noted = only(integrity.judge({**QUIET, name: 7}, {**QUIET, name: 7}))
-    assert (noted.state, noted.what[:7]) == (State.NOTE, "7 times")
-    assert "of them in the last" not in noted.what
-    grown = only(integrity.judge({**QUIET, name: 7}, {**QUIET, name: 9}))
+    noted = only(data_integrity.judge({**QUIET, name: 7}, {**QUIET, name: 7}))
+    assert (noted.state, noted.message[:7]) == (State.NOTE, "7 times")
+    assert "of them in the last" not in noted.message
+    grown = only(data_integrity.judge({**QUIET, name: 7}, {**QUIET, name: 9}))
     assert grown.state is State.WRONG
-    assert f"({name}, 2 of them in the last 2 s)" in grown.what
+    assert f"({name}, 2 of them in the last 2 s)" in grown.message
 
 
 @pytest.mark.parametrize("name", ["DSSNotMatching", "DataCsumErr"])
 def test_the_advice_names_all_that_mends_it(name: str) -> None:
-    advice = only(integrity.judge(QUIET, {**QUIET, name: 1})).advice
+    advice = only(data_integrity.judge(QUIET, {**QUIET, name: 1})).advice
     for remedy in ("net.mptcp.checksum_enabled=1", "kernel-config/mptcp-join.patch", "docs/kernel.md"):
         assert remedy in advice
 
@@ -41,16 +41,16 @@ def test_the_patch_that_the_advice_names_is_there() -> None:
     assert (Path(__file__).parents[3] / "kernel-config/mptcp-join.patch").exists()
 
 
-@pytest.mark.parametrize(("gained", "states"), [(5, ["fine"]), (6, ["note"])])
+@pytest.mark.parametrize(("gained", "states"), [(5, ["ok"]), (6, ["note"])])
 def test_only_retransmissions_that_come_as_fast_as_waits_do_are_noted(gained: int, states: list[str]) -> None:
     after = {**QUIET, "MPTCPRetrans": 40 + gained}
-    assert [finding.state.value for finding in integrity.judge(QUIET, after)] == states
+    assert [finding.state.value for finding in data_integrity.judge(QUIET, after)] == states
 
 
 def test_the_looks_are_as_far_apart_as_the_findings_say() -> None:
     looks: list[Mapping[str, int]] = [QUIET, {**QUIET, "DSSNotMatching": 1}]
     slept: list[float] = []
-    finding = only(integrity.watch(lambda: looks.pop(0), slept.append))
+    finding = only(data_integrity.sample(lambda: looks.pop(0), slept.append))
     assert slept == [2.0]
     assert finding.state is State.WRONG
 
@@ -58,4 +58,4 @@ def test_the_looks_are_as_far_apart_as_the_findings_say() -> None:
 def test_the_counters_are_those_of_mptcp(tmp_path: Path) -> None:
     netstat = tmp_path / "netstat"
     netstat.write_text("TcpExt: A\nTcpExt: 1\nMPTcpExt: DSSNotMatching MPTCPRetrans\nMPTcpExt: 3 0\n")
-    assert integrity.look(netstat) == {"DSSNotMatching": 3, "MPTCPRetrans": 0}
+    assert data_integrity.read(netstat) == {"DSSNotMatching": 3, "MPTCPRetrans": 0}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from doctor.findings import Finding, State, fine
+from doctor.findings import Finding, State, ok
 from doctor.multipath import parse_counters
 
 BETWEEN = 2.0  # seconds
@@ -26,49 +26,51 @@ _NEAR = (
 _FAR = "From farther away it takes a middlebox that changes what it passes on: doctor --path HOST:PORT from the client"
 
 
-def look(netstat: Path = Path("/proc/self/net/netstat")) -> dict[str, int]:
+def read(netstat: Path = Path("/proc/self/net/netstat")) -> dict[str, int]:
     """The counters as they are now; empty without MPTCP."""
     return parse_counters(netstat.read_text())
 
 
-def watch(read: Callable[[], Mapping[str, int]] = look, sleep: Callable[[float], None] = time.sleep) -> list[Finding]:
+def sample(
+    counters: Callable[[], Mapping[str, int]] = read, sleep: Callable[[float], None] = time.sleep
+) -> list[Finding]:
     """Look twice, ``BETWEEN`` seconds apart, and judge."""
-    before = read()
+    before = counters()
     sleep(BETWEEN)
-    return judge(before, read())
+    return judge(before, counters())
 
 
 def judge(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
     """What the counters say at the second look, and what they have gained since the first."""
-    findings = [*_misplaced(before, after), *_checksums(before, after), *_waits(before, after)]
+    findings = [*_misplaced(before, after), *_checksums(before, after), *_retransmissions(before, after)]
     names = ", ".join((_MISPLACED, _CHECKSUM, _WAITED))
-    return findings or [fine(_CHECK, f"no bytes were displaced as far as the kernel noticed, nothing waits ({names})")]
+    return findings or [ok(_CHECK, f"no bytes were displaced as far as the kernel noticed, nothing waits ({names})")]
 
 
 def _misplaced(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
     if count := after.get(_MISPLACED, 0):
-        what = (
+        message = (
             f"{count} times bytes of a subflow did not fit where they were said to belong ({_MISPLACED}"
             f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer kernels"
             " (seen: 6.18) put others into the wrong place and notice nothing. TLS then breaks the connection, plain"
             " HTTP delivers a wrong file"
         )
-        yield Finding(_CHECK, _state(before, after, _MISPLACED), what, advice=_NEAR)
+        yield Finding(_CHECK, _state(before, after, _MISPLACED), message, advice=_NEAR)
 
 
 def _checksums(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
     if count := after.get(_CHECKSUM, 0):
-        what = (
+        message = (
             f"{count} times a checksum of MPTCP kept wrong bytes out ({_CHECKSUM}{_gained(before, after, _CHECKSUM)})"
         )
-        yield Finding(_CHECK, _state(before, after, _CHECKSUM), what, advice=f"{_NEAR}. {_FAR}")
+        yield Finding(_CHECK, _state(before, after, _CHECKSUM), message, advice=f"{_NEAR}. {_FAR}")
 
 
-def _waits(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
+def _retransmissions(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
     """Retransmissions are right where a link fails: so only many at once are worth a word."""
     gained = after.get(_WAITED, 0) - before.get(_WAITED, 0)
     if gained >= _OFTEN * BETWEEN:
-        what = (
+        message = (
             f"{gained} times in {BETWEEN:g} s MPTCP sent something again after a wait of 200 ms or more ({_WAITED}): a"
             " link has failed, or the receiver of an upload is so near that its acknowledgements come too late"
         )
@@ -77,7 +79,7 @@ def _waits(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Find
             " processors: echo a mask of other processors than the sender's into queues/rx-0/rps_cpus of each"
             " (docs/kernel.md). Or is a link down? tributary-doctor --role router --only routing,endpoints"
         )
-        yield Finding(_CHECK, State.NOTE, what, advice=advice)
+        yield Finding(_CHECK, State.NOTE, message, advice=advice)
 
 
 def _state(before: Mapping[str, int], after: Mapping[str, int], name: str) -> State:
