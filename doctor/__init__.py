@@ -1,1 +1,1 @@
-"""What stands between a machine and a working appliance: looked for, named, and mended where a command can."""
+"""What a machine lacks to be a working appliance: found, named, and fixed where a command can fix it."""

@@ -16,9 +16,9 @@ from tributary.settings.entry import Arguments, need_root, run
 from tributary.settings.failure import Exit, Failure
 
 _DESCRIPTION = """\
-Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that
-is removed again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says
-whether it is ok, works with something less (note), or is wrong, and then the command that fixes it.
+Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that is removed
+again), its settings, MPTCP, reverse path filters, routing, listeners, firewall, limits, clock. Of each it says whether
+it is ok, works with limits (note), or is wrong, and then prints the command that fixes it.
 
 Nothing is changed without --fix.
 
