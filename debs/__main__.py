@@ -109,7 +109,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run build-deb; raises Failure."""
+    """Run build-deb; raises CommandError."""
     return parser().perform(words)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from debs import tree
 from debs.package import Inputs, Package
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def file_name(package: Package, inputs: Inputs) -> str:
@@ -22,9 +22,9 @@ def file_name(package: Package, inputs: Inputs) -> str:
 
 
 def require_dpkg() -> None:
-    """Raise Failure (69) without dpkg-deb."""
+    """Raise CommandError (69) without dpkg-deb."""
     if shutil.which("dpkg-deb") is None:
-        raise Failure(Exit.UNAVAILABLE, "dpkg-deb is missing: packages are made on Debian or Ubuntu")
+        raise CommandError(Exit.UNAVAILABLE, "dpkg-deb is missing: packages are made on Debian or Ubuntu")
 
 
 def build(package: Package, inputs: Inputs, output: Path) -> Path:
@@ -46,4 +46,4 @@ def _pack(folder: Path, partial: Path, seconds: int) -> None:
     environment = os.environ | {"SOURCE_DATE_EPOCH": str(seconds), "LC_ALL": "C"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"dpkg-deb: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"dpkg-deb: {done.stderr.strip()}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from debs import archive, checkout, elf, parts, program, wheels
 from debs.package import Inputs
 from debs.release import Architecture, Release, Suite, base_version
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def plan(order: Order) -> dict[str, object]:
 
 
 def packages(order: Order) -> list[Made]:
-    """Make all packages of ``order``; raises Failure, and leaves nothing half done."""
+    """Make all packages of ``order``; raises CommandError, and leaves nothing half done."""
     archive.require_dpkg()
     inputs = gather(order)
     try:
         order.output.mkdir(parents=True, exist_ok=True)
         return [_made(archive.build(package, inputs, order.output), package.name) for package in parts.packages(inputs)]
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{order.output}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{order.output}: cannot be written: {error.strerror}") from error
 
 
 def gather(order: Order) -> Inputs:
@@ -101,7 +101,7 @@ def _accepted(path: Path, asked: Release) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
     elf.depends(str(path), content, asked)  # refused by its own name, and before anything long begins
     return content
 

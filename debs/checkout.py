@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from debs.release import Commit
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 INPUTS = (
     *("LICENSE", "pyproject.toml", "requirements.lock"),
@@ -18,7 +18,7 @@ INPUTS = (
 
 
 def commit() -> Commit:
-    """What is checked out; raises Failure (69) outside of a git checkout."""
+    """What is checked out; raises CommandError (69) outside of a git checkout."""
     number, time = _git("log", "-1", "--format=%H %ct").split()
     return Commit(
         number,
@@ -41,7 +41,7 @@ def _git(*arguments: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, "git is missing: install the package git") from error
+        raise CommandError(Exit.UNAVAILABLE, "git is missing: install the package git") from error
     if done.returncode != 0:
-        raise Failure(Exit.UNAVAILABLE, f"{ROOT} must be a git checkout, for the version: {done.stderr.strip()}")
+        raise CommandError(Exit.UNAVAILABLE, f"{ROOT} must be a git checkout, for the version: {done.stderr.strip()}")
     return done.stdout

@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 
 from debs.release import Architecture, Release
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little endian: all architectures that we build for
 _HEADER = struct.Struct("<16sHHIQQQIHHH")
@@ -36,19 +36,23 @@ def needs(data: bytes) -> Needs | None:
 
 
 def depends(what: str, data: bytes, release: Release) -> tuple[str, ...]:
-    """Depends of a package of ``release`` that has ``data``; raises Failure (64) if it could not run there."""
+    """Depends of a package of ``release`` that has ``data``; raises CommandError (64) if it could not run there."""
     found = needs(data)
     if found is None:
-        raise Failure(Exit.USAGE, f"{what}: not a program: accepted: an ELF file for {release.architecture.name}")
+        raise CommandError(Exit.USAGE, f"{what}: not a program: accepted: an ELF file for {release.architecture.name}")
     _require_machine(what, found, release.architecture)
     if found.glibc is None:
         return ()
     wanted = ".".join(map(str, found.glibc))
     if found.glibc > release.suite.glibc:
-        raise Failure(Exit.USAGE, f"{what}: needs glibc {wanted}, {release.suite.name} is older: build it statically")
+        raise CommandError(
+            Exit.USAGE, f"{what}: needs glibc {wanted}, {release.suite.name} is older: build it statically"
+        )
     return (f"libc6 (>= {wanted})", "libgcc-s1")
 
 
 def _require_machine(what: str, found: Needs, architecture: Architecture) -> None:
     if found.machine != architecture.elf:
-        raise Failure(Exit.USAGE, f"{what}: made for another processor: accepted: a program for {architecture.name}")
+        raise CommandError(
+            Exit.USAGE, f"{what}: made for another processor: accepted: a program for {architecture.name}"
+        )

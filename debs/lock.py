@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from debs.release import Release
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def closure(roots: Iterable[str], requires: Callable[[str], Sequence[str]], targ
 
 
 def selected(lock: str, names: Iterable[str], target: Mapping[str, str]) -> list[Pin]:
-    """The pin of each of ``names`` for ``target``, by name; raises Failure (64) if the lock has none for one."""
+    """The pin of each of ``names`` for ``target``, by name; raises CommandError (64) if the lock has none for one."""
     there = {pin.name: pin for pin in pins(lock) if _holds(pin.requirement, target)}
     missing = sorted(set(names) - set(there))
     if missing:
-        raise Failure(Exit.USAGE, f"requirements.lock has no {missing[0]}: scripts/lock writes it anew")
+        raise CommandError(Exit.USAGE, f"requirements.lock has no {missing[0]}: scripts/lock writes it anew")
     return [there[name] for name in sorted(names)]
 
 

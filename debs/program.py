@@ -16,7 +16,7 @@ from pathlib import Path
 
 from debs.release import Architecture
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _CROSS_SUITE = "trixie"  # its rustc is the oldest that they build with, and it has libraries for arm64
 
@@ -50,7 +50,7 @@ WORKSPACES = (CONVERTER, HANDOFF)
 def make(
     workspace: Workspace, architecture: Architecture, checkout: Mapping[str, bytes], cache: Path
 ) -> Mapping[str, Path]:
-    """Its programs by name, made anew if their sources have changed; raises Failure (69, 71)."""
+    """Its programs by name, made anew if their sources have changed; raises CommandError (69, 71)."""
     if architecture.machine == platform.machine():
         return _native(workspace, architecture, cache)
     digest = _digest(sources(checkout))
@@ -134,7 +134,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
     try:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/setup --dev installs it") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/setup --dev installs it") from error
     try:
         _, said = process.communicate()
     except BaseException:
@@ -143,7 +143,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -
         process.wait()
         raise
     if process.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"{command[0]}: {_reason(said.decode(errors='replace').strip().splitlines())}")
+        raise CommandError(Exit.SYSTEM, f"{command[0]}: {_reason(said.decode(errors='replace').strip().splitlines())}")
 
 
 def _reason(said: Sequence[str]) -> str:

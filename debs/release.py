@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ class Release:
 
 
 def base_version(pyproject: dict[str, dict[str, object]], cargo: dict[str, dict[str, dict[str, object]]]) -> str:
-    """The version that pyproject.toml and the Rust workspace agree on; raises Failure (64) if they do not."""
+    """The version that pyproject.toml and the Rust workspace agree on; raises CommandError (64) if they do not."""
     python, rust = pyproject["project"]["version"], cargo["workspace"]["package"]["version"]
     if python != rust:
-        raise Failure(
+        raise CommandError(
             Exit.USAGE, f"pyproject.toml says version {python}, converter/Cargo.toml {rust}: they must be the same"
         )
     return str(python)

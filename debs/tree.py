@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from debs import render
 from debs.content import zipped
 from debs.package import File, Inputs, Package
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def write(package: Package, inputs: Inputs, folder: Path) -> None:
@@ -24,7 +24,7 @@ def write(package: Package, inputs: Inputs, folder: Path) -> None:
 
 
 def complete(package: Package, inputs: Inputs) -> list[File]:
-    """The package's files and what every package has, by path; raises Failure (71) if two are one."""
+    """The package's files and what every package has, by path; raises CommandError (71) if two are one."""
     documents = f"usr/share/doc/{package.name}"
     files = [
         *package.files,
@@ -34,7 +34,7 @@ def complete(package: Package, inputs: Inputs) -> list[File]:
     files.sort(key=lambda file: file.path)
     for one, next_one in pairwise(files):
         if one.path == next_one.path:
-            raise Failure(Exit.SYSTEM, f"{package.name}: {one.path}: two files of this name")
+            raise CommandError(Exit.SYSTEM, f"{package.name}: {one.path}: two files of this name")
     return files
 
 

@@ -22,7 +22,7 @@ from installer.sources import WheelFile
 from debs import lock
 from debs.lock import Pin
 from debs.release import Release
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ROOTS = ("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "tomli-w", "waitress")
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
@@ -57,7 +57,7 @@ def chosen(text: str, release: Release) -> list[Pin]:
 
 
 def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
-    """The wheels of ``pins``, from ``cache`` if they are there; raises Failure (69) if pip cannot get them."""
+    """The wheels of ``pins``, from ``cache`` if they are there; raises CommandError (69) if pip cannot get them."""
     requirements = lock.requirements(pins)
     tags = _tags(release)
     key = hashlib.sha256("\n".join([requirements, *tags]).encode()).hexdigest()[:16]
@@ -70,7 +70,7 @@ def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
 def unpacked(path: Path) -> Wheel:
     """A wheel as its author packed it, without what is for a folder ``bin`` or ``share`` (.data, PEP 427).
 
-    Raises Failure (69) if it is not what its own RECORD says.
+    Raises CommandError (69) if it is not what its own RECORD says.
     """
     try:
         with WheelFile.open(path) as wheel:
@@ -78,10 +78,12 @@ def unpacked(path: Path) -> Wheel:
             headers = email.message_from_string(wheel.read_dist_info("METADATA"))
             files = dict(sorted((name, stream.read()) for (name, _, _), stream, _ in wheel.get_contents()))
     except (BadZipFile, InstallerError) as error:
-        raise Failure(Exit.UNAVAILABLE, f"{path.name}: no sound wheel: {error}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{path.name}: no sound wheel: {error}") from error
     misplaced = [name for name in files if ".data/purelib/" in name or ".data/platlib/" in name]
     if misplaced:
-        raise Failure(Exit.UNAVAILABLE, f"{path.name}: {misplaced[0]}: modules under .data are not understood here")
+        raise CommandError(
+            Exit.UNAVAILABLE, f"{path.name}: {misplaced[0]}: modules under .data are not understood here"
+        )
     kept = {name: content for name, content in files.items() if ".data/" not in name}
     return Wheel(str(headers["Name"]), str(headers["Version"]), _licence(headers), kept)
 
@@ -116,5 +118,5 @@ def _download(requirements: str, tags: Sequence[str], folder: Path) -> None:
         done = subprocess.run([*command, "--dest", got, "--requirement", wanted], stderr=subprocess.PIPE, check=False)
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise Failure(Exit.UNAVAILABLE, f"pip cannot get the wheels: {said[-1]}")
+            raise CommandError(Exit.UNAVAILABLE, f"pip cannot get the wheels: {said[-1]}")
         got.rename(folder)

@@ -13,7 +13,7 @@ from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
 from tributary import commands
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
 Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that is removed
@@ -110,7 +110,7 @@ def _chosen(role: Role, only: str | None) -> list[Check]:
     names = only.split(",") if only else list(known)
     for name in names:
         if name not in known:
-            raise Failure(Exit.USAGE, f"--only {name}: accepted with --role {role.value}: {', '.join(known)}")
+            raise CommandError(Exit.USAGE, f"--only {name}: accepted with --role {role.value}: {', '.join(known)}")
     return [known[name] for name in names]
 
 
@@ -119,12 +119,12 @@ def _servers(target: str) -> list[tuple[str, int]]:
     match = re.fullmatch(r"(?:\[(?P<six>[^]]+)\]|(?P<host>[^][:]+)):(?P<port>\d{1,5})", target)
     if not match or not 0 < int(match["port"]) < 65536:
         accepted = "HOST:PORT, such as gateway.example:3128 or [2001:db8::1]:3128"
-        raise Failure(Exit.USAGE, f"--path {target}: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"--path {target}: accepted: {accepted}")
     host, port = match["six"] or match["host"], int(match["port"])
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise Failure(Exit.UNAVAILABLE, f"--path {target}: {host}: {error.strerror}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"--path {target}: {host}: {error.strerror}") from error
     first = {family: (str(address[0]), port) for family, _, _, _, address in reversed(found)}
     return list(first.values())
 
@@ -140,7 +140,7 @@ def _carry_out(command: Command) -> None:
     """Go on if it fails: the next look says that it is still wrong."""
     try:
         done = commands.run(command, timeout=_FIX_TIMEOUT)
-    except (OSError, Failure) as error:
+    except (OSError, CommandError) as error:
         print(f"  {error}", file=sys.stderr)
         return
     if done.returncode != 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
 from tributary.commands import run
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
 _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributary.conf"))
@@ -102,7 +102,7 @@ def _printed(*command: str) -> str:
     """What ``command`` printed; nothing if it is not there or fails."""
     try:
         return run(command, timeout=_TIMEOUT).stdout
-    except (OSError, Failure):
+    except (OSError, CommandError):
         return ""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from experiments.testbed.node import Node
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
 """Arguments of tributary-load for what is watched."""
@@ -18,7 +18,7 @@ Delays = dict[str, list[float]]
 def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Callable[[], Delays]]:
     """Watch both interfaces while the block runs; the function given ends that, and says what was seen.
 
-    It raises Failure (exit 1) if packets were lost to the probe.
+    It raises CommandError (exit 1) if packets were lost to the probe.
     """
     command = [sys.executable, "-m", "experiments.probes.conversion", client_side, server_side]
     with gateway.start("conversion", command).wait_until_ready() as probe:
@@ -27,7 +27,7 @@ def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Calla
             probe.stop(30)
             told = probe.report()
             if lost := told.pop("lost"):
-                raise Failure(Exit.WRONG_RESULT, f"the probe lost {lost} packets: no figure can be trusted")
+                raise CommandError(Exit.WRONG_RESULT, f"the probe lost {lost} packets: no figure can be trusted")
             return dict(told)
 
         yield seen

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from experiments.testbed.build import Testbed
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Enforcement:
 def watched(testbed: Testbed, *, installed: bool = False) -> Iterator[Callable[[], Enforcement]]:
     """Watch the gateway while the block runs; the function given says what was seen, as long as the testbed stands.
 
-    What is held by a rule that was ``installed`` before may be held before the join. The function raises Failure (exit
-    1) if no packet was ever held.
+    What is held by a rule that was ``installed`` before may be held before the join. The function raises CommandError
+    (exit 1) if no packet was ever held.
     """
     links = [link.name for link in testbed.topology.links]
     command = [sys.executable, "-m", "experiments.probes.enforcement", *["--installed"] * installed, *links]
@@ -39,5 +39,7 @@ def watched(testbed: Testbed, *, installed: bool = False) -> Iterator[Callable[[
 def _read(output: str) -> Enforcement:
     last = output.splitlines()[-1]
     if last == "ready":
-        raise Failure(Exit.WRONG_RESULT, "no packet was ever held: the throttler saw no join, or did not enforce it")
+        raise CommandError(
+            Exit.WRONG_RESULT, "no packet was ever held: the throttler saw no join, or did not enforce it"
+        )
     return Enforcement(**json.loads(last))

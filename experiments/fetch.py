@@ -29,7 +29,7 @@ def fetch(
     it, legacy TCP from the server. After
     ``seconds`` the download breaks off. Samples are ``every`` so many seconds apart, longer while no byte comes.
 
-    Raises Failure if the download fails.
+    Raises CommandError if the download fails.
     """
     testbed.offer(file.size, file.seed)
     lines = []

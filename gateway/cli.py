@@ -21,7 +21,7 @@ from gateway.tally import Tallies
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
 from tributary.settings.entry import Arguments, Commands, need_root
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
 from tributary.settings.ports import SERVICE, Ports
 from tributary.wireguard import addresses
@@ -111,7 +111,7 @@ Reads the settings and the routers' files, looks at nothing else, and prints 'va
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; raises Failure as the commands do."""
+    """Run one command; raises CommandError as the commands do."""
     return parser().perform(words)
 
 
@@ -123,7 +123,7 @@ class Common:
     state_directory: Path | None
 
     def gateway(self) -> Gateway:
-        """The gateway as the settings have it; raises Failure, exit 64 or 66."""
+        """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
         return Gateway(
             load(self.settings, GatewaySettings),
             state.State(self.state_directory or directories.state(state.DIRECTORY)),
@@ -328,7 +328,7 @@ def _list(options: List) -> None:
 def _tallies(gateway: Gateway) -> Tallies:
     try:
         return gateway.state.tallies()
-    except Failure as failure:
+    except CommandError as failure:
         _tell([str(failure)])
         return {}
 
@@ -377,7 +377,7 @@ def _dns(options: Looking) -> None:
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
+        raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
 
 
 def _plan(options: Looking) -> None:

@@ -8,7 +8,7 @@ from gateway import kernel
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Contents, Identity, Router, free_number, name_of
 from gateway.tunnels import Gateway, align
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment, Place
@@ -23,7 +23,7 @@ class Made:
 
 
 def enrol(gateway: Gateway, name: str, now: datetime) -> Made:
-    """Let in a new router; raises Failure, exit 64 for a wrong name, 75 for one that is taken."""
+    """Let in a new router; raises CommandError, exit 64 for a wrong name, 75 for one that is taken."""
     contents = gateway.registry.look()
     refuse_taken(contents, name_of(name))
     secret, identity = _identity(gateway, contents, now)
@@ -35,7 +35,7 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made
 
     Its LAN keeps its IPv6 prefix.
 
-    Raises Failure, exit 64 if there is no such router.
+    Raises CommandError, exit 64 if there is no such router.
     """
     contents = gateway.registry.look()
     router = known(contents, name)
@@ -47,7 +47,7 @@ def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made
 
 
 def revoke(gateway: Gateway, name: str) -> Sequence[str]:
-    """Shut a router out at once; returns what was done. Raises Failure, exit 64 if there is no such router.
+    """Shut a router out at once; returns what was done. Raises CommandError, exit 64 if there is no such router.
 
     Whatever is in its file, or in those of others.
     """
@@ -61,7 +61,7 @@ def revoke(gateway: Gateway, name: str) -> Sequence[str]:
 def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Sequence[str]:
     """Have ``ports`` lead to a router, or no longer; returns what was done.
 
-    Raises Failure: exit 64 if there is no such router, or a port that is to go is not there, 75 if one is taken.
+    Raises CommandError: exit 64 if there is no such router, or a port that is to go is not there, 75 if one is taken.
     """
     contents = with_ports(gateway, name, ports, remove=remove)
     notes = align(gateway, contents)
@@ -70,16 +70,16 @@ def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool
 
 
 def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Contents:
-    """All routers as they would be; raises Failure as ``forward`` does. Changes nothing."""
+    """All routers as they would be; raises CommandError as ``forward`` does. Changes nothing."""
     contents = gateway.registry.look()
     router = known(contents, name)
     try:
         led = without(router.forward, ports) if remove else with_added(router.forward, ports)
     except ValueError as error:
-        raise Failure(Exit.USAGE, f"{name}: {error}") from error
+        raise CommandError(Exit.USAGE, f"{name}: {error}") from error
     routers = {**contents.routers, name: router.model_copy(update={"forward": led})}
     for conflict in conflicts({each: router.forward for each, router in routers.items()}, gateway.settings.closed):
-        raise Failure(Exit.IN_USE, conflict)
+        raise CommandError(Exit.IN_USE, conflict)
     if not remove:
         _refuse_served(gateway, [each for each in ports if each not in router.forward])
     return replace(contents, routers=routers)
@@ -89,25 +89,27 @@ def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
     """A program of this machine would not be heard any more."""
     for each in ports:
         if served := kernel.served(each, gateway.settings.network):
-            raise Failure(Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {served}")
+            raise CommandError(
+                Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {served}"
+            )
 
 
 def known(contents: Contents, name: str) -> Router:
-    """The router ``name``; raises Failure, exit 64, also if its file is not accepted."""
+    """The router ``name``; raises CommandError, exit 64, also if its file is not accepted."""
     if name in contents.faults:
         raise contents.faults[name]
     routers = contents.routers
     if name not in routers:
-        raise Failure(
+        raise CommandError(
             Exit.USAGE, f"{name}: no such router: accepted: {', '.join(routers) or 'none, there are none yet'}"
         )
     return routers[name]
 
 
 def refuse_taken(contents: Contents, name: str) -> None:
-    """Raise Failure, exit 75, if there is a router ``name``."""
+    """Raise CommandError, exit 75, if there is a router ``name``."""
     if name in contents.routers or name in contents.faults:
-        raise Failure(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary-gateway rotate {name}")
+        raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary-gateway rotate {name}")
 
 
 def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:

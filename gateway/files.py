@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def written(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` at once or not at all; raises Failure, exit 71."""
+    """Put ``content`` at ``path`` at once or not at all; raises CommandError, exit 71."""
     new = path.with_suffix(".new")
     try:
         private_folder(path.parent)
@@ -22,15 +22,15 @@ def written(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         new.replace(path)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
 
 
 def unlink(path: Path) -> None:
-    """Remove ``path``, if it is there; raises Failure, exit 71."""
+    """Remove ``path``, if it is there; raises CommandError, exit 71."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def private_folder(path: Path) -> None:
@@ -40,12 +40,14 @@ def private_folder(path: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other command changes what is in ``folder``, and keep others waiting; raises Failure, exit 71."""
+    """Wait until no other command changes what is in ``folder``, and keep others waiting; raises CommandError, exit
+    71.
+    """
     try:
         private_folder(folder)
         file = (folder / "lock").open("w")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

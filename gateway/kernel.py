@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.rules import TABLE
 from tributary.commands import run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import EVERYTHING_ELSE, of_tunnel
 from tributary.wireguard.interface import Network
@@ -25,7 +25,7 @@ def forwards(version: int = 4) -> bool:
 
 
 def forward(on: bool) -> None:
-    """Have it do so for IPv4, or not; raises Failure, exit 71."""
+    """Have it do so for IPv4, or not; raises CommandError, exit 71."""
     _set(_FORWARDING[4], int(on))
 
 
@@ -38,7 +38,7 @@ def hearing_routers() -> list[str]:
 def forward6(on: bool, hearing: Sequence[str]) -> None:
     """The same for IPv6, while the interfaces ``hearing`` go on to hear routers (ip-sysctl.rst, accept_ra).
 
-    Raises Failure, exit 71.
+    Raises CommandError, exit 71.
     """
     values = [(f"ipv6/conf/{name}/accept_ra", 2 if on else 1) for name in hearing]
     # What is not heard at that moment is forgotten.
@@ -52,14 +52,14 @@ def _set(name: str, value: int) -> None:
     try:
         (_SETTINGS / name).write_text(f"{value}\n")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"net.{name.replace('/', '.')} cannot be set: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"net.{name.replace('/', '.')} cannot be set: {error.strerror}") from error
 
 
 def load(table: str) -> None:
-    """Put the nft table there; raises Failure, exit 69 or 71."""
+    """Put the nft table there; raises CommandError, exit 69 or 71."""
     done = run(["nft", "--file", "-"], table)
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
+        raise CommandError(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
 
 
 def loaded() -> str | None:
@@ -69,10 +69,10 @@ def loaded() -> str | None:
 
 
 def unload() -> None:
-    """Take the nft table away; that it is gone is no error. Raises Failure, exit 69 or 71."""
+    """Take the nft table away; that it is gone is no error. Raises CommandError, exit 69 or 71."""
     done = run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
+        raise CommandError(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
 
 
 def end_connections(lost: Sequence[Network]) -> str | None:
@@ -130,7 +130,7 @@ def forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
 def served(ports: Ports, inside: IPv4Network) -> str | None:
     """Where a program of this machine listens at one of ``ports`` for others, so not ``inside`` alone.
 
-    The words are those of ss(8), such as '0.0.0.0:80'. Raises Failure, exit 69, without ss.
+    The words are those of ss(8), such as '0.0.0.0:80'. Raises CommandError, exit 69, without ss.
     """
     only = ["sport", ">=", str(ports.first), "and", "sport", "<=", str(ports.last)]
     for line in run(

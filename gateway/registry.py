@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from gateway.files import unlink, written
 from gateway.forwards import conflicts
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, require
@@ -85,30 +85,30 @@ Routers = Mapping[str, Router]
 
 
 def name_of(text: str) -> str:
-    """``text`` if it can be a router's name; raises Failure, exit 64."""
+    """``text`` if it can be a router's name; raises CommandError, exit 64."""
     if re.fullmatch(r"[a-z0-9-]{1,40}", text) is None:
-        raise Failure(Exit.USAGE, f"{text!r}: accepted as a router's name: {NAME}")
+        raise CommandError(Exit.USAGE, f"{text!r}: accepted as a router's name: {NAME}")
     return text
 
 
 def _name_in(path: Path) -> str:
     try:
         return name_of(path.stem)
-    except Failure as failure:
-        raise Failure(failure.code, f"{path}: {failure}") from failure
+    except CommandError as failure:
+        raise CommandError(failure.code, f"{path}: {failure}") from failure
 
 
 def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int] = ()) -> int:
     """The least number that no router has, nor its LAN, and that is not ``reserved``.
 
-    Raises Failure, exit 69, if ``network`` is full.
+    Raises CommandError, exit 69, if ``network`` is full.
     """
     identities = [identity for router in routers.values() for identity in router.identities]
     taken = {*reserved, *(number for each in identities for number in (each.number, each.lan_number))}
     for number in range(1, most_routers(network) + 1):
         if number not in taken:
             return number
-    raise Failure(Exit.UNAVAILABLE, f"{network} is full: {most_routers(network)} routers; revoke some")
+    raise CommandError(Exit.UNAVAILABLE, f"{network} is full: {most_routers(network)} routers; revoke some")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Contents:
     """
 
     routers: Routers
-    faults: Mapping[str, Failure]
+    faults: Mapping[str, CommandError]
     reserved: frozenset[int] = frozenset()
 
     def without(self, name: str) -> "Contents":
@@ -145,20 +145,21 @@ class Registry:
     closed: Sequence[Ports] = ()
 
     def read(self) -> Routers:
-        """All routers in the order of their names; raises Failure: exit 64, 66 if a file is not accepted, 77."""
+        """All routers in the order of their names; raises CommandError: exit 64, 66 if a file is not accepted, 77."""
         contents = self.look()
         if contents.faults:
             code = next(iter(contents.faults.values())).code
-            raise Failure(code, "\n".join(map(str, contents.faults.values())))
+            raise CommandError(code, "\n".join(map(str, contents.faults.values())))
         return contents.routers
 
     def look(self) -> Contents:
-        """All routers in the order of their names, but for those whose files are not accepted; raises Failure, exit 77.
+        """All routers in the order of their names, but for those whose files are not accepted; raises CommandError,
+        exit 77.
 
         Of two files that contradict each other the one that was changed last is not accepted.
         """
         found: dict[str, Router] = {}
-        faults: dict[str, Failure] = {}
+        faults: dict[str, CommandError] = {}
         reserved: set[int] = set()
         claims: dict[tuple[str, int | str], str] = {}
         led: dict[str, Sequence[Ports]] = {}
@@ -168,7 +169,7 @@ class Registry:
                 self._has_room(name, router)
                 _refuse_doubles(self.folder, claims, name, router)
                 self._refuse_conflicts(led, name, router)
-            except Failure as failure:
+            except CommandError as failure:
                 faults[path.stem] = failure
                 reserved |= _numbers_in(path)
                 continue
@@ -182,15 +183,15 @@ class Registry:
         if not router.forward:
             return
         for conflict in conflicts({**led, name: router.forward}, self.closed):
-            raise Failure(Exit.USAGE, f"{self._file(name)}: {conflict}")
+            raise CommandError(Exit.USAGE, f"{self._file(name)}: {conflict}")
 
     def write(self, name: str, router: Router) -> None:
-        """Put or replace the file of ``name``; raises Failure, exit 71."""
+        """Put or replace the file of ``name``; raises CommandError, exit 71."""
         document = router.model_dump(exclude_defaults=True)
         written(self._file(name), tomli_w.dumps(document).encode())
 
     def remove(self, name: str) -> None:
-        """Take the file of ``name`` away; raises Failure, exit 71."""
+        """Take the file of ``name`` away; raises CommandError, exit 71."""
         unlink(self._file(name))
 
     def _files(self) -> list[Path]:
@@ -199,7 +200,7 @@ class Registry:
         except FileNotFoundError:
             return []
         except PermissionError as error:
-            raise Failure(Exit.NO_PERMISSION, f"{self.folder}: can be read by root alone: use sudo") from error
+            raise CommandError(Exit.NO_PERMISSION, f"{self.folder}: can be read by root alone: use sudo") from error
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.toml"
@@ -209,14 +210,14 @@ class Registry:
             try:
                 block_of(self.network, identity.number)
             except ValueError as error:
-                raise Failure(Exit.USAGE, f"{self._file(name)}: number = {identity.number}: {error}") from error
+                raise CommandError(Exit.USAGE, f"{self._file(name)}: number = {identity.number}: {error}") from error
 
 
 def _refuse_doubles(folder: Path, owners: Mapping[tuple[str, int | str], str], name: str, router: Router) -> None:
     own = set()
     for what, value in _claims(router):
         if owner := name if (what, value) in own else owners.get((what, value)):
-            raise Failure(Exit.USAGE, f"{folder}: {owner}.toml and {name}.toml have the same {what}: {value}")
+            raise CommandError(Exit.USAGE, f"{folder}: {owner}.toml and {name}.toml have the same {what}: {value}")
         own.add((what, value))
 
 

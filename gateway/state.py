@@ -7,7 +7,7 @@ from pathlib import Path
 from gateway import tally
 from gateway.files import unlink, written
 from tributary.daemons.state_file import StateFile, Tell
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
@@ -26,7 +26,7 @@ class State:
         return self.folder / "routers"
 
     def private_key(self) -> str:
-        """The gateway's own, made at first use; raises Failure, exit 71 or 77."""
+        """The gateway's own, made at first use; raises CommandError, exit 71 or 77."""
         file = self.folder / "private.key"
         try:
             kept = file.read_text(encoding="ascii").strip()
@@ -35,23 +35,23 @@ class State:
             written(file, f"{key}\n".encode())
             return key
         except PermissionError as error:
-            raise Failure(Exit.NO_PERMISSION, f"{file}: can be read by root alone: use sudo") from error
+            raise CommandError(Exit.NO_PERMISSION, f"{file}: can be read by root alone: use sudo") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
         if not is_key(kept):
             mend = "put the copy of it back, or remove it and enrol every router anew"
-            raise Failure(Exit.SYSTEM, f"{file}: holds no key: {mend}")
+            raise CommandError(Exit.SYSTEM, f"{file}: holds no key: {mend}")
         return kept
 
     def tallies(self, tell: Tell | None = None) -> tally.Tallies:
         """What was counted of each router.
 
-        A file that is not ours is set aside and told; without ``tell`` Failure is raised, exit 71.
+        A file that is not ours is set aside and told; without ``tell`` CommandError is raised, exit 71.
         """
         return self._tallies.read(tally.read, tell) or {}
 
     def keep(self, tallies: tally.Tallies) -> None:
-        """For the next look; raises Failure, exit 71."""
+        """For the next look; raises CommandError, exit 71."""
         self._tallies.replace(tally.document(tallies))
 
     @property
@@ -59,7 +59,7 @@ class State:
         return StateFile(self.folder / "tallies.json")
 
     def note_rules(self, text: str) -> None:
-        """Which rules were loaded last, and as what the kernel shows them; raises Failure, exit 71."""
+        """Which rules were loaded last, and as what the kernel shows them; raises CommandError, exit 71."""
         written(self._rules, f"{text}\n".encode())
 
     @property
@@ -75,11 +75,11 @@ class State:
         return self.folder / "rules-loaded"
 
     def note_boot(self) -> None:
-        """That what is noted about forwarding counts until this machine starts anew; raises Failure, exit 71."""
+        """That what is noted about forwarding counts until this machine starts anew; raises CommandError, exit 71."""
         written(self._boot, _BOOT.read_bytes())
 
     def forget_boot(self) -> None:
-        """That nothing is changed any more; raises Failure, exit 71."""
+        """That nothing is changed any more; raises CommandError, exit 71."""
         unlink(self._boot)
 
     @property
@@ -88,7 +88,7 @@ class State:
         return self._boot.exists() and self._boot.read_bytes() == _BOOT.read_bytes()
 
     def note_forwarding(self, was_on: bool) -> None:
-        """Whether this machine passed packets on before us; raises Failure, exit 71."""
+        """Whether this machine passed packets on before us; raises CommandError, exit 71."""
         if was_on:
             unlink(self._forwarding)
         else:
@@ -102,7 +102,7 @@ class State:
     def note_forwarding6(self, hearing: Sequence[str] | None) -> None:
         """That this machine passed no IPv6 on before us, and which interfaces were ``hearing`` routers; None: it did.
 
-        Raises Failure, exit 71.
+        Raises CommandError, exit 71.
         """
         if hearing is None:
             unlink(self._forwarding6)

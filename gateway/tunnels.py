@@ -11,7 +11,7 @@ from gateway.registry import Contents, Registry, Routers
 from gateway.settings import GatewaySettings
 from gateway.state import State
 from gateway.tally import Tallies, counted
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.wireguard import addresses, device
 from tributary.wireguard.interface import Interface, Seen
 
@@ -54,7 +54,7 @@ class Gateway:
         return rules.text(self.settings, routers, self.for_tunnels)
 
     def there(self) -> Sequence[Seen]:
-        """The peers of its interface; raises Failure, exit 69, without one."""
+        """The peers of its interface; raises CommandError, exit 69, without one."""
         return device.peers(self.settings.interface)
 
     def counted(self, before: Tallies, routers: Routers, there: Sequence[Seen]) -> Tallies:
@@ -69,7 +69,7 @@ class Gateway:
 def up(gateway: Gateway) -> list[str]:
     """Make what is not there, and set all to what the settings and the registry say; returns what was done.
 
-    Raises Failure; what the first call had begun is then gone again.
+    Raises CommandError; what the first call had begun is then gone again.
     """
     contents = gateway.registry.look()
     if gateway.stands:
@@ -107,7 +107,7 @@ def _set_up(gateway: Gateway, contents: Contents) -> list[str]:
 def sync(gateway: Gateway) -> list[str]:
     """Have the interface's peers be those of the registry, end rotations, count; returns what was done.
 
-    Raises Failure, exit 69 without an interface.
+    Raises CommandError, exit 69 without an interface.
     """
     there = gateway.there()
     contents = gateway.registry.look()
@@ -174,7 +174,7 @@ def _count(gateway: Gateway, contents: Contents, there: Sequence[Seen]) -> list[
         before = gateway.state.tallies(notes.append)
         waiting = {name: tally for name, tally in before.items() if name in contents.faults}
         gateway.state.keep({**waiting, **gateway.counted(before, contents.routers, there)})
-    except Failure as failure:
+    except CommandError as failure:
         notes.append(f"nothing was counted: {failure}")
     return notes
 
@@ -185,11 +185,11 @@ def said(change: Difference) -> list[str]:
 
 
 def down(gateway: Gateway) -> None:
-    """Remove the interface with all tunnels, the rules, and what was changed; raises Failure, exit 69, 71."""
+    """Remove the interface with all tunnels, the rules, and what was changed; raises CommandError, exit 69, 71."""
     if gateway.stands:
         there = gateway.there()  # or it is no tunnel's interface, and not ours to remove
         # A file that nobody can read is no reason to leave tunnels open.
-        with suppress(Failure):
+        with suppress(CommandError):
             _count(gateway, gateway.registry.look(), there)
     _take_down(gateway)
 

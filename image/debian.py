@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PREFIX = "unpacked-"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -27,12 +27,12 @@ class System:
     root: Path
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run ``command`` inside, without network, its output shown; raises Failure (exit 71) if it fails."""
+        """Run ``command`` inside, without network, its output shown; raises CommandError (exit 71) if it fails."""
         inside = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         try:
             subprocess.run([*_NAMESPACES, _INSIDE, str(self.root), *command], env=inside, check=True)
         except subprocess.CalledProcessError as error:
-            raise Failure(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
+            raise CommandError(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
 
     def path(self, inside: str) -> Path:
         """Where the absolute path ``inside`` is on this machine."""
@@ -50,7 +50,7 @@ def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], so
 
     ``architecture`` is one of Debian's; others may follow it, with commas, for packages such as ``libssl-dev:arm64``.
     ``sources`` are lines of sources.list(5), for what is not in Debian's archive.
-    Raises Failure: exit 69 without mmdebstrap, exit 71 if it fails.
+    Raises CommandError: exit 69 without mmdebstrap, exit 71 if it fails.
     """
     chosen = ",".join(packages)
     key = hashlib.sha256("\n".join([chosen, *sources]).encode()).hexdigest()[:16]
@@ -71,10 +71,10 @@ def bootstrapping(
 ) -> list[str]:
     """The command that makes a Debian in the tar file ``target``; ``sources`` are lines of sources.list(5).
 
-    Raises Failure (69) without mmdebstrap.
+    Raises CommandError (69) without mmdebstrap.
     """
     if not shutil.which("mmdebstrap"):
-        raise Failure(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
+        raise CommandError(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
     given = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}", *options]
     return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
 
@@ -82,7 +82,7 @@ def bootstrapping(
 def _bootstrap(suite: str, architecture: str, packages: str, target: Path, sources: Sequence[str]) -> None:
     command = bootstrapping(suite, architecture, packages, target, sources=sources)
     if subprocess.run(command, check=False).returncode != 0:
-        raise Failure(Exit.SYSTEM, f"mmdebstrap could not make a system {suite} for {architecture}: see above")
+        raise CommandError(Exit.SYSTEM, f"mmdebstrap could not make a system {suite} for {architecture}: see above")
 
 
 @contextmanager

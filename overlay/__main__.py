@@ -13,7 +13,7 @@ from typing import Any
 from overlay import access, explanation, plane
 from overlay.calculator import ask
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _MOST_ROUNDS = 60
@@ -272,7 +272,7 @@ def _map(options: Map) -> None:
     try:
         figure.savefig(options.output, format="svg")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{options.output}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{options.output}: cannot be written: {error.strerror}") from error
     print(options.output)
 
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ADMINISTRATOR = "root"
 """Whose certificate changes etcd's users: etcd's own name for that user."""
@@ -91,21 +91,21 @@ class Authority:
 
     @classmethod
     def read(cls, folder: Path) -> "Authority":
-        """The one in ``folder``; raises Failure: exit 66 if it cannot be read, 65 if it is none."""
+        """The one in ``folder``; raises CommandError: exit 66 if it cannot be read, 65 if it is none."""
         try:
             certificate = (folder / "ca.pem").read_bytes()
             key = (folder / "ca.key").read_bytes()
         except OSError as error:
-            raise Failure(Exit.NO_INPUT, f"{error.filename}: cannot be read: {error.strerror}") from error
+            raise CommandError(Exit.NO_INPUT, f"{error.filename}: cannot be read: {error.strerror}") from error
         try:
             read = load_pem_private_key(key, None)
             authority = x509.load_pem_x509_certificate(certificate)
         except ValueError as error:
-            raise Failure(
+            raise CommandError(
                 Exit.BAD_DATA, f"{folder}: accepted: ca.pem and ca.key as enrol made them: {error}"
             ) from error
         if not isinstance(read, ec.EllipticCurvePrivateKey) or read.public_key() != authority.public_key():
-            raise Failure(Exit.BAD_DATA, f"{folder}/ca.key: accepted: the key of ca.pem")
+            raise CommandError(Exit.BAD_DATA, f"{folder}/ca.key: accepted: the key of ca.pem")
         return cls(authority, read)
 
     def signed(self, name: str, days: float, purpose: Purpose) -> tuple[bytes, bytes]:
@@ -126,8 +126,8 @@ class Authority:
 def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -> Path:
     """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
 
-    Raises Failure: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder cannot be
-    looked for or written; then there is nothing of it.
+    Raises CommandError: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder
+    cannot be looked for or written; then there is nothing of it.
     """
     try:
         if not authority.exists():
@@ -137,7 +137,7 @@ def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -
             _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
         return _write_identity(authority, name, signer, days, purpose)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename}: cannot be looked for: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{error.filename}: cannot be looked for: {error.strerror}") from error
 
 
 def _create(folder: Path) -> None:
@@ -161,9 +161,9 @@ def _write_identity(authority: Path, name: str, signer: Authority, days: float, 
 def _whole(folder: Path) -> Iterator[Path]:
     """A folder to write into that is ``folder`` in the end, or gone: a half would be in the way of the next attempt.
 
-    Raises Failure: exit 75 if ``folder`` is there, 71 if it cannot be written.
+    Raises CommandError: exit 75 if ``folder`` is there, 71 if it cannot be written.
     """
-    there = Failure(Exit.IN_USE, f"{folder}: is there: accepted: a name that has no certificate")
+    there = CommandError(Exit.IN_USE, f"{folder}: is there: accepted: a name that has no certificate")
     if folder.exists():
         raise there
     try:
@@ -180,7 +180,7 @@ def _whole(folder: Path) -> Iterator[Path]:
         if error.errno == errno.ENOTEMPTY:
             # Somebody else was quicker.
             raise there from error
-        raise Failure(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def _write(path: Path, content: bytes) -> None:

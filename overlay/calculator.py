@@ -9,10 +9,12 @@ from overlay import programs
 
 
 def build() -> Path:
-    """The program; raises Failure as ``programs.build`` does."""
+    """The program; raises CommandError as ``programs.build`` does."""
     return programs.build("overlay-paths")
 
 
 def ask(arguments: Sequence[str]) -> Any:
-    """What the program answers to ``arguments``; raises Failure with its exit code and its line if it refuses them."""
+    """What the program answers to ``arguments``; raises CommandError with its exit code and its line if it refuses
+    them.
+    """
     return json.loads(programs.answer(build(), arguments))

@@ -20,7 +20,8 @@ _KNOWN_BY = {"size": "as asked for", "port": "by the server's port", "network": 
 def ask(ingress: str, server: str, port: int | None, size: int | None, etcd: Sequence[str]) -> Any:
     """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server and its port in.
 
-    Raises Failure: exit 64 if the ingress or the server is not known, 69 if the etcd of ``etcd``'s arguments is away.
+    Raises CommandError: exit 64 if the ingress or the server is not known, 69 if the etcd of ``etcd``'s arguments is
+    away.
     """
     given = {"port": port, "bytes": size}
     known = [f"--{name}={value}" for name, value in given.items() if value is not None]

@@ -10,7 +10,7 @@ from overlay import programs
 
 
 def build() -> Path:
-    """The program; raises Failure as ``programs.build`` does."""
+    """The program; raises CommandError as ``programs.build`` does."""
     return programs.build("tributary-overlay", "--control")
 
 
@@ -29,14 +29,16 @@ def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
 
 
 def status(reached: Sequence[str]) -> Any:
-    """What is so, by the etcd that is ``reached`` by these arguments; raises Failure: exit 69 if it does not answer."""
+    """What is so, by the etcd that is ``reached`` by these arguments; raises CommandError: exit 69 if it does not
+    answer.
+    """
     return json.loads(programs.answer(build(), ["status", *reached]))
 
 
 def change(asked: Sequence[str]) -> Any:
     """What the program changed of etcd's users.
 
-    Raises Failure: exit 64 or 75 if a name is refused, 77 if root is, 69 without etcd.
+    Raises CommandError: exit 64 or 75 if a name is refused, 77 if root is, 69 without etcd.
     """
     return json.loads(programs.answer(build(), asked))
 

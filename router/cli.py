@@ -15,7 +15,7 @@ from router.settings import Multipath, Wan, read
 from router.usage_file import UsageFile
 from tributary.daemons import directories, logs
 from tributary.settings.entry import Arguments, Commands, need_root
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.probing import Probe
 from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
@@ -78,7 +78,7 @@ group tributary.
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; raises Failure as the commands do."""
+    """Run one command; raises CommandError as the commands do."""
     return parser().perform(words)
 
 
@@ -227,7 +227,9 @@ def _usage(options: UsageOf) -> None:
         CONTROL.ask("set-usage", link=options.link, used=options.set.amount)
     caps = {link["name"]: link["cap"] for link in CONTROL.ask("status")["wan"] if link["cap"]}
     if options.link not in caps:
-        raise Failure(Exit.USAGE, f"{options.link}: no link with a monthly_cap; these are: {', '.join(caps) or 'none'}")
+        raise CommandError(
+            Exit.USAGE, f"{options.link}: no link with a monthly_cap; these are: {', '.join(caps) or 'none'}"
+        )
     if options.json:
         print(json.dumps(caps[options.link], indent=2))
         return

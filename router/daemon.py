@@ -38,7 +38,7 @@ from tributary.daemons.signals import caught
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BETWEEN_LOOKS = 30.0
 """Seconds at most: nobody tells when somebody else removes an endpoint, or when a link's hours begin or end."""
@@ -64,7 +64,7 @@ class Setup:
 
 
 def run(setup: Setup) -> None:
-    """Keep the links until a signal says stop; raises Failure before anything is changed if it cannot start."""
+    """Keep the links until a signal says stop; raises CommandError before anything is changed if it cannot start."""
     preflight.check()
     with ExitStack() as stack:
         received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
@@ -189,7 +189,7 @@ class Daemon:
         """What fails now is no reason to end: the next look comes soon."""
         try:
             act()
-        except Failure as failure:
+        except CommandError as failure:
             self._failed_looks += 1
             self._next_look = time.monotonic() + self._pause()
             self._log.event("failed", Level.ERROR, reason=str(failure))
@@ -235,10 +235,10 @@ class Daemon:
             text = command(step, self._names)
             try:
                 if hung and isinstance(step, BY_PROGRAMS):
-                    raise Failure(Exit.SYSTEM, "left for later, since a program before it did not end")
+                    raise CommandError(Exit.SYSTEM, "left for later, since a program before it did not end")
                 self._door.carry_out(step)
                 self._log.event("done", step=text)
-            except (OSError, Failure) as error:
+            except (OSError, CommandError) as error:
                 hung |= isinstance(error, TimedOut)
                 # The world may have changed since the look; the next one tells.
                 failures += 1
@@ -265,7 +265,7 @@ class Daemon:
                 living[subflow.token].add(subflow.subflow.local)
         except OSError as error:
             self._keeper.repairs.postpone(now)
-            raise Failure(Exit.SYSTEM, f"cannot look at the sockets: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"cannot look at the sockets: {error}") from error
         decision = self._keeper.repair({token: frozenset(each) for token, each in living.items()}, now)
         self._carry_out(decision.steps)
 
@@ -291,7 +291,7 @@ class Daemon:
             return
         try:
             self._usage_file.save(usage)
-        except Failure as failure:
+        except CommandError as failure:
             self._log.event("failed", Level.ERROR, reason=str(failure))
         # Also if it was not: it is tried again when as much more is used.
         usage.saved(now)
@@ -333,7 +333,7 @@ class Daemon:
         if asked["command"] == "set-usage":
             return self._set_usage(str(asked["link"]), int(asked["used"]))
         if asked["command"] != "status":
-            raise Failure(Exit.USAGE, f"the running router daemon has no command {asked['command']!r}")
+            raise CommandError(Exit.USAGE, f"the running router daemon has no command {asked['command']!r}")
         now = time.monotonic()
         status = report.status(self._keeper, time.time(), now)
         for link, shown in zip(self._keeper.links, status["wan"], strict=True):
@@ -343,26 +343,26 @@ class Daemon:
     def _set_usage(self, link: str, used: int) -> Answer:
         if not self._keeper.usage.set(link, used):
             capped = ", ".join(sorted(self._keeper.usage.capped)) or "none"
-            raise Failure(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
+            raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
         self._log.event("usage set", link=link, bytes=used)
         self._save_usage(time.monotonic(), is_last=True)
         self._attempt(self._look)
         return {}
 
     def _withdraw(self) -> None:
-        """Take away all that is ours; raises Failure, exit 71, when everything was tried."""
+        """Take away all that is ours; raises CommandError, exit 71, when everything was tried."""
         errors: list[str] = []
         observed = self._door.look()
         self._quality.withdraw(observed, lambda step, why: errors.append(f"{step}: {why}") if why else None)
         for step in self._keeper.withdrawal(observed):
             try:
                 self._door.carry_out(step)
-            except (OSError, Failure) as error:
+            except (OSError, CommandError) as error:
                 errors.append(f"{command(step, self._names)}: {_reason(error)}")
         if errors:
-            raise Failure(Exit.SYSTEM, "left behind: " + "; ".join(errors))
+            raise CommandError(Exit.SYSTEM, "left behind: " + "; ".join(errors))
         self._store.forget()
 
 
-def _reason(error: OSError | Failure) -> str:
+def _reason(error: OSError | CommandError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -40,16 +40,16 @@ class Store:
     def load(self, tell: Tell | None = None) -> Memory:
         """What was kept last, empty if nothing was.
 
-        What is not ours is set aside and told; without ``tell`` Failure is raised, exit 71, or 77 if it is root's.
+        What is not ours is set aside and told; without ``tell`` CommandError is raised, exit 71, or 77 if it is root's.
         """
         return self._file.read(_read, tell) or Memory()
 
     def save(self, memory: Memory) -> None:
-        """Replace the file whole; raises Failure, exit 71."""
+        """Replace the file whole; raises CommandError, exit 71."""
         self._file.replace(_written(memory))
 
     def forget(self) -> None:
-        """Remove the file; raises Failure, exit 71."""
+        """Remove the file; raises CommandError, exit 71."""
         self._file.forget()
 
 

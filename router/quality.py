@@ -12,7 +12,7 @@ from router.overflow import Rates
 from router.settings import RouterSettings
 from router.shaping import ChangeRates, Given, Kind, Shape, ShapingStep, Stands, command, difference, shapes
 from tributary.commands import TimedOut
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.units import PositiveRate
 
 _LONGEST_PAUSE = 30.0
@@ -62,7 +62,7 @@ class Quality:
         return {**fixed, **moving}
 
     def steps(self, links: Sequence[Link], observed: Observed) -> list[ShapingStep]:
-        """What has to be done for ``links`` as they are now; raises Failure, exit 71, if tc(8) shows nothing."""
+        """What has to be done for ``links`` as they are now; raises CommandError, exit 71, if tc(8) shows nothing."""
         self._shapes = tuple(shapes(links, self._rates))
         if self._is_clean and not self._shapes:
             return []
@@ -89,7 +89,7 @@ class Quality:
     def _align(self, links: Sequence[Link], observed: Observed, tell: Tell) -> bool:
         try:
             steps = self.steps(links, observed)
-        except Failure as failure:
+        except CommandError as failure:
             tell("tc qdisc show", str(failure))
             return False
         try:
@@ -105,7 +105,7 @@ class Quality:
             self._shaper.carry_out(step)
         except TimedOut:
             raise
-        except Failure as failure:
+        except CommandError as failure:
             if not isinstance(step, ChangeRates):
                 tell(command(step, self.kind or Kind.SHORT), str(failure))
             return False

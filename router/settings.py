@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
@@ -194,8 +194,10 @@ class RouterSettings(Settings):
 
 
 def read(file: Path) -> RouterSettings:
-    """What stands in the file; raises Failure: as ``load`` does, and with exit 64 if others can read a secret there."""
+    """What stands in the file; raises CommandError: as ``load`` does, and with exit 64 if others can read a secret
+    there.
+    """
     settings = load(file, RouterSettings)
     if settings.enrolment and file.stat().st_mode & 0o077:
-        raise Failure(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
+        raise CommandError(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
     return settings

@@ -18,11 +18,11 @@ class UsageFile:
     def load(self, tell: Tell | None = None) -> Usage:
         """What was kept last.
 
-        What is not ours is set aside and told; without ``tell`` Failure is raised, exit 71, or 77 if it is root's.
+        What is not ours is set aside and told; without ``tell`` CommandError is raised, exit 71, or 77 if it is root's.
         """
         boot = _BOOT.read_text().strip()
         return self._file.read(lambda document: Usage.load(document, boot), tell) or Usage(boot=boot)
 
     def save(self, usage: Usage) -> None:
-        """Replace the file whole; raises Failure, exit 71."""
+        """Replace the file whole; raises CommandError, exit 71."""
         self._file.replace(usage.dump())

@@ -74,7 +74,7 @@ class Run:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; raises Failure as the commands do."""
+    """Run one command; raises CommandError as the commands do."""
     return parser().perform(words)
 
 

@@ -1,4 +1,4 @@
-"""What this machine has and lacks; every function only looks, and raises Failure when Squid could not run here."""
+"""What this machine has and lacks; every function only looks, and raises CommandError when Squid could not run here."""
 
 import errno
 import ipaddress
@@ -15,7 +15,7 @@ from squid.settings import SquidSettings
 from squid.targets import Address
 from tributary.commands import run
 from tributary.daemons import directories
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
 TOOLS = ("squid", "nft", "mptcpize", "ip", "ss")
@@ -24,49 +24,51 @@ _PACKAGES = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2"}
 
 
 def own_addresses() -> list[Address]:
-    """Every address of this network namespace; raises Failure (69, 71) without a working ip(8)."""
+    """Every address of this network namespace; raises CommandError (69, 71) without a working ip(8)."""
     require_tools(["ip"])
     shown = run(["ip", "-json", "address", "show"])
     if shown.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"ip address show: {shown.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"ip address show: {shown.stderr.strip()}")
     entries = [entry for link in json.loads(shown.stdout) for entry in link.get("addr_info", [])]
     return [ipaddress.ip_address(entry["local"]) for entry in entries]
 
 
 def require_root() -> None:
-    """Raise Failure (77) unless root runs this."""
+    """Raise CommandError (77) unless root runs this."""
     if os.geteuid() != 0:
-        raise Failure(
+        raise CommandError(
             Exit.NO_PERMISSION, "running Squid needs root (it loads nft rules and becomes another user): use sudo"
         )
 
 
 def require_tools(names: Iterable[str]) -> None:
-    """Raise Failure (69) for the first of ``names`` that is no command here."""
+    """Raise CommandError (69) for the first of ``names`` that is no command here."""
     for name in names:
         if shutil.which(name) is None:
-            raise Failure(Exit.UNAVAILABLE, f"{name} is missing: install the package {_PACKAGES.get(name, name)}")
+            raise CommandError(Exit.UNAVAILABLE, f"{name} is missing: install the package {_PACKAGES.get(name, name)}")
 
 
 def require_user() -> None:
-    """Raise Failure (69) unless Squid's user exists."""
+    """Raise CommandError (69) unless Squid's user exists."""
     try:
         pwd.getpwnam(USER)
     except KeyError as error:
-        raise Failure(Exit.UNAVAILABLE, f"the user {USER} is missing: Debian's package squid makes it") from error
+        raise CommandError(Exit.UNAVAILABLE, f"the user {USER} is missing: Debian's package squid makes it") from error
 
 
 def require_mptcp() -> None:
-    """Raise Failure (69) unless the kernel has MPTCP and it is on in this network namespace."""
+    """Raise CommandError (69) unless the kernel has MPTCP and it is on in this network namespace."""
     switch = Path("/proc/sys/net/mptcp/enabled")
     if not switch.exists():
-        raise Failure(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
+        raise CommandError(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
     if switch.read_text().strip() != "1":
-        raise Failure(Exit.UNAVAILABLE, "MPTCP is switched off here: set sysctl net.mptcp.enabled=1")
+        raise CommandError(Exit.UNAVAILABLE, "MPTCP is switched off here: set sysctl net.mptcp.enabled=1")
 
 
 def require_state(settings: SquidSettings) -> None:
-    """Raise Failure (75) while another Squid has its files where this one would, if only to let its transfers end."""
+    """Raise CommandError (75) while another Squid has its files where this one would, if only to let its transfers
+    end.
+    """
     pid = _squid_of(settings.places.pid)
     if pid is not None:
         raise _state_in_use(settings, f"Squid, process {pid}, also while it only lets transfers end")
@@ -78,7 +80,7 @@ def require_state(settings: SquidSettings) -> None:
 def locked_state(settings: SquidSettings) -> Iterator[int]:
     """The descriptor of a lock on the folder of the logs, for Squid to inherit: it holds for as long as one of us runs.
 
-    Unlike the number in the pid file it is there from the first moment to the last. Raises Failure (75) if another
+    Unlike the number in the pid file it is there from the first moment to the last. Raises CommandError (75) if another
     `squid run` has it, and FileNotFoundError if there is no such folder yet.
     """
     try:
@@ -97,14 +99,14 @@ def _squid_of(pid_file: Path) -> int | None:
         return None
 
 
-def _state_in_use(settings: SquidSettings, by: str) -> Failure:
+def _state_in_use(settings: SquidSettings, by: str) -> CommandError:
     folder = settings.state_directory or settings.places.logs
     other = "another state_directory" if settings.state_directory else "a state_directory"
-    return Failure(Exit.IN_USE, f"{folder} is in use by {by}: wait until it has ended, or set {other}")
+    return CommandError(Exit.IN_USE, f"{folder} is in use by {by}: wait until it has ended, or set {other}")
 
 
 def require_free(settings: SquidSettings) -> None:
-    """Raise Failure unless Squid can listen: 75 for a port in use, 69 for an address that is not here."""
+    """Raise CommandError unless Squid can listen: 75 for a port in use, 69 for an address that is not here."""
     for address, port in _endpoints(settings):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
@@ -120,10 +122,10 @@ def _endpoints(settings: SquidSettings) -> Sequence[tuple[str, int]]:
     return [(address.strip("[]") or "::", int(port)) for address, _, port in split]
 
 
-def _cannot_listen(address: str, port: int, error: OSError) -> Failure:
+def _cannot_listen(address: str, port: int, error: OSError) -> CommandError:
     where = f"port {port} of {'every address' if address == '::' else address}"
     if error.errno == errno.EADDRINUSE:
-        return Failure(Exit.IN_USE, f"{where} is in use: `ss -tlnp sport = :{port}` shows by whom")
+        return CommandError(Exit.IN_USE, f"{where} is in use: `ss -tlnp sport = :{port}` shows by whom")
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return Failure(Exit.UNAVAILABLE, f"cannot listen on {where}: no such address here (see the key listen)")
-    return Failure(Exit.SYSTEM, f"cannot listen on {where}: {error.strerror}")
+        return CommandError(Exit.UNAVAILABLE, f"cannot listen on {where}: no such address here (see the key listen)")
+    return CommandError(Exit.SYSTEM, f"cannot listen on {where}: {error.strerror}")

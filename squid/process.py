@@ -14,7 +14,7 @@ from squid import host, render
 from squid.settings import SquidSettings
 from tributary.commands import run
 from tributary.daemons import directories
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -38,7 +38,7 @@ class _Log:
 
 
 def check_host(settings: SquidSettings) -> None:
-    """Raise Failure (77, 69, 75) if Squid could not run here; nothing is changed."""
+    """Raise CommandError (77, 69, 75) if Squid could not run here; nothing is changed."""
     host.require_root()
     host.require_tools(host.TOOLS)
     host.require_user()
@@ -48,20 +48,20 @@ def check_host(settings: SquidSettings) -> None:
 
 
 def check_config(text: str) -> None:
-    """Raise Failure (1) with Squid's own words unless Squid takes ``text`` as its squid.conf."""
+    """Raise CommandError (1) with Squid's own words unless Squid takes ``text`` as its squid.conf."""
     host.require_tools(["squid"])
     with tempfile.TemporaryDirectory(prefix="squid-check-") as directory:
         path = Path(directory) / "squid.conf"
         path.write_text(text)
         parsed = run(["squid", "-k", "parse", "-f", str(path)])
     if parsed.returncode != 0:
-        raise Failure(Exit.WRONG_RESULT, f"squid refuses the configuration: {_reason(parsed.stderr)}")
+        raise CommandError(Exit.WRONG_RESULT, f"squid refuses the configuration: {_reason(parsed.stderr)}")
 
 
 def serve(settings: SquidSettings) -> None:
     """Run Squid in the foreground of this network namespace; print ``ready`` once it listens with MPTCP.
 
-    Returns only by an exception: Failure when Squid could not start or ended by itself, SystemExit on a signal.
+    Returns only by an exception: CommandError when Squid could not start or ended by itself, SystemExit on a signal.
     """
     check_host(settings)
     config = render.squid_conf(settings, host.own_addresses())
@@ -92,7 +92,7 @@ def _only_one_here() -> Iterator[int]:
         with directories.lock_file(path) as lock:
             yield lock
     except BlockingIOError as error:
-        raise Failure(Exit.IN_USE, "another `squid run` serves this network namespace") from error
+        raise CommandError(Exit.IN_USE, "another `squid run` serves this network namespace") from error
 
 
 def _prepare_state(settings: SquidSettings) -> None:
@@ -104,7 +104,7 @@ def _prepare_state(settings: SquidSettings) -> None:
             directory.mkdir(parents=True, exist_ok=True)
             shutil.chown(directory, host.USER)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{settings.state_directory}: cannot be made: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{settings.state_directory}: cannot be made: {error.strerror}") from error
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _written(path: Path, text: str) -> Iterator[None]:
     try:
         path.write_text(text)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def _written(path: Path, text: str) -> Iterator[None]:
 def _guard(rules: str) -> Iterator[None]:
     loaded = run(["nft", "-f", "-"], rules)
     if loaded.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"nft refuses the guard: {_first_line(loaded.stderr)}")
+        raise CommandError(Exit.SYSTEM, f"nft refuses the guard: {_first_line(loaded.stderr)}")
     try:
         yield
     finally:
@@ -160,7 +160,7 @@ def _make_cache(command: list[str]) -> None:
     """Make the cache's directories; Squid keeps those that are there."""
     made = run([*command, "-z"], timeout=_CACHE_SECONDS)
     if made.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")
+        raise CommandError(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")
 
 
 def _stop(squid: subprocess.Popen[bytes], settings: SquidSettings) -> None:
@@ -184,7 +184,7 @@ def _await_listeners(squid: subprocess.Popen[bytes], settings: SquidSettings, lo
             raise _ended(squid, log)
         if time.monotonic() > deadline:
             why = _reason(log.since())
-            raise Failure(Exit.SYSTEM, f"squid does not listen everywhere with MPTCP: {why} (see {log.path})")
+            raise CommandError(Exit.SYSTEM, f"squid does not listen everywhere with MPTCP: {why} (see {log.path})")
         time.sleep(_POLL_SECONDS)
 
 
@@ -192,8 +192,8 @@ def _mptcp_listeners(port: int) -> int:
     return len(run(["ss", "-HlnM", f"sport = :{port}"]).stdout.splitlines())
 
 
-def _ended(squid: subprocess.Popen[bytes], log: _Log) -> Failure:
-    return Failure(
+def _ended(squid: subprocess.Popen[bytes], log: _Log) -> CommandError:
+    return CommandError(
         Exit.SYSTEM, f"squid ended by itself, status {squid.returncode}: {_reason(log.since())} (see {log.path})"
     )
 

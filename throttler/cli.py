@@ -26,7 +26,7 @@ from throttler.shaping import apply
 from tributary.daemons.control import Answer
 from tributary.daemons.logs import Format
 from tributary.settings.entry import Arguments, Commands, need_root
-from tributary.settings.failure import refused
+from tributary.settings.errors import invalid_value
 
 if TYPE_CHECKING:
     from throttler.service.status import Status
@@ -133,7 +133,7 @@ For root, and members of the group tributary.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command in ``arguments``; returns its exit code or raises Failure."""
+    """Run the command in ``arguments``; returns its exit code or raises CommandError."""
     return parser().perform(arguments)
 
 
@@ -199,7 +199,9 @@ def _show_plan(policy: Policy) -> None:
 def _set(given: SetOptions) -> None:
     keys = dict(_key(text) for text in given.keys)
     if "name" in keys:
-        raise refused("set", "argument", f"name={keys['name']}", "the rule's name as the first argument, and no other")
+        raise invalid_value(
+            "set", "argument", f"name={keys['name']}", "the rule's name as the first argument, and no other"
+        )
     rule = {"name": given.name, **keys}
     _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
 
@@ -208,7 +210,7 @@ def _key(text: str) -> tuple[str, object]:
     """A key and its value: what TOML reads, or else text."""
     key, separator, value = text.partition("=")
     if not separator:
-        raise refused("set", "argument", text, "KEY=VALUE, such as rate=5mbit")
+        raise invalid_value("set", "argument", text, "KEY=VALUE, such as rate=5mbit")
     try:
         read = tomllib.loads(f"value = {value}")["value"]
         json.dumps(read)
@@ -262,7 +264,7 @@ def _watch(given: WatchOptions) -> None:
     try:
         interval = Interval.parse(given.interval)
     except ValueError as error:
-        raise refused("watch", "--interval", given.interval, str(error)) from error
+        raise invalid_value("watch", "--interval", given.interval, str(error)) from error
     watch(_ask_status, interval, Console())
 
 
@@ -274,7 +276,7 @@ def _ask_status() -> "Status":
 
 def _explain(given: ExplainOptions) -> None:
     if len(given.which) > 2:
-        raise refused("explain", "argument", " ".join(given.which), "a token, or the two ends of a subflow")
+        raise invalid_value("explain", "argument", " ".join(given.which), "a token, or the two ends of a subflow")
     answer = CONTROL.ask("explain", ends=given.which)
     if given.json:
         print(json.dumps(answer, indent=2))

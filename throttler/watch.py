@@ -16,7 +16,7 @@ from throttler.service.status import ClassStatus, QuotaStatus, RuleStatus, Sessi
 from throttler.status_text import NOT_READ, rule_state
 from tributary.daemons.logs import printable, timestamp
 from tributary.daemons.text import age, end, plural, scaled
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.units import Duration
 
 _REFRESH = 4
@@ -312,7 +312,7 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Show what ``ask`` answers until Ctrl-C; a Failure that it raises is shown too, and it is asked again."""
+    """Show what ``ask`` answers until Ctrl-C; a CommandError that it raises is shown too, and it is asked again."""
     view = View()
     with suppress(KeyboardInterrupt):
         if console.is_terminal:
@@ -326,11 +326,11 @@ def watch(
 
 def _answers(
     ask: Callable[[], Status], view: View, interval: Interval, sleep: Callable[[float], None]
-) -> Iterator[tuple[Status, Rows] | Failure]:
+) -> Iterator[tuple[Status, Rows] | CommandError]:
     while True:
         try:
             status = ask()
-        except Failure as failure:
+        except CommandError as failure:
             view.fail(str(failure))
             yield failure
         else:
@@ -338,7 +338,7 @@ def _answers(
         sleep(interval.seconds)
 
 
-def _plain_outcome(now: float, outcome: tuple[Status, Rows] | Failure) -> str:
-    if isinstance(outcome, Failure):
+def _plain_outcome(now: float, outcome: tuple[Status, Rows] | CommandError) -> str:
+    if isinstance(outcome, CommandError):
         return f"{timestamp(now)} {printable(str(outcome))}"
     return plain_line(now, *outcome)

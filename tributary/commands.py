@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
     "ip": "iproute2",
@@ -24,15 +24,16 @@ _END = 1.0
 """Seconds to wait for one that was killed; the kernel may hold it for longer."""
 
 
-class TimedOut(Failure):
+class TimedOut(CommandError):
     """A program that did not end in its time, and was killed."""
 
 
 def run(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> subprocess.CompletedProcess[str]:
     """Run ``command`` with ``given`` on its input, whatever it ends with.
 
-    It has a process group of its own: a Ctrl-C in the terminal does not end it half-way. Raises Failure, exit 69 if it
-    is not here, and TimedOut, exit 71, if it takes more than ``timeout`` seconds; it is killed then, with its children.
+    It has a process group of its own: a Ctrl-C in the terminal does not end it half-way. Raises CommandError, exit 69
+    if it is not here, and TimedOut, exit 71, if it takes more than ``timeout`` seconds; it is killed then, with its
+    children.
     """
     try:
         process = subprocess.Popen(
@@ -46,7 +47,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
         )
     except (FileNotFoundError, PermissionError) as error:  # the latter of a folder in PATH that nobody else may enter
         package = _PACKAGES.get(command[0], command[0])
-        raise Failure(Exit.UNAVAILABLE, f"{command[0]} is not here: install {package}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is not here: install {package}") from error
     try:
         output, complaints = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _CHECKSUMS = ("-o=APT::FTPArchive::MD5=false", "-o=APT::FTPArchive::SHA1=false")
 """What apt of Debian 12 and newer no longer trusts is left out."""
@@ -37,7 +37,7 @@ def _ftparchive(folder: Path, *arguments: str) -> bytes:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, check=False, env=environment)
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, "apt-ftparchive is missing: install the package apt-utils") from error
+        raise CommandError(Exit.UNAVAILABLE, "apt-ftparchive is missing: install the package apt-utils") from error
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"apt-ftparchive: {done.stderr.decode(errors='replace').strip()}")
+        raise CommandError(Exit.SYSTEM, f"apt-ftparchive: {done.stderr.decode(errors='replace').strip()}")
     return done.stdout

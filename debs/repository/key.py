@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}")
 _UNUSABLE = {"d": "disabled", "e": "expired", "i": "invalid", "r": "revoked"}
@@ -42,14 +42,14 @@ class Key:
         options = (f"--faked-system-time={seconds}!", "--digest-algo=SHA512", "--armor")
         try:
             return _gpg(self.home, *options, f"--local-user={self.fingerprint}", how, given=text)
-        except Failure as failure:
+        except CommandError as failure:
             hint = "" if self.home is None else "; accepted in a file: a key without a passphrase"
-            raise Failure(failure.code, f"the key {self.fingerprint} does not sign: {failure}{hint}") from failure
+            raise CommandError(failure.code, f"the key {self.fingerprint} does not sign: {failure}{hint}") from failure
 
 
 @contextmanager
 def opened(key: str, repository: Path) -> Iterator[Key]:
-    """The key that ``key`` names: a file, or a fingerprint in the user's keyring. Raises Failure (64, 65, 66, 69).
+    """The key that ``key`` names: a file, or a fingerprint in the user's keyring. Raises CommandError (64, 65, 66, 69).
 
     A file's key is for that long in a keyring of its own, which only we can read.
     """
@@ -69,26 +69,26 @@ def opened(key: str, repository: Path) -> Iterator[Key]:
 
 
 def fingerprint_of(public: Path) -> str:
-    """That of the key in the file ``public``; raises Failure (65)."""
+    """That of the key in the file ``public``; raises CommandError (65)."""
     found = _primary(_gpg(None, "--with-colons", "--show-keys", str(public)).decode(), "pub")
     if len(found) != 1:
-        raise Failure(Exit.BAD_DATA, f"{public}: {len(found)} keys: accepted: one")
+        raise CommandError(Exit.BAD_DATA, f"{public}: {len(found)} keys: accepted: one")
     return found[0][0]
 
 
 def _only_secret_key(home: Path | None, key: str, *wanted: str) -> Key:
-    """Raises Failure (65) unless there is exactly one, and it can sign."""
+    """Raises CommandError (65) unless there is exactly one, and it can sign."""
     try:
         listed = _gpg(home, "--with-colons", "--list-secret-keys", *wanted).decode()
-    except Failure as failure:
-        raise Failure(Exit.NO_INPUT, f"--key {key}: no such secret key in the keyring ({failure})") from failure
+    except CommandError as failure:
+        raise CommandError(Exit.NO_INPUT, f"--key {key}: no such secret key in the keyring ({failure})") from failure
     found = _primary(listed, "sec")
     if len(found) != 1:
         exported = "what gpg --armor --export-secret-keys FINGERPRINT gives"
-        raise Failure(Exit.BAD_DATA, f"--key {key}: {len(found)} secret keys in it: accepted: one, {exported}")
+        raise CommandError(Exit.BAD_DATA, f"--key {key}: {len(found)} secret keys in it: accepted: one, {exported}")
     fingerprint, validity = found[0]
     if validity in _UNUSABLE:
-        raise Failure(
+        raise CommandError(
             Exit.BAD_DATA, f"--key {key}: {fingerprint} is {_UNUSABLE[validity]}: accepted: one that can sign"
         )
     return Key(fingerprint, home)
@@ -111,12 +111,12 @@ def _insist_that_it_is_private(file: Path, repository: Path) -> None:
         mode = file.stat().st_mode
     except OSError as error:
         accepted = "accepted: a file with a secret key, or the 40 digits of a fingerprint"
-        raise Failure(Exit.NO_INPUT, f"--key {file}: {error.strerror}: {accepted}") from error
+        raise CommandError(Exit.NO_INPUT, f"--key {file}: {error.strerror}: {accepted}") from error
     if mode & 0o077:
-        raise Failure(Exit.USAGE, f"--key {file}: others may read it: accepted: mode 0600 (chmod 600 {file})")
+        raise CommandError(Exit.USAGE, f"--key {file}: others may read it: accepted: mode 0600 (chmod 600 {file})")
     for folder in (ROOT, repository.resolve()):
         if file.resolve().is_relative_to(folder):
-            raise Failure(
+            raise CommandError(
                 Exit.USAGE, f"--key {file}: accepted: a file outside of {folder}, so that nobody publishes it"
             )
 
@@ -127,8 +127,8 @@ def _gpg(home: Path | None, *arguments: str, given: bytes = b"") -> bytes:
     try:
         done = subprocess.run(command, input=given, capture_output=True, check=False, env=os.environ | {"LC_ALL": "C"})
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, "gpg is missing: install the package gnupg") from error
+        raise CommandError(Exit.UNAVAILABLE, "gpg is missing: install the package gnupg") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["gpg: no reason given"]
-        raise Failure(Exit.SYSTEM, "; ".join(said[-2:]))
+        raise CommandError(Exit.SYSTEM, "; ".join(said[-2:]))
     return done.stdout

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debs.release import SUITES
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _FIELDS = ("Package", "Version", "Architecture")
 
@@ -23,12 +23,12 @@ class Deb:
 
     @property
     def suite(self) -> str:
-        """By the end of its version, such as ~deb12; raises Failure (65) if that names no release that we know."""
+        """By the end of its version, such as ~deb12; raises CommandError (65) if that names no release that we know."""
         for suite in SUITES.values():
             if self.version.endswith(f"~{suite.mark}"):
                 return suite.name
         marks = ", ".join(f"~{suite.mark}" for suite in SUITES.values())
-        raise Failure(Exit.BAD_DATA, f"{self.file}: version {self.version}: accepted: one that ends in {marks}")
+        raise CommandError(Exit.BAD_DATA, f"{self.file}: version {self.version}: accepted: one that ends in {marks}")
 
     @property
     def place(self) -> str:
@@ -38,15 +38,15 @@ class Deb:
 
 
 def below(folder: Path) -> list[Deb]:
-    """All packages in ``folder`` and its folders, in order; raises Failure (65, 66)."""
+    """All packages in ``folder`` and its folders, in order; raises CommandError (65, 66)."""
     found = [read(path) for path in sorted(folder.rglob("*.deb"))]
     if not found:
-        raise Failure(Exit.NO_INPUT, f"{folder}: no packages there: accepted: a folder with .deb files")
+        raise CommandError(Exit.NO_INPUT, f"{folder}: no packages there: accepted: a folder with .deb files")
     return found
 
 
 def read(path: Path) -> Deb:
-    """A package by its file; raises Failure (65) if it is none."""
+    """A package by its file; raises CommandError (65) if it is none."""
     done = subprocess.run(
         ["dpkg-deb", "--showformat=" + "".join(f"${{{field}}}\n" for field in _FIELDS), "--show", str(path)],
         capture_output=True,
@@ -54,12 +54,12 @@ def read(path: Path) -> Deb:
         check=False,
     )
     if done.returncode != 0:
-        raise Failure(Exit.BAD_DATA, f"{path}: no package: {done.stderr.strip()}")
+        raise CommandError(Exit.BAD_DATA, f"{path}: no package: {done.stderr.strip()}")
     return Deb(path, *done.stdout.splitlines())
 
 
 def arrivals(debs: Iterable[Deb], repository: Path) -> list[Deb]:
-    """Those of ``debs`` that the repository does not have yet; raises Failure (65).
+    """Those of ``debs`` that the repository does not have yet; raises CommandError (65).
 
     A version that was published never changes: apt has its checksum, and machines may have it installed.
     """
@@ -69,7 +69,9 @@ def arrivals(debs: Iterable[Deb], repository: Path) -> list[Deb]:
         if not there.exists():
             new[deb.place] = deb
         elif not filecmp.cmp(deb.file, there, shallow=False):
-            raise Failure(Exit.BAD_DATA, f"{deb.file}: {there} is the same version with other bytes: make a newer one")
+            raise CommandError(
+                Exit.BAD_DATA, f"{deb.file}: {there} is the same version with other bytes: make a newer one"
+            )
     return list(new.values())
 
 

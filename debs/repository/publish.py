@@ -12,7 +12,7 @@ from debs.release import ARCHITECTURES, SUITES
 from debs.repository import indexes, key, pool
 from debs.repository.pool import Deb
 from debs.repository.texts import release_fields, sources
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 KEY, SOURCES = "key.asc", "tributary.sources"
 
@@ -38,7 +38,7 @@ class Order:
 
 
 def check(order: Order) -> str:
-    """The fingerprint of the key that would sign; raises Failure (64, 65, 66, 69) if it must not, or cannot."""
+    """The fingerprint of the key that would sign; raises CommandError (64, 65, 66, 69) if it must not, or cannot."""
     with _signer(order) as signer:
         return signer.fingerprint
 
@@ -57,7 +57,7 @@ def plan(order: Order, debs: Sequence[Deb]) -> dict[str, object]:
 
 
 def publish(order: Order, debs: Sequence[Deb]) -> list[Path]:
-    """Add ``debs``, write and sign all indexes; returns what a machine of each suite needs. Raises Failure.
+    """Add ``debs``, write and sign all indexes; returns what a machine of each suite needs. Raises CommandError.
 
     Whoever reads meanwhile finds the indexes of before or those of now, signatures and all.
     """
@@ -70,7 +70,9 @@ def publish(order: Order, debs: Sequence[Deb]) -> list[Path]:
                 _copy(deb.file, order.folder / deb.place)
             return _write(order, signer, public)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename or order.folder}: cannot be written: {error.strerror}") from error
+        raise CommandError(
+            Exit.SYSTEM, f"{error.filename or order.folder}: cannot be written: {error.strerror}"
+        ) from error
 
 
 @contextmanager
@@ -87,13 +89,15 @@ def _insist_on_the_same_key(order: Order, fingerprint: str) -> None:
     if known.exists():
         before = key.fingerprint_of(known)
         if before != fingerprint and not order.replace_key:
-            raise Failure(
+            raise CommandError(
                 Exit.USAGE,
                 f"{order.folder} is signed by {before}, not by {fingerprint}: machines that use it would refuse it;"
                 " accepted: its key, or --replace-key",
             )
     elif order.folder.is_dir() and any(order.folder.iterdir()):
-        raise Failure(Exit.USAGE, f"{order.folder}: accepted: a new or empty folder, or a repository made by build-deb")
+        raise CommandError(
+            Exit.USAGE, f"{order.folder}: accepted: a new or empty folder, or a repository made by build-deb"
+        )
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -142,10 +146,10 @@ def _put(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def now(environment: Mapping[str, str]) -> datetime:
-    """The date of what is signed: SOURCE_DATE_EPOCH, or the clock's; raises Failure (64)."""
+    """The date of what is signed: SOURCE_DATE_EPOCH, or the clock's; raises CommandError (64)."""
     given = environment.get("SOURCE_DATE_EPOCH")
     if given is None:
         return datetime.now(UTC).replace(microsecond=0)
     if not (given.isascii() and given.isdigit()):
-        raise Failure(Exit.USAGE, f"SOURCE_DATE_EPOCH={given}: accepted: whole seconds since 1970")
+        raise CommandError(Exit.USAGE, f"SOURCE_DATE_EPOCH={given}: accepted: whole seconds since 1970")
     return datetime.fromtimestamp(int(given), UTC)

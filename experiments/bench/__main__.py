@@ -9,7 +9,7 @@ from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Measuring, add_measuring
 from experiments.study.catalogue import BENCH, BENCHMARKS
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from experiments.study.figures import Figures
@@ -151,14 +151,14 @@ def _run(options: Run) -> None:
 
 
 def _changes(options: Run) -> list[str]:
-    """What --only and --peers come to; raises Failure (exit 64) for a part that is not there."""
+    """What --only and --peers come to; raises CommandError (exit 64) for a part that is not there."""
     given = {"only": options.only, "peers": options.peers}
     accepted = {"only": MEASUREMENTS, "peers": PEERS}
     if any(given.values()) and options.name != "converter":
-        raise Failure(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
+        raise CommandError(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
     for option, names in given.items():
         if unknown := [name for name in names if name not in accepted[option]]:
-            raise Failure(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
+            raise CommandError(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
     return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 

@@ -26,7 +26,7 @@ from experiments.testbed import native
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node
 from experiments.testbed.tolerance import TOLERANCE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2:8080"
 _SETTLE, _SETTLED = 2.0, 1.01  # seconds; growth in that time
@@ -149,7 +149,7 @@ def _settled(pids: Sequence[int]) -> int:
 
 @contextmanager
 def _running(command: Sequence[str], settings: str, nodes: Sequence[Node]) -> Iterator[list[int]]:
-    """An instance in each of ``nodes`` for the length of the block; raises Failure if one does not listen."""
+    """An instance in each of ``nodes`` for the length of the block; raises CommandError if one does not listen."""
     with ExitStack() as stack:
         pids = []
         for node in nodes:
@@ -174,7 +174,7 @@ def _wait_until_it_listens(node: Node) -> None:
     while node.run("ss", "-Hlnt", f"sport = :{_LISTEN.rpartition(':')[2]}") == "":
         if time.monotonic() > deadline:
             last = (node.directory / f"{node.namespace}.log").read_text().splitlines()[-1:]
-            raise Failure(Exit.SYSTEM, f"{node.namespace}: nobody listens: {last or 'it printed nothing'}")
+            raise CommandError(Exit.SYSTEM, f"{node.namespace}: nobody listens: {last or 'it printed nothing'}")
         time.sleep(0.02)
 
 

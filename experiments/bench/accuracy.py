@@ -25,7 +25,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
 _DIRECTIONS = ("download", "upload")
@@ -143,14 +143,14 @@ def before_cut(samples: Sequence[Sample], rate_after: float) -> float:
     """Bytes that had passed when the rate fell to ``rate_after`` bits per second.
 
     The cut is where the line of the steep part, from a fifth to two thirds of all bytes, meets one of that rate through
-    the last sample. Raises Failure (exit 1) if the last samples are not that slow.
+    the last sample. Raises CommandError (exit 1) if the last samples are not that slow.
     """
     last = samples[-1]
     if _bits_per_second(samples[-len(samples) // 5], last) > 1.5 * rate_after:
-        raise Failure(Exit.WRONG_RESULT, "the quota was used up, and the rate did not fall")
+        raise CommandError(Exit.WRONG_RESULT, "the quota was used up, and the rate did not fall")
     steep = [sample for sample in samples if last.passed / 5 <= sample.passed <= last.passed * 2 / 3]
     if len(steep) < 2:
-        raise Failure(Exit.WRONG_RESULT, "what passed before the quota was used up came too fast to be measured")
+        raise CommandError(Exit.WRONG_RESULT, "what passed before the quota was used up came too fast to be measured")
     slope, slope_after = _bits_per_second(steep[0], steep[-1]) / 8, rate_after / 8
     from_last = (last.passed - steep[-1].passed - slope * (last.at - steep[-1].at)) / (slope - slope_after)
     return last.passed + slope_after * from_last

@@ -28,7 +28,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.cables import SERVER, Cabling
 from experiments.testbed.node import Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PEER = f"{SERVER}:8090"
 _CONNECTIONS = 200
@@ -53,7 +53,7 @@ class SoakOptions(Options):
 
 
 def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 1) if a byte was wrong or an end was not what it was."""
+    """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
     cabling, native = built.cabling, _with_timeouts(CONTENDERS[NATIVE], options)
     # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
     cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
@@ -73,7 +73,7 @@ def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int)
     client, origin = told["client"], told["origin"]
     wrong = sum(side[what] for side in (client, origin) for what in _WRONG)
     if wrong:
-        raise Failure(Exit.WRONG_RESULT, f"the soak found what is wrong: {json.dumps(told)}")
+        raise CommandError(Exit.WRONG_RESULT, f"the soak found what is wrong: {json.dumps(told)}")
     values = {
         "connections": client["connections"],
         "checked_gb": (client["checked_bytes"] + origin["checked_bytes"]) / 1e9,
@@ -126,13 +126,13 @@ def _asking(cabling: Cabling, converter: Contender, options: SoakOptions) -> Abs
 
 
 def _answered(asking: Process | None, options: SoakOptions) -> int:
-    """How many of their requests were answered, once they have ended; raises Failure (exit 1) unless all were."""
+    """How many of their requests were answered, once they have ended; raises CommandError (exit 1) unless all were."""
     if asking is None:
         return 0
     asking.popen.wait(options.idle + 60)
     told = asking.report()
     if told["errors"]:
-        raise Failure(Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}")
+        raise CommandError(Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}")
     return int(told["requests"])
 
 

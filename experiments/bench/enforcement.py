@@ -28,7 +28,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import PROXY_PORT, Profile
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
 _PORT = 3128
@@ -156,13 +156,13 @@ def _make_room(testbed: Testbed) -> None:
 def _read(output: str, failed: int) -> Measured:
     told = json.loads(output.splitlines()[-1])
     if told["lost"]:
-        raise Failure(Exit.WRONG_RESULT, f"the probe lost {told['lost']} of its records: no figure can be trusted")
+        raise CommandError(Exit.WRONG_RESULT, f"the probe lost {told['lost']} of its records: no figure can be trusted")
     if failed:
-        raise Failure(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
+        raise CommandError(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
     measured = Measured(tuple((at, latency) for at, latency in told["joins"]))
     if len(measured.milliseconds) < 2:
         seen = len(measured.joins)
-        raise Failure(Exit.WRONG_RESULT, f"{seen} joins were seen, and nearly none was ever held")
+        raise CommandError(Exit.WRONG_RESULT, f"{seen} joins were seen, and nearly none was ever held")
     return measured
 
 

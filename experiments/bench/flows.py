@@ -7,7 +7,7 @@ from experiments.bench import pair
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 HELD_PORT, BESIDE_PORT = 5001, 5002
 HELD = ("--mptcp", "--after", "0.3")
@@ -26,14 +26,14 @@ def serving(testbed: Testbed) -> Iterator[None]:
 
 @contextmanager
 def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: str) -> Iterator[None]:
-    """A connection from the client for the length of the block; raises Failure if it ended before."""
+    """A connection from the client for the length of the block; raises CommandError if it ended before."""
     where = ("--to", f"{pair.LISTENER}:{port}", *(["--upload"] if direction == "upload" else []))
     command = [str(native.build().load), "flow", *where, "--seconds", str(seconds), *options]
     with testbed.client.start(f"flow-{port}", command) as process:
         yield
         if process.popen.poll() is not None:
             last = (process.output().splitlines() or ["it printed nothing"])[-1]
-            raise Failure(Exit.SYSTEM, f"the {direction} ended before its time: {last}")
+            raise CommandError(Exit.SYSTEM, f"the {direction} ended before its time: {last}")
 
 
 def rule(rate: str, direction: str) -> str:

@@ -58,7 +58,7 @@ def _points(options: HandoffOptions) -> list[Point]:
 
 
 def _measure(built: Contest, options: HandoffOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
+    """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
     by = point["by"]
     if not is_here(by):
         values: Mapping[str, float] = {}

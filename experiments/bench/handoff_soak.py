@@ -30,7 +30,7 @@ from experiments.testbed import native
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import run
 from experiments.testbed.tolerance import TOLERANCE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _COUNTED = ("answers", "bytes", "wrong", "connections", "broken", "per_second", "handed_over", "rested")
 _IDLE = 300
@@ -75,7 +75,7 @@ class Stocked:
 
 
 def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 1) if an answer was wrong or a connection broke."""
+    """Raises CommandError (exit 1) if an answer was wrong or a connection broke."""
     asked = ("--requests", str(options.requests), "--clients", str(options.clients))
     report = _fetch(built, *asked)
     log = (built.network.directory / "access.log").read_text()
@@ -99,10 +99,10 @@ def _fetch(built: Contest, *asked: str) -> dict[str, Any]:
 def told(report: dict[str, Any], log: str) -> dict[str, float]:
     """What a client's report comes to, and of the front's access log how many of the requests were handed over. Pure.
 
-    Raises Failure (exit 1) if an answer was wrong or a connection broke.
+    Raises CommandError (exit 1) if an answer was wrong or a connection broke.
     """
     if report["wrong"] or report["broken"]:
-        raise Failure(Exit.WRONG_RESULT, f"of the requests for objects: {json.dumps(report)}")
+        raise CommandError(Exit.WRONG_RESULT, f"of the requests for objects: {json.dumps(report)}")
     counted = {name: float(report[name]) for name in _COUNTED if name in report}
     return counted | {"handed_over": float(log.count(HANDED_OVER))}
 

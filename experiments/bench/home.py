@@ -55,7 +55,7 @@ def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> Househo
 
 
 def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
+    """Raises CommandError: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
     what = point["what"]
     if what == _BONDED:
         values = _bonded(built, options.seconds)

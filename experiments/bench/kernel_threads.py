@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from experiments.testbed.node import Node
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SWITCH = 'echo 1 > "/sys/class/net/$0/threaded"'
 
@@ -16,8 +16,8 @@ def takes_in_by_thread(node: Node, device: str) -> int:
     NAPI") for as long as the device exists, and not as part of what the sender does; returns the thread's pid.
 
     Segments pass one by one, as on a wire, and become larger ones where they come in: else veth has no NAPI of its own
-    (veth_skb_is_eligible_for_gro() in drivers/net/veth.c). The cable's other end needs the same. Raises Failure: exit
-    69 if the thread is not seen.
+    (veth_skb_is_eligible_for_gro() in drivers/net/veth.c). The cable's other end needs the same. Raises CommandError:
+    exit 69 if the thread is not seen.
     """
     node.run("ethtool", "-K", device, "tso", "off", "gro", "on")
     ours = f"napi/{device}-"
@@ -28,7 +28,7 @@ def takes_in_by_thread(node: Node, device: str) -> int:
         message = (
             f"{len(made)} new threads napi/{device}-NUMBER in /proc: needed is one, by a kernel with threaded NAPI"
         )
-        raise Failure(Exit.UNAVAILABLE, message)
+        raise CommandError(Exit.UNAVAILABLE, message)
     return made.pop()
 
 

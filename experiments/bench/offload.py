@@ -35,7 +35,7 @@ from experiments.testbed import native
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _RELAY = f"{LISTENER}:7000"
@@ -116,7 +116,7 @@ class Sample:
 
 
 def _measure(built: Relayed, options: OffloadOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 1) if a byte was wrong or the relay offloaded nothing."""
+    """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
     return Reading(point, repetition, _offload(built, point["direction"], options.size.amount), {})
 
 
@@ -126,7 +126,7 @@ def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
     with built.cabling.testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
         samples = _transfer(built, relay, direction, size)
         if not samples[-1].offloaded:
-            raise Failure(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
+            raise CommandError(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
         return told(samples) | {"paused_ms": _paused_milliseconds(relay)}
 
 
@@ -143,7 +143,9 @@ def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list
             samples.append(Sample(time.monotonic(), sent, clocks.seconds(), offloaded))
             time.sleep(_SAMPLE)
         if client.popen.poll() != 0:
-            raise Failure(Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}")
+            raise CommandError(
+                Exit.WRONG_RESULT, f"the {direction} failed: {client.output().strip() or 'it took too long'}"
+            )
     return samples
 
 
@@ -160,7 +162,7 @@ def _paused_milliseconds(relay: Process) -> float:
 
 
 def told(samples: Sequence[Sample]) -> dict[str, float]:
-    """What the moments of one transfer come to. Pure; raises Failure (exit 1) if it was over too soon."""
+    """What the moments of one transfer come to. Pure; raises CommandError (exit 1) if it was over too soon."""
     change = next(sample.at for sample in samples if sample.offloaded)
     # The first fifth is slow start, and the ends' buffers that grow.
     begun = samples[0].at + (change - samples[0].at) / 5
@@ -168,7 +170,7 @@ def told(samples: Sequence[Sample]) -> dict[str, float]:
     after = [sample for sample in samples if sample.at >= change + _SETTLED]
     if len(before) < _FEWEST or len(after) < _FEWEST:
         least = f"before and after the relay offloads {2 * _SETTLED:g} s are needed: a larger size gives them"
-        raise Failure(Exit.WRONG_RESULT, f"the transfer took {samples[-1].at - samples[0].at:.1f} s: {least}")
+        raise CommandError(Exit.WRONG_RESULT, f"the transfer took {samples[-1].at - samples[0].at:.1f} s: {least}")
     values = _pace("before", before) | _pace("after", after)
     about = [sample for sample in samples if abs(sample.at - change) <= _SETTLED]
     slow = values["before_mbps"] / 2

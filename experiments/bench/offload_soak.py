@@ -31,7 +31,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
 RELAY, CONVERTER = "offload-relay", "converter"
@@ -68,7 +68,7 @@ class SoakOptions(Options):
 
 
 def _measure(built: Linked, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 1) if a byte was wrong."""
+    """Raises CommandError (exit 1) if a byte was wrong."""
     of = {RELAY: _by_relay, CONVERTER: _by_converter}[str(point["by"])]
     return Reading(point, repetition, of(built.testbed, options), {})
 
@@ -117,7 +117,7 @@ def _transfer(
     """Downloads and uploads in turn until so many were offloaded, or four times as many are over; then those that rest.
 
     Gives how many ``transfers`` there were, how many of them ``rested``, and of these ``offloaded_at_rest``: before the
-    first one went on. Raises Failure (exit 1) for any wrong byte and any connection that breaks.
+    first one went on. Raises CommandError (exit 1) for any wrong byte and any connection that breaks.
     """
     transfers = 0
     while transfers < 4 * options.offloaded and offloaded() < options.offloaded:
@@ -153,13 +153,15 @@ def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, s
 
 
 def _finish(process: Process) -> None:
-    """Wait for transfers; raises Failure (exit 1) if a byte was wrong, a connection broke or was not over in time."""
+    """Wait for transfers; raises CommandError (exit 1) if a byte was wrong, a connection broke or was not over in
+    time.
+    """
     if code := process.popen.wait():
-        raise Failure(Exit.WRONG_RESULT, f"transfers ended with exit code {code}: {process.output().strip()}")
+        raise CommandError(Exit.WRONG_RESULT, f"transfers ended with exit code {code}: {process.output().strip()}")
 
 
 def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
-    """What the relay has told when all are over; raises Failure (exit 1) if they are not in time."""
+    """What the relay has told when all are over; raises CommandError (exit 1) if they are not in time."""
     end = time.monotonic() + _LAST
     while True:
         lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
@@ -167,7 +169,7 @@ def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
             return lines
         if time.monotonic() > end:
             message = f"of {transfers:g} connections {len(lines)} lines were told: {lines[-3:]}"
-            raise Failure(Exit.WRONG_RESULT, message)
+            raise CommandError(Exit.WRONG_RESULT, message)
         time.sleep(0.1)
 
 

@@ -14,7 +14,7 @@ from experiments.study.benchmark import benchmark
 from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
 # Round-trip times in milliseconds: the way through the node that dies is the best one for five rounds.
@@ -29,16 +29,16 @@ class NodeOutOptions(Options):
 
 
 def _measure(built: StandingOverlay, _options: NodeOutOptions, point: Point, repetition: int) -> Reading:
-    """``node_out_s``; raises Failure (exit 1) if the node was on no chain, or stays on one."""
+    """``node_out_s``; raises CommandError (exit 1) if the node was on no chain, or stays on one."""
     overlay = built.overlay
     address = f"{overlay.mesh.address(_DIES)}:"
     if not _passed(overlay, address):
-        raise Failure(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
+        raise CommandError(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
     with node_killed(overlay, _DIES):
         begun = time.monotonic()
         while _passed(overlay, address):
             if time.monotonic() - begun > _LONGEST:
-                raise Failure(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
+                raise CommandError(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
             time.sleep(0.01)
         taken = time.monotonic() - begun
     return Reading(point, repetition, {"node_out_s": taken}, {})

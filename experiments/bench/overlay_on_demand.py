@@ -16,7 +16,7 @@ from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.cables import CLIENTS, LISTENER, ORIGIN
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _ACTIVATE = "systemd-socket-activate"
 _LISTENS = f"{LISTENER}:3128"
@@ -48,7 +48,7 @@ def points(_options: OnDemandOptions) -> list[Point]:
 def _measure(built: Cabled, options: OnDemandOptions, point: Point, repetition: int) -> Reading:
     """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
     if shutil.which(_ACTIVATE) is None:
-        raise Failure(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
+        raise CommandError(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
     first, later = zip(*(_transfers(built) for _ in range(options.count)), strict=True)
     taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
     return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)

@@ -81,7 +81,9 @@ def policy(rules: str) -> str:
 
 @contextmanager
 def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Iterator[Process]:
-    """The throttler on the gateway with the TOML ``rules`` for the two paths; raises Failure if it does not start."""
+    """The throttler on the gateway with the TOML ``rules`` for the two paths; raises CommandError if it does not
+    start.
+    """
     file = testbed.directory / "policy.toml"
     file.write_text(policy(rules))
     # A new folder for used quotas, so that nothing is used when it starts.

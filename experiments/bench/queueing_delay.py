@@ -19,7 +19,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _RATE = "5mbit"
 _SETTLE, _BETWEEN = 2.0, 0.25
@@ -61,7 +61,7 @@ def _round_trip(testbed: Testbed) -> float:
         for subflow in session.subflows:
             if subflow.download and subflow.rtt_us is not None:
                 return subflow.rtt_us / 1000
-    raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
+    raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
 
 
 def figures(readings: Readings) -> Figures:

@@ -27,7 +27,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _ORIGIN = f"{pair.LISTENER}:5001"
 _BY_SESSION, _BY_CLIENT = 4, 100
@@ -110,7 +110,7 @@ def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dic
 
 
 def _play(testbed: Testbed, subflows: int) -> dict[str, float]:
-    """How many ``subflows`` are held, after ``install_s``; raises Failure (exit 1) unless each got its element."""
+    """How many ``subflows`` are held, after ``install_s``; raises CommandError (exit 1) unless each got its element."""
     printed = testbed.gateway.run(
         *(sys.executable, "-m", "experiments.probes.replay", PATHS[0], testbed.client.namespace),
         *("--subflows", str(subflows), "--by-session", str(_BY_SESSION), "--by-client", str(_BY_CLIENT)),
@@ -118,7 +118,7 @@ def _play(testbed: Testbed, subflows: int) -> dict[str, float]:
     told = json.loads(printed)
     if told["subflows"] != subflows:
         dropped = throttler_status(testbed).capture
-        raise Failure(
+        raise CommandError(
             Exit.WRONG_RESULT, f"{told['subflows']} of {subflows} subflows were held in time (capture: {dropped})"
         )
     return {name: float(told[name]) for name in ("subflows", "install_s")}

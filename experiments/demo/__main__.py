@@ -41,7 +41,7 @@ from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
 from tributary.places import ROOT
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import read
 from tributary.settings.units import Rate, Share, Size
 
@@ -107,7 +107,7 @@ def _demo(options: Options) -> int:
     profile = profile_from(options)
     if set(profile.links) != {WIRED, WIRELESS}:
         accepted = "the two that the demo is about: wired, wireless"
-        raise Failure(Exit.USAGE, f"{options.profile}: links: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"{options.profile}: links: accepted: {accepted}")
     preflight.need_all("demo")
     take_down_orphans()
     with results_folder("demo", options.results) as folder:

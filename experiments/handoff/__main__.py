@@ -13,7 +13,7 @@ from typing import Any
 from experiments.handoff.demo import Fetched, fetch_by_one_connection, until_handed
 from experiments.handoff.network import BACK_ENDS, Network, standing_network
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _DESCRIPTION = """\
@@ -61,7 +61,7 @@ def parser() -> Arguments:
 def _demo(options: Demo) -> int:
     need_root("handoff demo")
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        raise Failure(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
+        raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
     with tempfile.TemporaryDirectory(prefix="handoff-") as folder, standing_network("handoff", Path(folder)) as network:
         fetched = _fetched(network, options.size.amount)
     payload = sum(each.size for each in fetched.objects)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.testbed.node import Node
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _LONGEST = 60
 """Seconds that a curl may take."""
@@ -36,7 +36,7 @@ def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> L
     """So many kept connections for each of ``urls``, for so long, rounded up to whole seconds, each with one
     request at a time (wrk(1)).
 
-    Raises Failure: exit 69 if wrk is not here, 71 if one fails.
+    Raises CommandError: exit 69 if wrk is not here, 71 if one fails.
     """
     script = node.write("report.lua", _REPORT)
     duration = f"{math.ceil(seconds)}s"
@@ -45,7 +45,7 @@ def load(node: Node, urls: Sequence[str], connections: int, seconds: float) -> L
     started = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in commands]
     printed = [each.communicate()[0] for each in started]
     if any(each.returncode for each in started):
-        raise Failure(Exit.SYSTEM, f"wrk: {' '.join(' '.join(printed).split())}")
+        raise CommandError(Exit.SYSTEM, f"wrk: {' '.join(' '.join(printed).split())}")
     return told([json.loads(each.splitlines()[-1]) for each in printed])
 
 
@@ -62,7 +62,7 @@ def times(node: Node, urls: Sequence[str], what: str, count: int) -> list[list[f
     """The microseconds of ``what``, a variable of curl's such as ``time_total``, for each of ``urls``, which a curl
     gets one after the other by one connection; for each of so many curls, one after the other.
 
-    Raises Failure (exit 71) if a curl fails, or needs more than one connection.
+    Raises CommandError (exit 71) if a curl fails, or needs more than one connection.
     """
     wanted = " ".join(f"--output /dev/null {url}" for url in urls)
     curl = f"curl --silent --show-error --fail --max-time {_LONGEST} --write-out '%{{num_connects}} %{{{what}}}\\n'"
@@ -73,10 +73,10 @@ def times(node: Node, urls: Sequence[str], what: str, count: int) -> list[list[f
 def grouped(printed: str, together: int) -> list[list[float]]:
     """The numbers of the lines, so many of which belong ``together``, in millionths. Pure.
 
-    Raises Failure (exit 71) if some that do say more than one connection.
+    Raises CommandError (exit 71) if some that do say more than one connection.
     """
     lines = [line.split() for line in printed.splitlines()]
     groups = [lines[start : start + together] for start in range(0, len(lines), together)]
     if any(sum(int(connects) for connects, _ in group) != 1 for group in groups):
-        raise Failure(Exit.SYSTEM, "curl needed more than one connection for its objects")
+        raise CommandError(Exit.SYSTEM, "curl needed more than one connection for its objects")
     return [[1e6 * float(number) for _, number in group] for group in groups]

@@ -27,7 +27,7 @@ from experiments.scenarios.cabled import Unlinked
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node, Process
 from experiments.testbed.tolerance import TOLERANCE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Rate
 
 HANDOFF, DIRECT = "handoff", "direct"
@@ -69,7 +69,7 @@ class Contest(Unlinked):
         """What clients get, so many connections for each of all ``back_ends``, or the first of them: ``mbps``,
         ``per_second``; and meanwhile of the front, or who is in its place, ``front_cpu_ms_per_gb`` and
         ``front_cpu_percent`` of one processor, and ``front_percent`` of the bytes that passed its link, counted in the
-        direction in which more of them did. Raises Failure (exit 1) if a request failed.
+        direction in which more of them did. Raises CommandError (exit 1) if a request failed.
         """
         asked, clocks = self.network.back_ends[:back_ends], Clocks(self._pids(by))
         since, before = time.monotonic(), front_bytes(self.network)
@@ -77,7 +77,7 @@ class Contest(Unlinked):
         got = clients.load(self.client, [self.url(by, each, size) for each in asked], connections, seconds)
         took, worked = time.monotonic() - since, clocks.seconds() - seconds_before
         if got.errors or not got.per_second:
-            raise Failure(Exit.WRONG_RESULT, f"{by}: {got.errors} requests failed, {got.per_second:.0f}/s did not")
+            raise CommandError(Exit.WRONG_RESULT, f"{by}: {got.errors} requests failed, {got.per_second:.0f}/s did not")
         gigabytes = got.mbps * took / 8000
         return {
             "mbps": got.mbps,
@@ -126,7 +126,7 @@ class Contesting:
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:  # noqa: ARG002
-        """All of them, for the length of the block. Raises Failure (exit 71) if no connection is handed over."""
+        """All of them, for the length of the block. Raises CommandError (exit 71) if no connection is handed over."""
         with reserved(name) as directory:
             with standing_network(f"trib-{name}", directory, self.back_ends) as network:
                 shape(network, self.rate.amount, self.links_of_client)
@@ -160,7 +160,7 @@ def at_work(network: Network) -> Iterator[Process]:
 
 
 def wait_until_handed_over(network: Network) -> None:
-    """Wait until each back end is handed its requests; raises Failure (exit 71)."""
+    """Wait until each back end is handed its requests; raises CommandError (exit 71)."""
     for each in network.back_ends:
         _eventually(partial(handed_over, network, each))
 
@@ -186,5 +186,5 @@ def _eventually(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _READY_WITHIN
     while not holds():
         if time.monotonic() > deadline:
-            raise Failure(Exit.SYSTEM, f"no connection was handed over within {_READY_WITHIN:g} s")
+            raise CommandError(Exit.SYSTEM, f"no connection was handed over within {_READY_WITHIN:g} s")
         time.sleep(0.05)

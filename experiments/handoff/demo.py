@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.handoff.network import BACK_ENDS, URL, Network
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TURNS = 3
 """Each back end is asked so often, in turn."""
@@ -41,7 +41,7 @@ class Fetched:
 
 
 def until_handed(network: Network) -> None:
-    """Wait until both back ends take connections; raises Failure (exit 71)."""
+    """Wait until both back ends take connections; raises CommandError (exit 71)."""
     log = network.directory / "access.log"
     for name in BACK_ENDS:
         (network.objects(name) / name).mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def until_handed(network: Network) -> None:
         if log.exists() and log.read_text().count("handed-over") > before:
             return
         if time.monotonic() > deadline:
-            raise Failure(Exit.SYSTEM, f"nothing was handed over within {_READY_SECONDS:g} s")
+            raise CommandError(Exit.SYSTEM, f"nothing was handed over within {_READY_SECONDS:g} s")
         time.sleep(0.1)
 
 

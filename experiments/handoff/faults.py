@@ -79,7 +79,7 @@ class Failing:
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Served]:  # noqa: ARG002
-        """All of it, for the length of the block. Raises Failure (exit 71) if no connection is handed over."""
+        """All of it, for the length of the block. Raises CommandError (exit 71) if no connection is handed over."""
         with reserved(name) as directory:
             with standing_network(f"trib-{name}", directory) as network, ExitStack() as stack:
                 shape(network, self.rate.amount, 1)

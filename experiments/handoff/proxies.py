@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.handoff.network import Network
 from experiments.testbed.node import Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _READY_WITHIN = 20.0
 """Seconds in which one listens, or fails."""
@@ -68,7 +68,7 @@ class Proxy:
         return shutil.which(self.program) is not None
 
     def start(self, network: Network) -> Process:
-        """It, as it listens. Raises Failure (exit 71) if it does not begin to."""
+        """It, as it listens. Raises CommandError (exit 71) if it does not begin to."""
         folder = network.directory / self.program
         folder.mkdir(exist_ok=True)
         file = folder / "configuration"
@@ -78,7 +78,7 @@ class Proxy:
         deadline = time.monotonic() + _READY_WITHIN
         while not network.nodes["front"].run("ss", "-Hlnt", f"sport = :{self.port}"):
             if process.popen.poll() is not None or time.monotonic() > deadline:
-                raise Failure(Exit.SYSTEM, f"{self.program} does not listen: {process.output().strip()}")
+                raise CommandError(Exit.SYSTEM, f"{self.program} does not listen: {process.output().strip()}")
             time.sleep(0.02)
         return process
 

@@ -12,7 +12,7 @@ from experiments.home.network import GATEWAY, PROVIDERS, Network
 from experiments.testbed import kernel_settings, native
 from experiments.testbed.node import Node
 from tributary.places import ROOT
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.wireguard.enrolment import PORT, Enrolment
 
 FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
@@ -59,7 +59,7 @@ class Gateway:
     interface: str
 
     def command(self, *words: str) -> str:
-        """What ``gateway`` with these words prints; raises Failure."""
+        """What ``gateway`` with these words prints; raises CommandError."""
         folder = self.node.directory
         where = ("--settings", str(folder / "gateway.toml"), "--state-directory", str(folder / "gateway"))
         return self.node.run(sys.executable, "-m", "gateway", *words, *where)
@@ -97,7 +97,7 @@ def gateway_at_work(network: Network, *, tunnels: bool, lan_prefix: str | None =
             yield made
     finally:
         if tunnels:
-            with suppress(Failure):
+            with suppress(CommandError):
                 made.command("down")
 
 

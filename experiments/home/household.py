@@ -13,7 +13,7 @@ from experiments.testbed.build import reserved, take_down
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 PLAIN, WIREGUARD = "plain", "wireguard"
 LEGS = (PLAIN, WIREGUARD)
@@ -58,11 +58,11 @@ class HouseholdBlueprint:
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Household]:
-        """It, for the length of the block; raises Failure: exit 69 without wg(8), 75 if a link is off by more than
+        """It, for the length of the block; raises CommandError: exit 69 without wg(8), 75 if a link is off by more than
         ``tolerance``.
         """
         if self.leg == WIREGUARD and shutil.which("wg") is None:
-            raise Failure(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
+            raise CommandError(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
         links, tunnels = tuple(map(self._queued, Topology.of(self.profile).links[: self.many])), self.leg == WIREGUARD
         with reserved(name) as directory, ExitStack() as stack:
             stack.callback(take_down, name)

@@ -116,7 +116,7 @@ class Network:
         self.router.ip("route", "replace", *default)
 
     def check(self, tolerance: float) -> list[Reading]:
-        """Measure every link; raises Failure (exit 75) for one that is off by more than ``tolerance``."""
+        """Measure every link; raises CommandError (exit 75) for one that is off by more than ``tolerance``."""
         return [
             each for link in self.links for each in check_link(link, self.router, self.internet, tolerance=tolerance)
         ]

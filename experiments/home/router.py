@@ -23,7 +23,7 @@ from image.firstboot.home import home
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import Enrolment, text
 
@@ -53,11 +53,11 @@ class Router:
         return str(addresses.of_tunnel(self.enrolment.addresses, self.links.index(link) + 1))
 
     def wait_until_whole(self) -> None:
-        """Until all links are in use, and tunnels, if any, for everything; raises Failure, exit 71."""
+        """Until all links are in use, and tunnels, if any, for everything; raises CommandError, exit 71."""
         deadline = time.monotonic() + _READY_WITHIN
         while not self._is_whole():
             if time.monotonic() > deadline:
-                raise Failure(Exit.SYSTEM, f"the router's links are not in use after {_READY_WITHIN:g} s")
+                raise CommandError(Exit.SYSTEM, f"the router's links are not in use after {_READY_WITHIN:g} s")
             time.sleep(0.1)
 
     def _is_whole(self) -> bool:

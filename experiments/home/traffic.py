@@ -19,7 +19,7 @@ from experiments.testbed import native
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import Link
 from experiments.testbed.usage import machine_seconds
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 WARM_UP = 2.0
 """Seconds of a download that its rate leaves out: slow start, and subflows that are still to join."""
@@ -61,11 +61,11 @@ class Running:
     seconds: float
 
     def end(self) -> Any:
-        """What tributary-load tells of it; raises Failure: exit 1 if a byte was wrong, 71 if it failed."""
+        """What tributary-load tells of it; raises CommandError: exit 1 if a byte was wrong, 71 if it failed."""
         code = self.process.popen.wait(self.seconds + _HUNG)
         if code:
             wrong = Exit.WRONG_RESULT if code == Exit.WRONG_RESULT else Exit.SYSTEM
-            raise Failure(wrong, f"a download failed: {self.process.output().strip()}")
+            raise CommandError(wrong, f"a download failed: {self.process.output().strip()}")
         return self.process.report()
 
 
@@ -85,7 +85,7 @@ def downloading(device: Node, seconds: float, port: int = PORTS[0]) -> Iterator[
 
 
 def mbps(home: Household, seconds: float, port: int = PORTS[0]) -> float:
-    """What such a download reaches behind its warm-up; raises Failure as its end does."""
+    """What such a download reaches behind its warm-up; raises CommandError as its end does."""
     with downloading(home.network.device, seconds, port) as download:
         return float(download.end()["bits_per_second"]) / 1e6
 
@@ -99,7 +99,7 @@ def one_way(home: Household, link: Link, seconds: float) -> Iterator[Running]:
 
 
 def alone(home: Household, seconds: float) -> dict[str, float]:
-    """What each way reaches by itself, in Mbit/s, one after the other; raises Failure."""
+    """What each way reaches by itself, in Mbit/s, one after the other; raises CommandError."""
     rates = {}
     for link in home.network.links:
         with one_way(home, link, seconds) as download:

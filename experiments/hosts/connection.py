@@ -14,7 +14,7 @@ from typing import Any
 from experiments.hosts.caretaker import MARK, folder_of, version
 from experiments.hosts.settings import HostSettings
 from experiments.testbed import native
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BREATH = 5.0  # seconds between two signs of life: a sixth of the silence that the caretaker takes for the end
 _CONNECT_SECONDS = 10
@@ -92,14 +92,14 @@ class Host:
         return self.login.over(shlex.join(["env", "-C", checkout, *variables, f"{MARK}={self.tag}", *leash, *words]))
 
     def tell(self, **what: object) -> None:
-        """Tell the caretaker; raises Failure (exit 71) with its complaints, 69 if the connection is gone."""
+        """Tell the caretaker; raises CommandError (exit 71) with its complaints, 69 if the connection is gone."""
         with self._speaking, suppress(OSError):
             assert self._caretaker.stdin is not None and self._caretaker.stdout is not None
             self._caretaker.stdin.write(json.dumps(what) + "\n")
             self._caretaker.stdin.flush()
             if answer := self._caretaker.stdout.readline():
                 if complaints := json.loads(answer):
-                    raise Failure(Exit.IN_USE if "keep" in what else Exit.SYSTEM, f"{self.login}: {complaints[0]}")
+                    raise CommandError(Exit.IN_USE if "keep" in what else Exit.SYSTEM, f"{self.login}: {complaints[0]}")
                 return
         raise self.lost()
 
@@ -112,21 +112,21 @@ class Host:
                     self._caretaker.stdin.write("\n")
                     self._caretaker.stdin.flush()
 
-    def lost(self) -> Failure:
+    def lost(self) -> CommandError:
         """The failure that a connection that broke is."""
         remedy = "it puts everything back by itself within a minute: look after the network, and run it again"
-        return Failure(Exit.UNAVAILABLE, f"{self.login}: the connection broke: {remedy}")
+        return CommandError(Exit.UNAVAILABLE, f"{self.login}: the connection broke: {remedy}")
 
-    def failure(self, words: Sequence[str], code: int, complaint: str) -> Failure:
+    def failure(self, words: Sequence[str], code: int, complaint: str) -> CommandError:
         """The failure that a command there ended with."""
         if code == _LOST:
             return self.lost()
-        return Failure(Exit.SYSTEM, f"{self.login}: {' '.join(words)}: {complaint or f'exit code {code}'}")
+        return CommandError(Exit.SYSTEM, f"{self.login}: {' '.join(words)}: {complaint or f'exit code {code}'}")
 
 
 @contextmanager
 def connected(login: Login, name: str, silence: int) -> Iterator[Host]:
-    """The machine for the length of the block; raises Failure if it cannot be reached, or misses something.
+    """The machine for the length of the block; raises CommandError if it cannot be reached, or misses something.
 
     Exit 69 for what is not there, 77 for a key that is refused and for somebody who is not root.
     """
@@ -175,45 +175,51 @@ def _end(caretaker: subprocess.Popen[str]) -> None:
         caretaker.kill()
 
 
-def unreached(login: Login, code: int, complaints: Sequence[str]) -> Failure:
+def unreached(login: Login, code: int, complaints: Sequence[str]) -> CommandError:
     """Why nobody answered, and what to do about it."""
     last = next((line for line in reversed(complaints) if line.strip()), "no answer")
     if code != _LOST:
         checkout = login.settings.checkout
-        return Failure(
+        return CommandError(
             Exit.UNAVAILABLE,
             f"{login}: no Tributary that runs in {checkout}: {last}: clone it there, and run scripts/setup",
         )
     if "Permission denied" in last:
-        return Failure(
+        return CommandError(
             Exit.NO_PERMISSION,
             f"{login}: no key is accepted: {last}: ssh {login.settings} must not have to ask",
         )
     if "Host key verification failed" in last:
-        return Failure(Exit.NO_PERMISSION, f"{login}: its host key is not known: connect once: ssh {login.settings}")
-    return Failure(Exit.UNAVAILABLE, f"{login}: cannot be reached: {last}: accepted: what ssh {login.settings} reaches")
+        return CommandError(
+            Exit.NO_PERMISSION, f"{login}: its host key is not known: connect once: ssh {login.settings}"
+        )
+    return CommandError(
+        Exit.UNAVAILABLE, f"{login}: cannot be reached: {last}: accepted: what ssh {login.settings} reaches"
+    )
 
 
 def checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
     """What a caretaker said, if the machine has all that its role takes."""
     checkout = login.settings.checkout
     if about["user"] != 0:
-        raise Failure(
+        raise CommandError(
             Exit.NO_PERMISSION, f"{login}: not root: accepted: user = 'root', with a key in its authorized_keys"
         )
     if about["version"] != version():
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE,
             f"{login}: {checkout} is another version of Tributary ({about['version']}, here {version()}):"
             " check out the same commit there, and run scripts/setup",
         )
     if login.role != "server" and not about["mptcp"]:
-        raise Failure(Exit.UNAVAILABLE, f"{login}: its kernel has no MPTCP (CONFIG_MPTCP): Debian's since 11 have it")
+        raise CommandError(
+            Exit.UNAVAILABLE, f"{login}: its kernel has no MPTCP (CONFIG_MPTCP): Debian's since 11 have it"
+        )
     if about["missing"]:
         missing = ", ".join(about["missing"])
-        raise Failure(Exit.UNAVAILABLE, f"{login}: not found: {missing}: run {checkout}/scripts/setup there")
+        raise CommandError(Exit.UNAVAILABLE, f"{login}: not found: {missing}: run {checkout}/scripts/setup there")
     if login.role == "gateway" and about["converter"] != native.converter_sources():
         is_here = "was built from other sources" if about["converter"] else "not found"
         build = f"{checkout}/scripts/setup.d/converter {about['cache']} --released"
-        raise Failure(Exit.UNAVAILABLE, f"{login}: tributary-converter: {is_here}: run {build} there")
+        raise CommandError(Exit.UNAVAILABLE, f"{login}: tributary-converter: {is_here}: run {build} there")
     return about

@@ -13,7 +13,7 @@ from experiments.hosts.caretaker import MARK
 from experiments.hosts.connection import Host
 from experiments.testbed.node import Node, Process
 from tributary.places import CACHE, ROOT
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class HostNode(Node):
         return [int(line.split("/")[2]) for line in self.run("sh", "-c", find).splitlines()]
 
     def run(self, *arguments: str) -> str:
-        """Run a command there and return what it printed; raises Failure."""
+        """Run a command there and return what it printed; raises CommandError."""
         done = subprocess.run(
             self.command(arguments), stdin=self._stdin, capture_output=True, text=True, check=False, errors="replace"
         )
@@ -106,12 +106,12 @@ class HostNode(Node):
         return HostProcess(popen, log, f"{self.host.login}: {' '.join(arguments)}")
 
     def change(self, do: str, undo: str) -> None:
-        """Run the words of ``do`` there, and those of ``undo`` when everything is put back; raises Failure."""
+        """Run the words of ``do`` there, and those of ``undo`` when everything is put back; raises CommandError."""
         self.host.tell(do=do.split(), undo=undo.split())
 
     @property
     def _stdin(self) -> int:
         return self.host.silence
 
-    def _failure(self, arguments: Sequence[str], code: int, complaint: str) -> Failure:
+    def _failure(self, arguments: Sequence[str], code: int, complaint: str) -> CommandError:
         return self.host.failure(arguments, code, complaint)

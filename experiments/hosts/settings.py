@@ -230,7 +230,7 @@ def _filled(name: str, link: HostLinkSettings, measured: Mapping[tuple[str, str]
 
 
 def load_hosts(path: Path) -> HostsSettings:
-    """The file at ``path``, whose own paths begin beside it; raises Failure with exit 64 or 66."""
+    """The file at ``path``, whose own paths begin beside it; raises CommandError with exit 64 or 66."""
     settings = load(path, HostsSettings)
     folder = path.parent.absolute()
     hosts = {role: _anchored(settings.host(role), "identity", folder) for role in ROLES}

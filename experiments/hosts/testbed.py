@@ -17,7 +17,7 @@ from experiments.testbed.build import Testbed, allow_subflows, check_name
 from experiments.testbed.native import Programs
 from experiments.testbed.selfcheck import measured_anew
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 EMULATION = "none: real links"
 _TABLE = 4200  # routing tables and rules of the client: this and the number of the link
@@ -144,7 +144,9 @@ class Hosts:
 
     @contextmanager
     def standing(self, name: str, profile: Profile) -> Iterator[Testbed]:
-        """A testbed on them for the length of the block; raises Failure: exit 75 if they serve another experiment."""
+        """A testbed on them for the length of the block; raises CommandError: exit 75 if they serve another
+        experiment.
+        """
         testbed = HostsTestbed(name, self.settings.placed(Topology.of(profile)), self.logs, False, self.connected)
         with ExitStack() as stack:
             for host in self.connected.values():
@@ -180,9 +182,11 @@ def unmeasured(settings: HostsSettings) -> Profile:
 
 @contextmanager
 def connect(settings: HostsSettings, name: str) -> Iterator[Hosts]:
-    """The machines for the length of the block, each checked first; raises Failure if one is not as it has to be."""
+    """The machines for the length of the block, each checked first; raises CommandError if one is not as it has to
+    be.
+    """
     if shutil.which("ssh") is None:
-        raise Failure(Exit.UNAVAILABLE, "ssh: not found: apt-get install openssh-client")
+        raise CommandError(Exit.UNAVAILABLE, "ssh: not found: apt-get install openssh-client")
     check_name(name)
     silence, open_end = os.pipe()
     with ExitStack() as stack:

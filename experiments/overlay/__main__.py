@@ -18,7 +18,7 @@ from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
 from overlay import calculator, plane
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
 Builds an overlay on this machine, each node in a network namespace of its own, with the round-trip times of GRAPH: a
@@ -91,7 +91,7 @@ def _up(options: Up) -> int:
     need_root("overlay up")
     plane.build()  # which installs etcd
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/overlay controller --help installs etcd"
         )
     need_an_emulator()
@@ -106,18 +106,20 @@ def _up(options: Up) -> int:
 
 def chosen(graph: Any, wanted: Sequence[str]) -> tuple[list[str], list[list[float]]]:
     """The nodes of ``graph``, as the calculator has it, that are ``wanted``, and the round-trip times between them, in
-    milliseconds; raises Failure (exit 64).
+    milliseconds; raises CommandError (exit 64).
     """
     known, accepted = graph["nodes"], f"{_FEWEST_NODES} to {MOST_NODES} nodes"
     names = list(wanted)
     if len(names) == 1 and names[0].isdecimal() and _FEWEST_NODES <= (count := int(names[0])) <= MOST_NODES:
         if count > len(known):
-            raise Failure(Exit.USAGE, f"--nodes {count}: accepted: at most the graph's {len(known)}")
+            raise CommandError(Exit.USAGE, f"--nodes {count}: accepted: at most the graph's {len(known)}")
         names = [known[place * len(known) // count] for place in range(count)]
     if not _FEWEST_NODES <= len(set(names)) == len(names) <= MOST_NODES:
-        raise Failure(Exit.USAGE, f"--nodes {' '.join(names)}: accepted: {accepted}, as a number or by their names")
+        raise CommandError(
+            Exit.USAGE, f"--nodes {' '.join(names)}: accepted: {accepted}, as a number or by their names"
+        )
     if unknown := [name for name in names if name not in known]:
-        raise Failure(
+        raise CommandError(
             Exit.USAGE, f"--nodes: {unknown[0]} is no node of the graph: accepted: {', '.join(known[:3])}, ..."
         )
     places = [known.index(name) for name in names]

@@ -84,7 +84,7 @@ class Mesh:
 def standing_mesh(name: str, nodes: Sequence[str], round_trip_ms: Sequence[Sequence[float]]) -> Iterator[Mesh]:
     """A mesh for the length of the block, with the round-trip times from each of ``nodes`` to each.
 
-    Raises Failure: exit 75 if a testbed of this name stands already.
+    Raises CommandError: exit 75 if a testbed of this name stands already.
     """
     with reserved(name) as directory:
 

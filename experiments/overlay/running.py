@@ -13,7 +13,7 @@ from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, S
 from experiments.testbed import native
 from experiments.testbed.node import Process
 from overlay import plane
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ENDPOINT = f"http://{CONTROL}:2379"
 REACHED = ("--endpoints", ENDPOINT, "--insecure-transport")
@@ -107,17 +107,17 @@ class Running:
         return json.loads(self.mesh.control.run(str(self.program), "status", *REACHED))
 
     def wait_until_complete(self) -> None:
-        """Wait until every node has chains to all others, and goes by them; raises Failure (exit 71)."""
+        """Wait until every node has chains to all others, and goes by them; raises CommandError (exit 71)."""
         deadline = time.monotonic() + _COMPLETE_SECONDS
         while True:
             try:
                 if _complete(self.status(), len(self.mesh.nodes)):
                     return
                 missing = "some tables have not all chains"
-            except Failure as failure:
+            except CommandError as failure:
                 missing = str(failure)  # etcd is not there yet
             if time.monotonic() > deadline:
-                raise Failure(Exit.SYSTEM, f"the overlay is not complete after {_COMPLETE_SECONDS:g} s: {missing}")
+                raise CommandError(Exit.SYSTEM, f"the overlay is not complete after {_COMPLETE_SECONDS:g} s: {missing}")
             time.sleep(0.2)
 
     def accesses(self, name: str) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
     """The overlay for the length of the block, its tables complete.
 
     The last node is the egress of all servers, but for the ports that ``by_port`` gives to other nodes. The server has
-    its files at those too. What is started ends with the mesh. Raises Failure: exit 71 if the tables do not become
+    its files at those too. What is started ends with the mesh. Raises CommandError: exit 71 if the tables do not become
     complete.
     """
     program, programs = plane.build(), native.build()

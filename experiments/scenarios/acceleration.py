@@ -67,7 +67,7 @@ class Segments:
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator["Acceleration"]:
-        """A chain whose origin answers, for the length of the block; raises Failure if a segment is off."""
+        """A chain whose origin answers, for the length of the block; raises CommandError if a segment is off."""
         with standing_chain(name, self.links, seed) as chain:
             ends = zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
             links = [

@@ -70,7 +70,7 @@ def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int
 
 
 def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
-    """Of so many starts; raises Failure if the system does not let itself be limited, or the converter fails."""
+    """Of so many starts; raises CommandError if the system does not let itself be limited, or the converter fails."""
     directory, listens = cabling.testbed.directory, f"{LISTENER}:3128"
     settings = directory / "starting.toml"
     settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, listens=listens))

@@ -25,7 +25,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import FAMILIES, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PORT = 8080
 _KINDS = {"own_syn": "SYN", "first_data": "first request", "data": "later request", "reply": "answer"}
@@ -72,7 +72,9 @@ def _values(told: Delays) -> Iterator[tuple[str, float]]:
     for kind in _KINDS:
         times = told[kind]
         if len(times) < 20:
-            raise Failure(Exit.WRONG_RESULT, f"{len(times)} of {kind} were seen on both sides: at least 20 are needed")
+            raise CommandError(
+                Exit.WRONG_RESULT, f"{len(times)} of {kind} were seen on both sides: at least 20 are needed"
+            )
         hundredths = quantiles(times, n=100, method="inclusive")
         yield f"{kind}_p50_us", median(times)
         yield f"{kind}_p95_us", hundredths[94]

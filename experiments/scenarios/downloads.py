@@ -16,7 +16,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 LEGACY = "legacy"
@@ -46,12 +46,12 @@ def fetched(
 ) -> Download:
     """One download over ``point["link"]`` as its first path; ``point["by"]`` is "legacy" or the converter.
 
-    Raises Failure (exit 1) if a byte of it is wrong.
+    Raises CommandError (exit 1) if a byte of it is wrong.
     """
     proxy, ipv6 = CONVERTERS.get(point["by"]), point["family"] == "ipv6"
     download = fetch(built.testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
     if download.sha256 != file.sha256_of(download.size):
-        raise Failure(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
+        raise CommandError(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return download
 
 
@@ -82,13 +82,13 @@ def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Reading
 def values_of(download: Download, warm_up: float) -> dict[str, float]:
     """Seconds, Mbit/s over all and behind the warm-up, subflows, memory that waits behind it, and each path's bytes.
 
-    Raises Failure (exit 64) if nothing is left behind the warm-up.
+    Raises CommandError (exit 64) if nothing is left behind the warm-up.
     """
     end = download.samples[-1]
     begin = next(sample for sample in download.samples if sample.at >= min(warm_up, end.at))
     if begin.at >= end.at:
         took = f"the download took {end.at:.2f} s, warm_up is {warm_up:g} s"
-        raise Failure(Exit.USAGE, f"{took}: accepted: a larger size, or a shorter warm_up")
+        raise CommandError(Exit.USAGE, f"{took}: accepted: a larger size, or a shorter warm_up")
     moved = sum(end.by_path().values()) - sum(begin.by_path().values())
     values = {
         "seconds": download.seconds,

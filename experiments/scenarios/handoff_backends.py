@@ -49,7 +49,7 @@ def _points(_options: BackendsOptions, _topology: Topology) -> list[Point]:
 
 
 def _measure(built: Contest, options: BackendsOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises Failure (exit 71) if a client needs more than one connection."""
+    """Nothing of who is not here. Raises CommandError (exit 71) if a client needs more than one connection."""
     if not is_here(point["by"]):
         return Reading(point, repetition, {}, {})
     names, size = _WHERE[point["next"]], options.size.amount

@@ -28,7 +28,7 @@ from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
 _LOST = {"back-end-killed": 1.0, "back-end-cut-off": 6.0}
@@ -60,7 +60,7 @@ def _blueprint(options: FaultOptions, _profile: Profile, _point: Point) -> Faili
 
 
 def _measure(running: Served, options: FaultOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 71) if the hand-off is not whole again after the fault before."""
+    """Raises CommandError (exit 71) if the hand-off is not whole again after the fault before."""
     network, fault = running.network, point["fault"]
     wait_until_handed_over(network)
     address, _, port = SERVICE.partition(":")
@@ -74,7 +74,7 @@ def _measure(running: Served, options: FaultOptions, point: Point, repetition: i
             if fault == _GONE:
                 return Reading(point, repetition, {"given_up_s": _given_up(running), "wrong": 0.0}, {})
             if client.popen.wait(_LONGEST):
-                raise Failure(Exit.SYSTEM, f"the client failed: {client.output()}")
+                raise CommandError(Exit.SYSTEM, f"the client failed: {client.output()}")
     return Reading(point, repetition, told(client.report(), begun), {})
 
 

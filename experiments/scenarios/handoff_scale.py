@@ -46,7 +46,7 @@ def _points(_options: ScaleOptions, _topology: Topology) -> list[Point]:
 
 
 def _measure(built: Contest, options: ScaleOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
+    """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
     by, many = point["by"], int(point["back_ends"])
     here = is_here(by)
     values = built.load(by, options.size.amount, options.connections, options.seconds, many) if here else {}

@@ -50,7 +50,7 @@ def _points(options: SizesOptions, _topology: Topology) -> list[Point]:
 
 
 def _measure(built: Contest, options: SizesOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises Failure (exit 1) if a request fails."""
+    """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
     by = point["by"]
     here = is_here(by)
     size = int(point["size"])

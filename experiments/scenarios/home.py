@@ -85,7 +85,7 @@ def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> Househo
 
 
 def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
+    """Raises CommandError: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
     what = point["what"]
     if what in _CALL_GAPS:
         noticed = events.cut(built, built.network.links[0], what)

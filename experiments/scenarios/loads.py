@@ -16,7 +16,7 @@ from experiments.testbed.appliance import WIRED_SLOW, lengthen_held_queue, start
 from experiments.testbed.build import Testbed
 from experiments.testbed.links import kernel_has_qdisc
 from experiments.testbed.node import Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 IDLE, BULK, FAIR, HELD, HELD_LONG = "idle", "bulk", "bulk-fair-queue", "bulk-throttled", "bulk-throttled-long-queue"
 LOADS = (IDLE, BULK, FAIR, HELD, HELD_LONG)
@@ -37,7 +37,7 @@ def loaded(testbed: Testbed, load: str, proxy: int, settle: float) -> Iterator[S
     """``load``, through the converter at the port ``proxy``, for the length of the block, ``settle`` seconds old.
 
     The function given says what was seen of it since: ``bulk_mbps``, and of a held subflow ``held_rtt_ms``. Raises
-    Failure if the download ended before the block.
+    CommandError if the download ended before the block.
     """
     with ExitStack() as stack:
         if load in (HELD, HELD_LONG):
@@ -88,7 +88,7 @@ def _held(testbed: Testbed, load: str) -> dict[str, float]:
         if subflow.rule and subflow.sent_bytes is not None and subflow.rtt_us is not None
     }
     if not held:
-        raise Failure(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
+        raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
     return {"held_rtt_ms": held[max(held)] / 1000}
 
 
@@ -96,7 +96,9 @@ def _progress(bulk: Process) -> tuple[float, int]:
     """Seconds since the request, and bytes of the body: what the download told last."""
     lines = bulk.output().splitlines()
     if not lines or bulk.popen.poll() is not None:
-        raise Failure(Exit.SYSTEM, f"the bulk download does not run: {lines[-1] if lines else 'it printed nothing'}")
+        raise CommandError(
+            Exit.SYSTEM, f"the bulk download does not run: {lines[-1] if lines else 'it printed nothing'}"
+        )
     last = json.loads(lines[-1])
     return last["at"], last["bytes"]
 

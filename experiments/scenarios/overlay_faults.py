@@ -49,7 +49,7 @@ from experiments.testbed import native
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _BEST, _SECOND, _EGRESS = _NODES = ("ingress", "best", "second", "egress")
 _NEAR, _GROWN = 20.0, 70.0
@@ -128,7 +128,7 @@ def _blueprint(_options: FaultOptions, _profile: Profile, _point: Point) -> Whol
 
 
 def _measure(built: StandingOverlay, options: FaultOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure: exit 71 if the overlay is not whole again after the fault before, 1 if a byte was wrong."""
+    """Raises CommandError: exit 71 if the overlay is not whole again after the fault before, 1 if a byte was wrong."""
     overlay = built.overlay
     overlay.wait_until_complete()
     with ExitStack() as stack:
@@ -143,7 +143,7 @@ def _measure(built: StandingOverlay, options: FaultOptions, point: Point, repeti
         through, beside = (_ended(flow) for flow in flows)
         answers = _ended(asking)
         if answers is None:
-            raise Failure(Exit.SYSTEM, f"the requests ended: {asking.output()}")
+            raise CommandError(Exit.SYSTEM, f"the requests ended: {asking.output()}")
     values = {"begun_s": begun, "ended_s": ended, **of_flows(through, beside)}
     answered = [(at - watch.begun, ms) for at, ms in zip(answers["at"], answers["ms"], strict=True)]
     failed = [(each["at"] - watch.begun, 1000 * each["seconds"]) for each in answers["failed"]]
@@ -168,10 +168,10 @@ def _load(overlay: Running, what: str, port: int, *how: str) -> Process:
 
 
 def _ended(process: Process) -> Any:
-    """What it says at its end, None if it failed; raises Failure (exit 1) if a byte was wrong."""
+    """What it says at its end, None if it failed; raises CommandError (exit 1) if a byte was wrong."""
     if code := process.popen.wait(_LONGEST_END):
         if code == Exit.WRONG_RESULT:
-            raise Failure(Exit.WRONG_RESULT, process.output())
+            raise CommandError(Exit.WRONG_RESULT, process.output())
         return None
     return json.loads(process.output())
 

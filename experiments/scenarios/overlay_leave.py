@@ -47,7 +47,7 @@ from experiments.testbed.node import Node, Process
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.units import Duration, Size
 
@@ -147,7 +147,7 @@ class Steps:
 
 
 def _measure(built: Linked, options: LeaveOptions, point: Point, repetition: int) -> Reading:
-    """Raises Failure (exit 1) if a byte was wrong or the relay stayed."""
+    """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
     testbed, size = built.testbed, options.size.amount
     where = ("--to", _origin(testbed), "--client-device", _LINK, "--server-device", _NEAR)
     command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
@@ -183,11 +183,13 @@ def _watch(
             steps.rise(now)
         time.sleep(_EVERY)
     if client.popen.returncode != 0 or not change:
-        raise Failure(Exit.WRONG_RESULT, f"the download failed, or the relay stayed: {client.output()}{relay.output()}")
+        raise CommandError(
+            Exit.WRONG_RESULT, f"the download failed, or the relay stayed: {client.output()}{relay.output()}"
+        )
     left = samples[-2][0] - change
     if left < _AROUND + _LEAST_AFTER:
         least = f"at least {_AROUND + _LEAST_AFTER:g} s are needed: a larger size gives them"
-        raise Failure(Exit.WRONG_RESULT, f"the download ended {left:.1f} s after the relay had left it: {least}")
+        raise CommandError(Exit.WRONG_RESULT, f"the download ended {left:.1f} s after the relay had left it: {least}")
     return samples[:-1], change
 
 

@@ -19,7 +19,7 @@ from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import FAMILIES, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
 FREE, MIDWAY, ALWAYS, INSTALLED = "never", "midway", "always", "installed"
@@ -94,7 +94,7 @@ def _moments(enforcement: Enforcement, download: Download) -> dict[str, float]:
 def _values(download: Download, topology: Topology, after: float) -> dict[str, float]:
     if after + _SETTLED >= download.seconds:
         over = f"the download was over after {download.seconds:.1f} s, {after:.1f} s of them before the hold"
-        raise Failure(Exit.USAGE, f"{over}: accepted: a larger size")
+        raise CommandError(Exit.USAGE, f"{over}: accepted: a larger size")
     values = {
         "seconds": download.seconds,
         "mbps": download.mbps,

@@ -23,7 +23,7 @@ from experiments.testbed.build import take_down_orphans
 from experiments.testbed.native import measure_released
 from experiments.testbed.topology import Profile
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from experiments.hosts.settings import HostsSettings
@@ -285,9 +285,9 @@ def _new(options: New) -> None:
         with path.open("x") as file:
             file.write(_TEMPLATE.read_text().replace("NAME", options.name))
     except FileExistsError as error:
-        raise Failure(Exit.USAGE, f"{path} is there already: accepted: another name") from error
+        raise CommandError(Exit.USAGE, f"{path} is there already: accepted: another name") from error
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
     print(path)
 
 
@@ -378,7 +378,7 @@ def _chosen(names: Sequence[str], results: Path) -> list[Scenario[Any]]:
 
 
 def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record]:
-    """The newest whole run of each that has one, or what was published of it; raises Failure (66) if none has."""
+    """The newest whole run of each that has one, or what was published of it; raises CommandError (66) if none has."""
     found = {}
     for scenario in chosen:
         folder = Folder.newest(results / scenario.name)
@@ -387,7 +387,7 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
             found[scenario.name] = record
     if not found:
         names = ", ".join(scenario.name for scenario in chosen) if len(chosen) <= _NAMED else "any experiment"
-        raise Failure(
+        raise CommandError(
             Exit.NO_INPUT,
             f"{results}: no whole run of {names}: scripts/experiment run NAME makes one;"
             " --results docs/results reads what is published",
@@ -405,7 +405,7 @@ def _write(text: str, output: Path) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
     print(output)
 
 

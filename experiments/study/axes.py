@@ -14,7 +14,7 @@ from experiments.study.readings import Point, Readings, Verdict
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import changed
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check
 from tributary.settings.units import Size
 
@@ -82,11 +82,11 @@ class Combination:
 def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> Scenario[Any]:
     """``scenario`` at all combinations of ``sweeps`` such as "mtu=1500,1000", over the links of ``profile``.
 
-    Raises Failure (64) for a key or a value that is not accepted.
+    Raises CommandError (64) for a key or a value that is not accepted.
     """
     axes = dict(map(_read, sweeps))
     if len(axes) < len(sweeps):
-        raise Failure(Exit.USAGE, f"--sweep {sweeps[-1]}: accepted: each key once")
+        raise CommandError(Exit.USAGE, f"--sweep {sweeps[-1]}: accepted: each key once")
     if not axes:
         return scenario
     combinations = [_combination(profile, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
@@ -111,24 +111,24 @@ def _combination(profile: Profile, values: Mapping[str, str]) -> Combination:
 def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
     key, equals, values = sweep.partition("=")
     if not equals or "" in (key, *values.split(",")):
-        raise Failure(Exit.USAGE, f"--sweep {sweep}: accepted: KEY=VALUE,VALUE, such as mtu=1500,1000")
+        raise CommandError(Exit.USAGE, f"--sweep {sweep}: accepted: KEY=VALUE,VALUE, such as mtu=1500,1000")
     return key, tuple(values.split(","))
 
 
 def _on(place: Blueprint, key: str, value: str) -> TestbedBlueprint:
     """The testbed's description with one axis at ``value``."""
     if not isinstance(place, TestbedBlueprint):
-        raise Failure(Exit.USAGE, f"--sweep {key}={value}: accepted: for experiments on a testbed alone")
+        raise CommandError(Exit.USAGE, f"--sweep {key}={value}: accepted: for experiments on a testbed alone")
     if key in AXES:
         try:
             return AXES[key].put(place, value)
         except ValueError as error:
-            raise refused("--sweep", key, value, AXES[key].accepted) from error
+            raise invalid_value("--sweep", key, value, AXES[key].accepted) from error
     if _SYSCTL.fullmatch(key):
         return _sysctl(key, place, value)
     if "." not in key:
         known = f"{', '.join(AXES)}, LINK.KEY such as wired.delay, or net.NAME such as net.ipv4.tcp_ecn"
-        raise refused("--sweep", key, value, known)
+        raise invalid_value("--sweep", key, value, known)
     links = changed(place.profile.model_dump(mode="json", exclude_none=True), [f"{key}={value}"])
     return replace(place, profile=check(links, Profile, where=f"--sweep {key}={value}"))
 
@@ -148,7 +148,7 @@ class _Points:
     def _own(self, point: Point, combination: Combination) -> Point:
         for key in combination.values.keys() & point.keys():
             accepted = f"--set {key}=..., which {self.scenario.name} sweeps itself"
-            raise refused("--sweep", key, combination.values[key], accepted)
+            raise invalid_value("--sweep", key, combination.values[key], accepted)
         return point
 
 

@@ -15,7 +15,7 @@ from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import FILES, start_server
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 _ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
@@ -43,7 +43,9 @@ class Blueprint(Protocol):
         """For a manifest."""
 
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing]:
-        """It, for the length of the block; raises Failure (exit 75) if a link is off by more than ``tolerance``."""
+        """It, for the length of the block; raises CommandError (exit 75) if a link is off by more than
+        ``tolerance``.
+        """
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ class TestbedBlueprint:
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[StandingTestbed]:
-        """The testbed for the length of the block; raises Failure (75) if a link is off by more than ``tolerance``."""
+        """The testbed for the length of the block; raises CommandError (75) if a link is off by more than
+        ``tolerance``.
+        """
         with self.stands(name, self.profile, seed) as testbed:
             links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
@@ -114,7 +118,7 @@ class TestbedBlueprint:
             for key, value in self.everywhere.items():
                 try:
                     node.run("sysctl", "-q", "-w", f"{key}={value}")
-                except Failure as failure:
+                except CommandError as failure:
                     raise _not_taken(key, value, node.run("cat", _ALLOWED)) from failure
         if self.subflows is not None:
             for node in (testbed.client, testbed.gateway):
@@ -124,7 +128,7 @@ class TestbedBlueprint:
 
 
 def need_settings(blueprints: Iterable[Blueprint]) -> None:
-    """Raise Failure (exit 69) for the first setting of ``blueprints`` that no namespace of this machine takes."""
+    """Raise CommandError (exit 69) for the first setting of ``blueprints`` that no namespace of this machine takes."""
     testbeds = [each for each in blueprints if isinstance(each, TestbedBlueprint)]
     for key, value in sorted({setting for each in testbeds for setting in each.everywhere.items()}):
         tried = ["unshare", "--net", "sysctl", "-q", "-w", f"{key}={value}"]
@@ -133,15 +137,15 @@ def need_settings(blueprints: Iterable[Blueprint]) -> None:
 
 
 def need_captures(blueprints: Iterable[Blueprint]) -> None:
-    """Raise Failure unless what passes can be captured: exit 64 for what is no testbed, 69 without tcpdump(8)."""
+    """Raise CommandError unless what passes can be captured: exit 64 for what is no testbed, 69 without tcpdump(8)."""
     if not all(isinstance(each, TestbedBlueprint) for each in blueprints):
-        raise Failure(Exit.USAGE, "--pcap: accepted: for experiments on a testbed alone")
+        raise CommandError(Exit.USAGE, "--pcap: accepted: for experiments on a testbed alone")
     need_tcpdump()
 
 
-def _not_taken(key: str, value: str, allowed: str) -> Failure:
+def _not_taken(key: str, value: str, allowed: str) -> CommandError:
     """``allowed`` are the congestion controls that namespaces may have."""
     hint = f": accepted in its namespaces: {allowed.strip()} (net.ipv4.tcp_allowed_congestion_control)"
-    return Failure(
+    return CommandError(
         Exit.UNAVAILABLE, f"{key}={value}: this machine does not take it{hint if key == CONGESTION_CONTROL else ''}"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from experiments.study.scenario import Scenario
@@ -106,12 +106,12 @@ def is_file(name: str) -> bool:
 
 
 def from_file(path: Path) -> "Scenario[Any]":
-    """The ``SCENARIO`` of a Python file. Raises Failure: exit 66 if it cannot be read, 64 if it has none."""
+    """The ``SCENARIO`` of a Python file. Raises CommandError: exit 66 if it cannot be read, 64 if it has none."""
     from experiments.study.scenario import Scenario
 
     accepted = "accepted: a file that says SCENARIO = Scenario(...); scripts/experiment new NAME writes one"
     if not path.is_file():
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: no such file")
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: no such file")
     spec = spec_from_file_location(path.stem.replace("-", "_"), path)
     assert spec is not None and spec.loader is not None, "a name that ends in .py has a loader"
     module = module_from_spec(spec)
@@ -120,14 +120,14 @@ def from_file(path: Path) -> "Scenario[Any]":
     except (Exception, SystemExit) as error:
         line = _line(error, path)
         if isinstance(error, OSError) and not line:
-            raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+            raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
         at = f", line {line}" if line else ""
-        raise Failure(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
+        raise CommandError(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
     found = getattr(module, "SCENARIO", None)
     if not isinstance(found, Scenario):
-        raise Failure(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
+        raise CommandError(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
     if found.name in EVERYTHING:
-        raise Failure(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
+        raise CommandError(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
     return replace(found, files=_digests(path))
 
 

@@ -10,7 +10,7 @@ from experiments.study.order import Order
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import changed_profile
 from experiments.testbed.topology import Profile
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check, read
 
 
@@ -26,8 +26,8 @@ def orders(
 
     A change such as ``size=20MB`` applies to those that have its key. The links are each one's own, or ``profile``.
 
-    Raises Failure with exit 64 for a key that none of them has, and for a value that one of them does not accept, and
-    with 66 for a profile that cannot be read.
+    Raises CommandError with exit 64 for a key that none of them has, and for a value that one of them does not accept,
+    and with 66 for a profile that cannot be read.
     """
     for change in changes:
         if not any(_has(scenario, change) for scenario in scenarios):
@@ -41,11 +41,13 @@ def orders(
 def over(profile: Path, scenarios: Sequence[Scenario[Any]]) -> list[Scenario[Any]]:
     """``scenarios`` over the links of ``profile``, but for those that have links of their own.
 
-    Raises Failure with exit 64 if that is all of them.
+    Raises CommandError with exit 64 if that is all of them.
     """
     if not any(scenario.any_links for scenario in scenarios):
         names = ", ".join(scenario.name for scenario in scenarios)
-        raise Failure(Exit.USAGE, f"--profile {profile}: {names}: accepted: the links of its own, changed by --set")
+        raise CommandError(
+            Exit.USAGE, f"--profile {profile}: {names}: accepted: the links of its own, changed by --set"
+        )
     return [replace(scenario, profile=profile) if scenario.any_links else scenario for scenario in scenarios]
 
 
@@ -58,7 +60,7 @@ def _has(scenario: Scenario[Any], change: str) -> bool:
 def _key(change: str) -> str:
     key, equals, _ = change.partition("=")
     if not equals:
-        raise Failure(Exit.USAGE, f"--set {change}: accepted: KEY=VALUE, such as size=20MB")
+        raise CommandError(Exit.USAGE, f"--set {change}: accepted: KEY=VALUE, such as size=20MB")
     return key
 
 
@@ -66,13 +68,13 @@ def _links(scenario: Scenario[Any]) -> Iterable[str]:
     return read(scenario.profile)["links"].keys()  # type: ignore[no-any-return]
 
 
-def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> Failure:
+def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> CommandError:
     key, _, value = change.partition("=")
     if "." in key:
         links = dict.fromkeys(link for scenario in scenarios for link in _links(scenario))
-        return refused("--set", key, value, f"one of the links {', '.join(links)}")
+        return invalid_value("--set", key, value, f"one of the links {', '.join(links)}")
     keys = {key for scenario in scenarios for key in scenario.options.model_fields}
-    return refused("--set", key, value, f"one of the keys {', '.join(sorted(keys))}")
+    return invalid_value("--set", key, value, f"one of the keys {', '.join(sorted(keys))}")
 
 
 def _order(
@@ -96,7 +98,7 @@ def _order(
     if len(profile.links) < scenario.least_links:
         names = ", ".join(profile.links)
         accepted = f"a profile of {scenario.least_links} links or more"
-        raise Failure(Exit.USAGE, f"{scenario.name}: links: {names}: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"{scenario.name}: links: {names}: accepted: {accepted}")
     order = Order(swept(scenario, profile, sweeps), options, profile)
     order.blueprint(order.points[0])  # refused now, and not in the middle of a run
     return order

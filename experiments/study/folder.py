@@ -10,7 +10,7 @@ from typing import Any, Self
 from experiments.results import partial_folder, write_json
 from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Folder:
         return cls(max(whole)) if whole else None
 
     def record(self) -> Record:
-        """All of a whole run; raises Failure (exit 66) if a file that it needs is not there or cannot be read."""
+        """All of a whole run; raises CommandError (exit 66) if a file that it needs is not there or cannot be read."""
         plot = self.path / "plot.svg"
         try:
             return Record(
@@ -59,7 +59,7 @@ class Folder:
                 plot=plot.read_text() if plot.exists() else None,
             )
         except (OSError, ValueError) as error:
-            raise Failure(Exit.NO_INPUT, f"{self.path}: cannot be read: {error}") from error
+            raise CommandError(Exit.NO_INPUT, f"{self.path}: cannot be read: {error}") from error
 
     def readings(self) -> Readings:
         """What is there so far."""

@@ -13,24 +13,24 @@ from experiments.study.catalogue import SCENARIOS
 from experiments.study.scenario import Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Profile
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 
 
 def able(scenarios: Sequence[Scenario[Any]], changes: Sequence[str], sweeps: Sequence[str]) -> list[Scenario[Any]]:
     """Those of ``scenarios`` that take links as they are.
 
-    Raises Failure (64) if none does, and for ``changes`` (--set) and ``sweeps`` (--sweep) of links.
+    Raises CommandError (64) if none does, and for ``changes`` (--set) and ``sweeps`` (--sweep) of links.
     """
     found = [scenario for scenario in scenarios if scenario.real_links]
     if not found:
         names = ", ".join(scenario.name for scenario in scenarios)
         accepted = ", ".join(name for name, scenario in SCENARIOS.items() if scenario.real_links)
-        raise Failure(Exit.USAGE, f"--hosts: {names}: makes its links itself: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"--hosts: {names}: makes its links itself: accepted: {accepted}")
     for option, each in (*(("--set", change) for change in changes), *(("--sweep", sweep) for sweep in sweeps)):
         key, _, value = each.partition("=")
         if "." in key and not key.startswith("net."):
             accepted = "options of the experiment" if option == "--set" else f"{', '.join(AXES)}, net.NAME"
-            raise refused(option, key, value, f"{accepted}: links of --hosts are as they are")
+            raise invalid_value(option, key, value, f"{accepted}: links of --hosts are as they are")
     return found
 
 
@@ -52,5 +52,5 @@ def placed(settings: HostsSettings, scenario: Scenario[Any], hosts: Hosts | None
 
 def _on(place: object, stands: Stands) -> TestbedBlueprint:
     if not isinstance(place, TestbedBlueprint):
-        raise Failure(Exit.USAGE, "--hosts: accepted: for experiments on a testbed alone")
+        raise CommandError(Exit.USAGE, "--hosts: accepted: for experiments on a testbed alone")
     return replace(place, stands=stands)

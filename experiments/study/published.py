@@ -7,13 +7,15 @@ from pathlib import Path
 from experiments.results import write_json
 from experiments.study.folder import Record
 from experiments.study.readings import Reading, Readings, Verdict
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _READINGS = "readings.jsonl.xz"
 
 
 def publish(record: Record, path: Path) -> None:
-    """Write ``record`` to the folder ``path``, in place of what is there; raises Failure (71) if that cannot be."""
+    """Write ``record`` to the folder ``path``, in place of what is there; raises CommandError (71) if that cannot
+    be.
+    """
     lines = "".join(json.dumps(reading.as_json()) + "\n" for reading in record.readings)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -23,11 +25,11 @@ def publish(record: Record, path: Path) -> None:
         if record.plot is not None:
             (path / "plot.svg").write_text(record.plot)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
 
 
 def published(path: Path) -> Record | None:
-    """What was published in ``path``, if anything was; raises Failure (66) for files that cannot be read."""
+    """What was published in ``path``, if anything was; raises CommandError (66) for files that cannot be read."""
     if not (path / _READINGS).exists():
         return None
     plot = path / "plot.svg"
@@ -42,4 +44,4 @@ def published(path: Path) -> Record | None:
             plot=plot.read_text() if plot.exists() else None,
         )
     except (OSError, ValueError, KeyError, lzma.LZMAError) as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error

@@ -116,7 +116,7 @@ class Page:
 def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
     """What to say of ``scenarios``, from the records by name of those that have run.
 
-    Raises Failure with exit 64 if a plot is missing and the links that it shows are not described as they are now.
+    Raises CommandError with exit 64 if a plot is missing and the links that it shows are not described as they are now.
     """
     ran = [scenario for scenario in scenarios if scenario.name in records]
     sections = {scenario.name: _section(scenario, records[scenario.name]) for scenario in ran}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from experiments.study.readings import Decision, Verdict
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 _MARKS = {
     Decision.HOLDS: "[green]holds[/]",

@@ -20,7 +20,7 @@ from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
 A network on one machine: a client with access links, a gateway, and a web server that speaks no MPTCP, each in a
@@ -175,9 +175,9 @@ def _exec(options: Exec) -> NoReturn:
     line = options.line[1:] if [*options.line[:1]] == ["--"] else options.line
     if options.node not in testbed.topology.nodes:
         accepted = ", ".join(testbed.topology.nodes)
-        raise Failure(Exit.USAGE, f"node {options.node!r}: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"node {options.node!r}: accepted: {accepted}")
     if not line:
-        raise Failure(Exit.USAGE, "exec: a command is missing: exec NODE -- COMMAND...")
+        raise CommandError(Exit.USAGE, "exec: a command is missing: exec NODE -- COMMAND...")
     command = testbed.node(options.node).command(line)
     os.execvp(command[0], command)
 
@@ -209,7 +209,7 @@ def _nodes(name: str) -> list[dict[str, object]]:
             }
             for node_name, node in nodes
         ]
-    except Failure:
+    except CommandError:
         return []
 
 

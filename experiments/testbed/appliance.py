@@ -39,7 +39,7 @@ def squid_settings(testbed: Testbed) -> str:
 
 
 def start_squid(testbed: Testbed) -> Process:
-    """Start Squid as the HTTP converter; raises Failure if it does not become ready."""
+    """Start Squid as the HTTP converter; raises CommandError if it does not become ready."""
     settings = testbed.gateway.write("squid.toml", squid_settings(testbed))
     command = [sys.executable, "-m", "squid", "run", str(settings)]
     return testbed.gateway.start("squid", command).wait_until_ready()
@@ -60,20 +60,20 @@ def _listed(networks: Sequence[str]) -> str:
 
 
 def start_converter(testbed: Testbed) -> Process:
-    """Start the native converter; raises Failure if it does not become ready."""
+    """Start the native converter; raises CommandError if it does not become ready."""
     settings = testbed.gateway.write("converter.toml", converter_settings(testbed))
     command = [str(testbed.programs().converter), "--config", str(settings)]
     return testbed.gateway.start("converter", command).wait_until_ready()
 
 
 def start_throttler(testbed: Testbed, policy: Path) -> Process:
-    """Start the throttler with ``policy``; raises Failure if it does not become ready."""
+    """Start the throttler with ``policy``; raises CommandError if it does not become ready."""
     command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy)]
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 
 def throttler_status(testbed: Testbed) -> Status:
-    """What the throttler that runs says of itself; raises Failure if none runs."""
+    """What the throttler that runs says of itself; raises CommandError if none runs."""
     return decode(json.loads(testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")))
 
 

@@ -15,7 +15,7 @@ from experiments.testbed.links import connect, kernel_has_netem, set_mtu
 from experiments.testbed.native import Programs
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Link, Profile, Topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _RUN, _STATE = Path("/run"), "tributary-testbed-"
 
@@ -58,7 +58,7 @@ class Testbed:
         return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
 
     def programs(self) -> Programs:
-        """The Rust programs that run on the gateway; raises Failure if there are none."""
+        """The Rust programs that run on the gateway; raises CommandError if there are none."""
         return native.build()
 
     def offer(self, size: int, seed: int) -> None:
@@ -77,7 +77,7 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
     """A testbed for the length of the block, or for longer if ``keep``; ``seed`` is for its links' losses and jitter.
 
     As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
-    next take_down_orphans() removes. Raises Failure: exit 75 if a testbed of this name stands already.
+    next take_down_orphans() removes. Raises CommandError: exit 75 if a testbed of this name stands already.
     """
     with reserved(name) as directory:
         testbed = Testbed(name, Topology.of(profile), directory, netem=kernel_has_netem())
@@ -94,7 +94,7 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
 def reserved(name: str) -> Iterator[Path]:
     """A testbed's name, locked for the length of the block, and its folder; if the block fails, all of it is removed.
 
-    Raises Failure: exit 75 if the name is taken.
+    Raises CommandError: exit 75 if the name is taken.
     """
     with standing_alone():
         directory = _reserve(name)
@@ -110,14 +110,14 @@ def reserved(name: str) -> Iterator[Path]:
 
 def take_down(name: str) -> None:
     """Remove the testbed ``name`` with its processes and files; every part is tried, the first error raised."""
-    errors: list[Failure] = []
+    errors: list[CommandError] = []
     nodes = [Node(namespace, _directory(name)) for namespace in _namespaces(name)]
     # All processes before any namespace: a link that vanishes is an error to who still uses it.
     end_processes(nodes)
     for node in nodes:
         try:
             node.delete()
-        except Failure as failure:
+        except CommandError as failure:
             errors.append(failure)
     shutil.rmtree(_directory(name), ignore_errors=True)
     if errors:
@@ -146,12 +146,12 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Testbed:
-    """The testbed ``name``; raises Failure (exit 69) if it does not stand."""
+    """The testbed ``name``; raises CommandError (exit 69) if it does not stand."""
     try:
         description = json.loads((_directory(name) / "testbed.json").read_text())
     except FileNotFoundError as error:
         standing_now = ", ".join(names()) or "none"
-        raise Failure(Exit.UNAVAILABLE, f"no testbed {name!r} stands here (standing: {standing_now})") from error
+        raise CommandError(Exit.UNAVAILABLE, f"no testbed {name!r} stands here (standing: {standing_now})") from error
     profile = Profile.model_validate(description["profile"], strict=False)
     return Testbed(name, Topology.of(profile), _directory(name), netem=description["netem"])
 
@@ -161,9 +161,11 @@ def _directory(name: str) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise Failure (exit 64) unless a testbed may be called ``name``."""
+    """Raise CommandError (exit 64) unless a testbed may be called ``name``."""
     if not re.fullmatch(r"[a-z][a-z0-9]{0,15}", name):
-        raise Failure(Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter")
+        raise CommandError(
+            Exit.USAGE, f"testbed name {name!r}: accepted: 1 to 16 of a-z and 0-9, starting with a letter"
+        )
 
 
 def _reserve(name: str) -> Path:
@@ -173,7 +175,7 @@ def _reserve(name: str) -> Path:
         directory.mkdir()
     except FileExistsError as error:
         message = f"a testbed {name!r} stands already: scripts/testbed down --name {name} removes it"
-        raise Failure(Exit.IN_USE, message) from error
+        raise CommandError(Exit.IN_USE, message) from error
     return directory
 
 

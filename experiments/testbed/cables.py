@@ -42,7 +42,7 @@ class Cabling:
     programs: Programs
 
     def load(self, *arguments: str) -> dict[str, Any]:
-        """Run tributary-load on the client; returns what it told last. Raises Failure if it failed or hung."""
+        """Run tributary-load on the client; returns what it told last. Raises CommandError if it failed or hung."""
         printed = self.testbed.client.run("timeout", _HUNG, str(self.programs.load), *arguments)
         told: dict[str, Any] = json.loads(printed.splitlines()[-1])
         return told

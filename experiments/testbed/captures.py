@@ -6,21 +6,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from experiments.testbed.node import Node
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BYTES = "128"
 """Of each packet: all headers with every option of TCP, and hardly any payload."""
 
 
 def need_tcpdump() -> None:
-    """Raise Failure (exit 69) where tcpdump(8) is missing."""
+    """Raise CommandError (exit 69) where tcpdump(8) is missing."""
     if shutil.which("tcpdump") is None:
-        raise Failure(Exit.UNAVAILABLE, "--pcap: not found: tcpdump: apt-get install tcpdump")
+        raise CommandError(Exit.UNAVAILABLE, "--pcap: not found: tcpdump: apt-get install tcpdump")
 
 
 @contextmanager
 def captured(nodes: Sequence[Node], folder: Path, name: str) -> Iterator[None]:
-    """All interfaces of ``nodes`` for the length of the block, in ``folder``/NAME-NODE.pcap; raises Failure."""
+    """All interfaces of ``nodes`` for the length of the block, in ``folder``/NAME-NODE.pcap; raises CommandError."""
     folder.mkdir(exist_ok=True)
     with ExitStack() as stack:
         for node in nodes:

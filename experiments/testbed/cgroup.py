@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second,
 _LEAST = 1000  # or more seldom: the kernel takes no smaller one (sched/sched-bwc.rst)
@@ -19,7 +19,7 @@ for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done;
 def limited(name: str, memory: int | None = None, processor: float | None = None) -> Iterator[list[str]]:
     """What to put before a command so that it runs with at most ``memory`` bytes and ``processor`` of one processor.
 
-    It must have ended when the block does. Raises Failure (exit 71) if the system does not let its groups be limited.
+    It must have ended when the block does. Raises CommandError (71) if the system does not let its groups be limited.
     """
     limits = {}
     if memory is not None:
@@ -55,18 +55,20 @@ def _hierarchy(controller: str) -> tuple[Path, bool]:
         if kind == "cgroup2" and controller in (Path(where) / "cgroup.controllers").read_text().split():
             _write(Path(where) / "cgroup.subtree_control", f"+{controller}")
             return Path(where), True
-    raise Failure(Exit.SYSTEM, f"this kernel has no control groups for {controller} (cgroups(7))")
+    raise CommandError(Exit.SYSTEM, f"this kernel has no control groups for {controller} (cgroups(7))")
 
 
 def _make(group: Path) -> None:
     try:
         group.mkdir(exist_ok=True)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{group}: {os.strerror(error.errno or 0)}: no control group can be made") from error
+        raise CommandError(
+            Exit.SYSTEM, f"{group}: {os.strerror(error.errno or 0)}: no control group can be made"
+        ) from error
 
 
 def _write(file: Path, value: str) -> None:
     try:
         file.write_text(value)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{file}: {os.strerror(error.errno or 0)}: {value} was not taken") from error
+        raise CommandError(Exit.SYSTEM, f"{file}: {os.strerror(error.errno or 0)}: {value} was not taken") from error

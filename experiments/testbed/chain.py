@@ -145,7 +145,7 @@ def _part(whole: Direction, parts: int) -> Direction:
 
 @contextmanager
 def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[Chain]:
-    """A chain for the length of the block; raises Failure: exit 75 if a testbed of this name stands already."""
+    """A chain for the length of the block; raises CommandError: exit 75 if a testbed of this name stands already."""
     with reserved(name) as directory:
         names = (CLIENT, *(f"proxy{number}" for number in range(1, len(segments))), SERVER)
         nodes = tuple(Node(f"trib-{name}-{each}", directory) for each in names)

@@ -19,7 +19,7 @@ _TABLE = """table netdev impairment-{link} {{
 def lossy(testbed: Testbed, link: Link, percent: int = 100) -> Iterator[None]:
     """Of all frames that arrive over ``link``, at either end, ``percent`` are dropped at random: 100 is a black hole.
 
-    Raises Failure (exit 71) where the kernel lacks nftables' netdev family or its numgen.
+    Raises CommandError (exit 71) where the kernel lacks nftables' netdev family or its numgen.
     """
     ends = (testbed.client, testbed.gateway)
     fate = "drop" if percent == 100 else f"numgen random mod 100 < {percent} drop"

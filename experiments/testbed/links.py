@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.testbed.node import Node, run
 from experiments.testbed.topology import Direction, Link
 from tributary.places import CACHE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000
@@ -39,7 +39,7 @@ def kernel_has_qdisc(*words: str) -> bool:
     probe.create()
     try:
         probe.run("tc", "qdisc", "add", "dev", "lo", "root", *words)
-    except Failure:
+    except CommandError:
         return False
     finally:
         probe.delete()
@@ -47,9 +47,9 @@ def kernel_has_qdisc(*words: str) -> bool:
 
 
 def need_an_emulator() -> None:
-    """Raise Failure (exit 69) unless links can be emulated here, one way or the other."""
+    """Raise CommandError (exit 69) unless links can be emulated here, one way or the other."""
     if not kernel_has_netem() and not emulator_path().exists():
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE, f"this kernel has no sch_netem and {emulator_path()} is not built: run scripts/setup"
         )
 
@@ -57,10 +57,10 @@ def need_an_emulator() -> None:
 def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool, seed: int) -> None:
     """Join ``client`` and ``gateway`` through ``node``, by netem(8) or by the emulator, which alone heeds ``seed``.
 
-    Raises Failure (exit 69) if the link has a trace, and no emulator is here.
+    Raises CommandError (exit 69) if the link has a trace, and no emulator is here.
     """
     if link.traced and not emulator_path().exists():
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE,
             f"link {link.name} has a trace, and {emulator_path()}, which replays it, is not built:"
             f" run scripts/setup.d/link-emulator {CACHE} --always",

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from tributary.places import CACHE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BUILD = Path(__file__).parents[2] / "scripts/setup.d/converter"
 
@@ -61,14 +61,14 @@ def build() -> Programs:
     """The programs, built anew if their source has changed; without cargo those that are there. Asked for once in a
     process: all readings of a run are of one program.
 
-    Raises Failure: exit 69 if there are none, 71 if they do not build.
+    Raises CommandError: exit 69 if there are none, 71 if they do not build.
     """
     _make("the converter", *_profile.how)
     place = _profile.place
     programs = Programs(place / "tributary-converter", place / "tributary-load")
     if not programs.converter.exists():
         command = " ".join((f"scripts/setup.d/converter {CACHE}", *_profile.how))
-        raise Failure(Exit.UNAVAILABLE, f"{programs.converter}: not found ({command} builds it)")
+        raise CommandError(Exit.UNAVAILABLE, f"{programs.converter}: not found ({command} builds it)")
     _asked.extend(vars(programs).values())
     return programs
 
@@ -95,13 +95,13 @@ def converter_made_from() -> str:
 def offload_relay() -> Path:
     """The example of converter/offload: a relay that offloads its work to the kernel; built if its source has changed.
 
-    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
+    Raises CommandError: exit 69 if there is none, 71 if it does not build, as without clang.
     """
     _make("the relay that offloads", "--offload", *_profile.how)
     found = _profile.place / "offload-relay"
     if not found.exists():
         message = f"{found}: not found (scripts/setup.d/converter {CACHE} --offload builds it)"
-        raise Failure(Exit.UNAVAILABLE, message)
+        raise CommandError(Exit.UNAVAILABLE, message)
     _asked.append(found)
     return found
 
@@ -118,12 +118,12 @@ class HandOff:
 def hand_off() -> HandOff:
     """The switch and the back end, built anew if their source has changed.
 
-    Raises Failure: exit 69 if there are none, 71 if they do not build, as without clang.
+    Raises CommandError: exit 69 if there are none, 71 if they do not build, as without clang.
     """
     _make("the hand-off", *_profile.how, build=_BUILD.with_name("handoff"))
     found = HandOff(_profile.place / "tributary-switch", _profile.place / "tributary-backend")
     if not found.switch.exists():
-        raise Failure(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
+        raise CommandError(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
     _asked.extend(vars(found).values())
     return found
 
@@ -132,12 +132,12 @@ def hand_off() -> HandOff:
 def switch_costs() -> Path:
     """The example of handoff/switch that measures a switch, built anew if its source has changed.
 
-    Raises Failure: exit 69 if there is none, 71 if it does not build, as without clang.
+    Raises CommandError: exit 69 if there is none, 71 if it does not build, as without clang.
     """
     _make("what measures a switch", "--costs", build=_BUILD.with_name("handoff"))
     found = CACHE / "bin/switch-costs"
     if not found.exists():
-        raise Failure(Exit.UNAVAILABLE, f"{found}: not found (scripts/setup.d/handoff {CACHE} --costs builds it)")
+        raise CommandError(Exit.UNAVAILABLE, f"{found}: not found (scripts/setup.d/handoff {CACHE} --costs builds it)")
     return found
 
 
@@ -147,4 +147,4 @@ def _make(what: str, *how: str, build: Path = _BUILD) -> None:
     built = subprocess.run([build, CACHE, *how], capture_output=True, text=True, check=False)
     if built.returncode != 0:
         reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
-        raise Failure(Exit.SYSTEM, f"{what} does not build: {reasons[0] if reasons else built.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"{what} does not build: {reasons[0] if reasons else built.stderr.strip()}")

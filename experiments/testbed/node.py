@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 READY = "ready"
 _START_SECONDS = 60.0
@@ -20,14 +20,14 @@ _START_SECONDS = 60.0
 
 
 def run(command: Sequence[str]) -> str:
-    """Run ``command`` and return what it printed; raises Failure (exit 71) with what it complained about."""
+    """Run ``command`` and return what it printed; raises CommandError (exit 71) with what it complained about."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
     if done.returncode != 0:
         complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {complaint}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {complaint}")
     return done.stdout
 
 
@@ -45,11 +45,11 @@ class Process:
         self.stop()
 
     def wait_until_ready(self) -> Self:
-        """Wait for a line ``ready`` in the log; raises Failure if the process ends or stays silent instead."""
+        """Wait for a line ``ready`` in the log; raises CommandError if the process ends or stays silent instead."""
         return self._wait_until(lambda: READY in self.output().splitlines())
 
     def wait_for_output(self) -> Self:
-        """Wait for anything in the log; raises Failure if the process ends or stays silent instead."""
+        """Wait for anything in the log; raises CommandError if the process ends or stays silent instead."""
         return self._wait_until(lambda: "\n" in self.output())
 
     def _wait_until(self, done: Callable[[], bool]) -> Self:
@@ -67,7 +67,9 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def report(self) -> dict[str, Any]:
-        """The last JSON object that the process has printed on a line; raises Failure (exit 71) if there is none."""
+        """The last JSON object that the process has printed on a line; raises CommandError (exit 71) if there is
+        none.
+        """
         lines = [line for line in self.output().splitlines() if line.startswith("{")]
         if not lines:
             self._failed("printed no report")
@@ -86,7 +88,7 @@ class Process:
     def _failed(self, how: str) -> NoReturn:
         self.stop()
         last = " | ".join(self.output().splitlines()[-3:])
-        raise Failure(Exit.SYSTEM, f"{self._called()}: {how}: {last or 'it printed nothing'}")
+        raise CommandError(Exit.SYSTEM, f"{self._called()}: {how}: {last or 'it printed nothing'}")
 
     def _called(self) -> str:
         return " ".join(map(str, self.popen.args))  # type: ignore[arg-type]
@@ -116,7 +118,7 @@ class Node:
         """
         try:
             self.sysctl(net__ipv4__tcp_congestion_control="cubic")
-        except Failure:
+        except CommandError:
             self.sysctl(net__ipv4__tcp_congestion_control="reno")
 
     def delete(self) -> None:
@@ -132,11 +134,11 @@ class Node:
         return ["ip", "netns", "exec", self.namespace, *arguments]
 
     def run(self, *arguments: str) -> str:
-        """Run a command in the namespace and return what it printed; raises Failure."""
+        """Run a command in the namespace and return what it printed; raises CommandError."""
         return run(self.command(arguments))
 
     def lines(self, *arguments: str) -> Iterator[str]:
-        """Run a command in the namespace and yield its lines as they come; raises Failure if it fails."""
+        """Run a command in the namespace and yield its lines as they come; raises CommandError if it fails."""
         command = self.command(arguments)
         with (
             tempfile.TemporaryFile("w+") as complaints,
@@ -158,8 +160,8 @@ class Node:
         """Where commands read from, for subprocess."""
         return subprocess.DEVNULL
 
-    def _failure(self, arguments: Sequence[str], _code: int, complaint: str) -> Failure:
-        return Failure(Exit.SYSTEM, f"{' '.join(arguments)}: {complaint}")
+    def _failure(self, arguments: Sequence[str], _code: int, complaint: str) -> CommandError:
+        return CommandError(Exit.SYSTEM, f"{' '.join(arguments)}: {complaint}")
 
     def there(self, path: Path) -> Path:
         """Where the node has what lies at ``path`` of this machine, in the checkout or its cache."""

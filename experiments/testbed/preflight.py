@@ -5,17 +5,19 @@ from pathlib import Path
 
 from experiments.testbed.links import need_an_emulator
 from tributary.settings.entry import need_root
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TOOLS = ("ip", "tc", "ss", "nft", "sysctl", "ethtool", "ping", "nginx", "squid", "mptcpize")
 
 
 def need_all(command: str) -> None:
-    """Raise Failure for the first thing that ``command`` would miss: exit 77 without root, 69 for the rest."""
+    """Raise CommandError for the first thing that ``command`` would miss: exit 77 without root, 69 for the rest."""
     need_root(command)
     if not Path("/proc/sys/net/mptcp/enabled").exists():
-        raise Failure(Exit.UNAVAILABLE, "this kernel has no MPTCP (CONFIG_MPTCP): Debian's kernels since 11 have it")
+        raise CommandError(
+            Exit.UNAVAILABLE, "this kernel has no MPTCP (CONFIG_MPTCP): Debian's kernels since 11 have it"
+        )
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
-        raise Failure(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
+        raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
     need_an_emulator()

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.testbed import trace
 from experiments.testbed.topology import Profile
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check, read
 
 PROFILES = trace.PROFILES
@@ -43,18 +43,20 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def profile_from(options: ProfileOptions) -> Profile:
-    """The profile that they name; raises Failure with exit 64 or 66."""
+    """The profile that they name; raises CommandError with exit 64 or 66."""
     return changed_profile(options.profile, options.changes)
 
 
 def changed_profile(path: Path, changes: Sequence[str]) -> Profile:
-    """The profile in ``path`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64 or 66."""
+    """The profile in ``path`` with ``changes`` such as ``wired.rate=50mbit``; raises CommandError with exit 64 or
+    66.
+    """
     document = changed(_anchored(read(path), path.parent.absolute()), changes)
     return check(document, Profile, where=" ".join([str(path), *(f"--set {change}" for change in changes)]))
 
 
 def changed(document: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """A profile's ``document`` with ``changes`` such as ``wired.rate=50mbit``; raises Failure with exit 64.
+    """A profile's ``document`` with ``changes`` such as ``wired.rate=50mbit``; raises CommandError with exit 64.
 
     A trace's path is relative to the working directory, as every path on a command line.
     """
@@ -69,11 +71,11 @@ def _apply(document: dict[str, Any], change: str) -> None:
     path, equals, value = change.partition("=")
     names = path.split(".")
     if not equals or len(names) not in (2, 3) or "" in names:
-        raise Failure(Exit.USAGE, f"--set {change}: accepted: LINK.KEY=VALUE, such as wired.rate=50mbit")
+        raise CommandError(Exit.USAGE, f"--set {change}: accepted: LINK.KEY=VALUE, such as wired.rate=50mbit")
     link, *tables, key = names
     links = document.get("links", {})
     if link not in links:
-        raise refused("--set", path, value, f"one of the links {', '.join(links)}")
+        raise invalid_value("--set", path, value, f"one of the links {', '.join(links)}")
     table = links[link]
     for name in tables:
         table = table.setdefault(name, {})

@@ -13,7 +13,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link
 from experiments.testbed.trace import Trace
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 WAKE_UPS_MS = 1.0
 """What a round trip may differ by in any case: two timers of the emulated link, and ping's own wake-up, are late.
@@ -55,7 +55,8 @@ class Reading:
 
 
 def check_links(testbed: Testbed, pauses: Sequence[float] = _PAUSES, tolerance: float = TOLERANCE) -> list[Reading]:
-    """Measure every link; raises Failure (exit 75) that names the first one that is off by more than ``tolerance``.
+    """Measure every link; raises CommandError (exit 75) that names the first one that is off by more than
+    ``tolerance``.
 
     A link that is off is measured again: a busy machine disturbs one measurement, a wrong link spoils them all.
     """
@@ -76,9 +77,9 @@ def check_link(
     raise _off(wrong[0], tolerance)
 
 
-def _off(reading: Reading, tolerance: float) -> Failure:
+def _off(reading: Reading, tolerance: float) -> CommandError:
     allowed = f"{tolerance:.0%} or {WAKE_UPS_MS:g} ms" if reading.what == RTT else f"{tolerance:.0%}"
-    return Failure(
+    return CommandError(
         Exit.IN_USE,
         f"link {reading.link}: {reading.what} is {reading.measured:.2f}, described as {reading.described:.2f}:"
         f" off by {reading.off:.0%}, at most {allowed} is allowed (is the machine busy?)",

@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from tributary.places import CACHE
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 FILES = CACHE / "files"
 _CHUNK = 1 << 20
@@ -78,7 +78,7 @@ def random_file(size: int, seed: int) -> File:
 
 
 def start_server(testbed: Testbed, files: Path) -> Process:
-    """Start nginx on the server node with ``files`` as its root; raises Failure if it does not answer in time."""
+    """Start nginx on the server node with ``files`` as its root; raises CommandError if it does not answer in time."""
     server = testbed.server
     text = _CONFIGURATION.format(directory=server.directory, files=server.there(files))
     configuration = server.write("nginx.conf", text)
@@ -87,7 +87,7 @@ def start_server(testbed: Testbed, files: Path) -> Process:
     while "LISTEN" not in server.run("ss", "-Htln", "sport = :80"):
         if process.popen.poll() is not None or time.monotonic() > deadline:
             last = " | ".join(process.output().splitlines()[-3:])
-            raise Failure(Exit.SYSTEM, f"nginx does not listen: {last or 'it printed nothing'}")
+            raise CommandError(Exit.SYSTEM, f"nginx does not listen: {last or 'it printed nothing'}")
         time.sleep(0.02)
     return process
 

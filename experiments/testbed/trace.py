@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
 
 PROFILES = Path(__file__).parents[1] / "profiles"
@@ -34,11 +34,11 @@ class Trace:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read ``path``; raises Failure: exit 66 if that fails, exit 64 with the line if it is no trace."""
+        """Read ``path``; raises CommandError: exit 66 if that fails, exit 64 with the line if it is no trace."""
         try:
             lines = path.read_text(encoding="ascii").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+            raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
         return cls(path, _times(path, lines))
 
     @property
@@ -83,10 +83,12 @@ def _times(path: Path, lines: list[str]) -> tuple[int, ...]:
     times: list[int] = []
     for number, line in enumerate(lines, start=1):
         if not line.isdecimal() or len(line) > _MOST_DIGITS:
-            raise refused(str(path), f"line {number}", line, "a whole number of milliseconds")
+            raise invalid_value(str(path), f"line {number}", line, "a whole number of milliseconds")
         if times and int(line) < times[-1]:
-            raise refused(str(path), f"line {number}", line, "a time no earlier than the one before")
+            raise invalid_value(str(path), f"line {number}", line, "a time no earlier than the one before")
         times.append(int(line))
     if not times or times[-1] == 0:
-        raise Failure(Exit.USAGE, f"{path}: has no length: accepted: a trace whose last line is above 0 milliseconds")
+        raise CommandError(
+            Exit.USAGE, f"{path}: has no length: accepted: a trace whose last line is above 0 milliseconds"
+        )
     return tuple(times)

@@ -14,7 +14,7 @@ from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import image_file
 from tributary.settings.entry import Arguments, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Look at an image that scripts/build-image made: is it whole, and is in it what its board and its role need?
@@ -57,7 +57,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -102,7 +102,7 @@ def _plain(path: Path) -> Iterator[Path]:
         command = ["zstd", "--decompress", "--quiet", "--sparse", "-o", str(plain), str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failure(Exit.SYSTEM, f"{path}: cannot be unpacked into {folder}: {done.stderr.strip()}")
+            raise CommandError(Exit.SYSTEM, f"{path}: cannot be unpacked into {folder}: {done.stderr.strip()}")
         yield plain
 
 

@@ -7,7 +7,7 @@ from image.check import on_any_board, on_rpi, on_x86, tables
 from image.check.findings import Disk, Finding, found
 from image.check.tables import Table
 from image.firstboot.settings import Role
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
 _BOOT_KINDS = (tables.EFI_SYSTEM, tables.FAT32)
@@ -15,14 +15,14 @@ _ROOT_KINDS = (tables.LINUX_ROOT_X86_64, tables.LINUX)
 
 
 def examine(image: Path, board: str, role: str) -> list[Finding]:
-    """What was found in the plain disk image ``image``; raises Failure (66, 69) if it cannot be read at all."""
+    """What was found in the plain disk image ``image``; raises CommandError (66, 69) if it cannot be read at all."""
     try:
         with image.open("rb") as file:
             table = tables.read(file.read(tables.NEEDED))
     except OSError as error:
-        raise Failure(Exit.NO_INPUT, f"{image}: cannot be read: {error.strerror}") from error
+        raise CommandError(Exit.NO_INPUT, f"{image}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise Failure(Exit.NO_INPUT, f"{image}: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"{image}: {error}") from error
     findings = [*BOARDS[board].partitions(table), *_places(table, image.stat().st_size)]
     if any(not finding.fine for finding in findings):
         return findings

@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _ENTRY = re.compile(r"/(?P<inode>\d+)/(?P<mode>[0-7]+)/(?P<user>\d+)/(?P<group>\d+)/(?P<name>[^/]*)/(?P<size>\d*)/")
 
@@ -31,7 +31,7 @@ class Fat:
         return frozenset(line.removeprefix("::/") for line in shown.splitlines() if line and not line.endswith("/"))
 
     def read(self, name: str) -> bytes:
-        """The file's contents; raises Failure (66) if there is none."""
+        """The file's contents; raises CommandError (66) if there is none."""
         return _run("mtype", "-i", self._place, f"::/{name}")
 
     @property
@@ -81,8 +81,8 @@ def _run(*command: str) -> bytes:
         done = subprocess.run(command, capture_output=True, check=False)
     except (FileNotFoundError, PermissionError) as error:
         package = {"debugfs": "e2fsprogs"}.get(command[0], "mtools")
-        raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: apt-get install {package}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: apt-get install {package}") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise Failure(Exit.NO_INPUT, f"{command[0]}: {said[-1]}")
+        raise CommandError(Exit.NO_INPUT, f"{command[0]}: {said[-1]}")
     return done.stdout

@@ -19,7 +19,7 @@ from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Make this box what tributary.toml on its boot partition says.
@@ -86,7 +86,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -135,7 +135,7 @@ def _check(path: Path, role: Role, as_json: bool) -> int:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
     errors: tuple[str, ...] = ()
     try:
         role = read(content, role, str(path)).role or role
@@ -161,7 +161,7 @@ def _boot(task: Task, report: Report, as_json: bool) -> None:
     outcome: dict[str, Any] = {"applied": [], "errors": []}
     try:
         outcome["applied"] = [str(action) for action in boot.boot(task, report)]
-    except Failure as failure:
+    except CommandError as failure:
         outcome["errors"] = list(failure.lines) if isinstance(failure, Wrong) else [str(failure)]
         raise
     finally:

@@ -3,7 +3,7 @@
 import json
 
 from tributary.commands import QUICK, run
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 def own(interface: str = "") -> tuple[str, ...]:
@@ -14,7 +14,7 @@ def own(interface: str = "") -> tuple[str, ...]:
     which = ("dev", interface) if interface else ("up",)
     try:
         shown = run(["ip", "-json", "address", "show", *which, "scope", "global"], timeout=QUICK)
-    except Failure:
+    except CommandError:
         return ()
     if shown.returncode:
         return ()

@@ -20,7 +20,7 @@ from image.firstboot.actions import (
 )
 from image.firstboot.memory import PLACE, Memory
 from tributary.commands import run as program
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TIMEOUT = 900.0
 """Seconds: units may take their time to start, and a large card its to grow."""
@@ -41,7 +41,8 @@ class System:
 
 
 def apply(actions: Sequence[Action], digest: str, system: System) -> None:
-    """Do all of ``actions``, and remember them under ``digest``; raises Failure (71), and then all files are as before.
+    """Do all of ``actions``, and remember them under ``digest``; raises CommandError (71), and then all files are as
+    before.
 
     Units that were enabled by then stay so; they find the old files.
     """
@@ -90,7 +91,7 @@ def _start(action: EnableUnit, news: Set[str]) -> str:
 
 
 def keep_up(action: Upkeep, system: System) -> None:
-    """Do one thing that every boot looks after; raises Failure (69, 71)."""
+    """Do one thing that every boot looks after; raises CommandError (69, 71)."""
     match action:
         case MakeHostKeys():
             # With -f the keys are those of a system below a folder (ssh-keygen(1)).
@@ -102,8 +103,8 @@ def keep_up(action: Upkeep, system: System) -> None:
 
 
 def run(command: Sequence[str], *fine: int) -> None:
-    """Run ``command``; raises Failure: 69 if it is not here, 71 if it ends with neither 0 nor one of ``fine``."""
+    """Run ``command``; raises CommandError: 69 if it is not here, 71 if it ends with neither 0 nor one of ``fine``."""
     done = program(command, timeout=_TIMEOUT)
     if done.returncode not in (0, *fine):
         said = (done.stderr or done.stdout).strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {said[-1]}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {said[-1]}")

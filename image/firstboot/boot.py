@@ -15,7 +15,7 @@ from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Role
 from image.firstboot.upkeep import upkeep
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SETTLE_SECONDS = 10
 
@@ -43,24 +43,24 @@ class Outlook:
 
 
 def content(folder: Path) -> bytes:
-    """The card's file; raises Failure (66) if there is none."""
+    """The card's file; raises CommandError (66) if there is none."""
     path = folder / NAME
     try:
         return path.read_bytes()
     except OSError as error:
         other = next(iter(sorted(folder.glob(f"{NAME}.*"))), None)
         hint = f"{other.name} is there: rename it" if other else "the documentation has one to begin with"
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
 
 
 def look_ahead(task: Task) -> Outlook:
-    """All that a boot would do; changes nothing. Raises Failure (64, 66, 69) as ``read`` and ``plan`` do."""
+    """All that a boot would do; changes nothing. Raises CommandError (64, 66, 69) as ``read`` and ``plan`` do."""
     ahead = foresee(task, content(task.card))
     return replace(ahead, upkeep=_upkeep(task.system))
 
 
 def foresee(task: Task, text: bytes) -> Outlook:
-    """What would come of ``text`` as the card's file, beside upkeep; raises Failure as ``look_ahead`` does."""
+    """What would come of ``text`` as the card's file, beside upkeep; raises CommandError as ``look_ahead`` does."""
     card = read(text, task.role)
     last = Memory.read(task.system.root)
     digest = memory.digest(text, task.role)
@@ -76,7 +76,7 @@ def _upkeep(system: System) -> tuple[Upkeep, ...]:
 def boot(task: Task, report: Report) -> Sequence[Action]:
     """Do it, and tell on the card and the console; returns what was done of the file.
 
-    Raises the first Failure, after all that could be done without it was done.
+    Raises the first CommandError, after all that could be done without it was done.
     """
     failed = _keep_up(task.system, report)
     if task.system.running:
@@ -85,7 +85,7 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
         ahead = look_ahead(task)
         if ahead.is_news:
             apply(ahead.actions, ahead.digest, task.system)
-    except Failure as failure:
+    except CommandError as failure:
         lines = failure.lines if isinstance(failure, Wrong) else (str(failure),)
         report.refused(lines, last=bool(Memory.read(task.system.root).digest))
         raise
@@ -96,13 +96,13 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
     return ahead.actions
 
 
-def _keep_up(system: System, report: Report) -> list[Failure]:
+def _keep_up(system: System, report: Report) -> list[CommandError]:
     """One that fails keeps no other from being done, and nobody out: keys and settings matter more than room."""
     failed = []
     for action in _upkeep(system):
         try:
             keep_up(action, system)
-        except Failure as failure:
+        except CommandError as failure:
             report.note(str(failure))
             failed.append(failure)
     return failed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from image.firstboot import accounts
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SHADOW = "/etc/shadow"
 _LOCK = "/etc/.pwd.lock"
@@ -18,7 +18,7 @@ _LOCK = "/etc/.pwd.lock"
 def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
     """The system below ``root`` with ``actions`` done for the block, and from then on, if the block ends well.
 
-    Else all files are as they were before. Raises Failure (71) if the system refuses one.
+    Else all files are as they were before. Raises CommandError (71) if the system refuses one.
     """
     with _passwords_locked(root), ExitStack() as undoing:
         try:
@@ -28,7 +28,7 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
                 _put(path, fresh, undoing)
         except OSError as error:
             what = error.filename or "a file"
-            raise Failure(Exit.SYSTEM, f"{what}: cannot be written: {error.strerror}") from error
+            raise CommandError(Exit.SYSTEM, f"{what}: cannot be written: {error.strerror}") from error
         yield
         undoing.pop_all()
     for path, _ in made:

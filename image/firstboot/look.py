@@ -12,7 +12,7 @@ from image.firstboot.identity import USER
 from image.firstboot.interfaces import Kind, interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ROLE = Path("usr/lib/tributary/role")
 """The image's role, one word; without this file it is a gateway's."""
@@ -22,14 +22,14 @@ _SECTOR = 512  # sysfs counts in these, whatever the disk's own are
 
 
 def image_role(root: Path) -> Role:
-    """Which role the image below ``root`` was made for; raises Failure (69) if it says something else."""
+    """Which role the image below ``root`` was made for; raises CommandError (69) if it says something else."""
     path = root / ROLE
     if not path.exists():
         return Role.GATEWAY
     try:
         return Role(path.read_text().strip())
     except ValueError as error:
-        raise Failure(Exit.UNAVAILABLE, f"{path}: accepted: {' or '.join(Role)}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{path}: accepted: {' or '.join(Role)}") from error
 
 
 def facts(root: Path, role: Role, last: Memory, sys: Path = Path("/sys")) -> Facts:
@@ -67,7 +67,7 @@ def _account(path: Path) -> tuple[str, Owner]:
         name, _, user, group, _, home, _ = line.split(":")
         if name == USER:
             return home, Owner(int(user), int(group))
-    raise Failure(Exit.UNAVAILABLE, f"{path}: has no user {USER}: the image has to bring one")
+    raise CommandError(Exit.UNAVAILABLE, f"{path}: has no user {USER}: the image has to bring one")
 
 
 def condition(root: Path, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> Condition:

@@ -14,7 +14,7 @@ from image.firstboot.identity import identity
 from image.firstboot.modem import DIALLER, MANAGER
 from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
@@ -23,7 +23,7 @@ _BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, ROUTER, LAN, DNSM
 def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
     """All that there is to do: first files, those that go before those that come, then units, likewise.
 
-    Raises Failure (69) if the image has no such unit.
+    Raises CommandError (69) if the image has no such unit.
     """
     role = card.role or facts.role
     for_lan = bridged(card, facts)
@@ -55,7 +55,7 @@ def _units(found: Iterable[Action], facts: Facts) -> Iterator[Action]:
             yield DisableUnit(unit)
     for action in enabled:
         if not facts.has_unit(_file(action.unit)):
-            raise Failure(Exit.UNAVAILABLE, f"{action.unit} is not on this image: it was made for another role")
+            raise CommandError(Exit.UNAVAILABLE, f"{action.unit} is not on this image: it was made for another role")
         yield action
 
 

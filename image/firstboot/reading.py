@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from image.firstboot.contradictions import contradictions
 from image.firstboot.settings import Card, Role
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import explained
 
 NAME = "tributary.toml"
@@ -16,7 +16,7 @@ NAME = "tributary.toml"
 _CURLY = "\u201c\u201d\u201e\u2018\u2019"
 
 
-class Wrong(Failure):
+class Wrong(CommandError):
     """A file that is not accepted: one line for each reason."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
@@ -31,7 +31,7 @@ def read(content: bytes, image_role: Role, where: str = NAME) -> Card:
     """
     card = _checked(_parsed(content, where), where)
     found = contradictions(card, card.role or image_role)
-    lines = tuple(str(refused(where, key, value, accepted)) for key, value, accepted in found)
+    lines = tuple(str(invalid_value(where, key, value, accepted)) for key, value, accepted in found)
     if lines:
         raise Wrong(lines)
     return card

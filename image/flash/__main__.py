@@ -8,7 +8,7 @@ from image.flash import describe, judge, sysfs
 from image.flash.order import Order, Task, run
 from image.flash.report import Json, Report, Text
 from tributary.settings import entry
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 USAGE = "flash-pi [--yes] [--force] [--dry-run | --verify-only] [--json] IMAGE DEVICE | --list [--json]"
 
@@ -94,7 +94,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -121,7 +121,7 @@ def _words(error: BaseException) -> str:
 
 def _code(error: BaseException) -> int:
     """The exit code that tributary.settings.entry makes of ``error``."""
-    if isinstance(error, Failure):
+    if isinstance(error, CommandError):
         return error.code
     if isinstance(error, SystemExit):
         return int(error.code or 0)  # a signal's number, and 128

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from image.flash import bmap, partition_table
 from image.flash.bmap import Contents, Range
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 CHUNK = 4 << 20
 """How much is read, written and compared at once, in bytes."""
@@ -61,24 +61,28 @@ class Image:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Image]:
-    """The image at ``path`` with its checksum and map; raises Failure (66, 69). Nothing of it is checked yet."""
+    """The image at ``path`` with its checksum and map; raises CommandError (66, 69). Nothing of it is checked yet."""
     with _file(path) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise Failure(
+            raise CommandError(
                 Exit.NO_INPUT, f"{path}: not a file: accepted: an image, .img or packed as .img.zst, .xz, .gz or .bz2"
             )
         packer = _packer(path, file.read(8))
         if packer and shutil.which(packer.program) is None:
-            raise Failure(Exit.UNAVAILABLE, f"{packer.program} is missing: install the package {packer.package}")
+            raise CommandError(Exit.UNAVAILABLE, f"{packer.program} is missing: install the package {packer.package}")
         yield Image(path, file, status.st_size, packer, _checksum_beside(path), _map_beside(path, packer))
 
 
 def _packer(path: Path, head: bytes) -> Packer | None:
-    """What packed the file at ``path``, which begins with ``head``; raises Failure (66) for an archive of files."""
+    """What packed the file at ``path``, which begins with ``head``; raises CommandError (66) for an archive of
+    files.
+    """
     for magic, command in _ARCHIVES.items():
         if head.startswith(magic):
-            raise Failure(Exit.NO_INPUT, f"{path}: an archive: accepted: the image in it, by {command} {path.name}")
+            raise CommandError(
+                Exit.NO_INPUT, f"{path}: an archive: accepted: the image in it, by {command} {path.name}"
+            )
     by_content = (each for each in _PACKERS if head.startswith(each.magic))
     by_name = (each for each in _PACKERS if path.suffix == each.suffix)
     return next(by_content, None) or next(by_name, None)
@@ -91,8 +95,8 @@ def _file(path: Path) -> io.FileIO:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> Failure:
-    return Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}")
+def _unreadable(path: Path, error: OSError) -> CommandError:
+    return CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}")
 
 
 def _checksum_beside(image: Path) -> str | None:
@@ -106,7 +110,7 @@ def _checksum_beside(image: Path) -> str | None:
     # An asterisk before the name says that the file was read as bytes, which on this system it always is.
     found = [words[0].lower() for words in lines if len(words) == 2 and words[1].removeprefix("*") == image.name]
     if not found or len(found[0]) != 64:
-        raise Failure(Exit.NO_INPUT, f"{path}: it has no line for {image.name}: accepted: what sha256sum writes")
+        raise CommandError(Exit.NO_INPUT, f"{path}: it has no line for {image.name}: accepted: what sha256sum writes")
     return found[0]
 
 
@@ -122,14 +126,14 @@ def _map_beside(image: Path, packer: Packer | None) -> Contents | None:
     try:
         return bmap.parse(raw)
     except ValueError as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: {error}") from error
 
 
 def survey(image: Image, advance: Advance) -> Contents:
     """Read all of ``image`` and check it; returns what is to be written. ``advance`` gets bytes read so far, of
     ``reading`` ones.
 
-    Raises Failure (66) if the checksum differs, it is damaged or cut short, or is no image of a disk.
+    Raises CommandError (66) if the checksum differs, it is damaged or cut short, or is no image of a disk.
     """
     if image.checksum:
         _check_checksum(image, advance)
@@ -137,7 +141,7 @@ def survey(image: Image, advance: Advance) -> Contents:
     head, contents = _mapped(image, image.map, start, advance) if image.map else _whole(image, start, advance)
     flaw = partition_table.flaw(head, contents.size)
     if flaw:
-        raise Failure(Exit.NO_INPUT, f"{image.path}: not an image of a disk: {flaw}")
+        raise CommandError(Exit.NO_INPUT, f"{image.path}: not an image of a disk: {flaw}")
     return contents
 
 
@@ -153,7 +157,7 @@ def _check_checksum(image: Image, advance: Advance) -> None:
             digest.update(buffer[:count])
             advance(stream.position)
     if digest.hexdigest() != image.checksum:
-        raise Failure(Exit.NO_INPUT, f"{image.path}: its checksum does not match: download it again")
+        raise CommandError(Exit.NO_INPUT, f"{image.path}: its checksum does not match: download it again")
 
 
 def _mapped(image: Image, contents: Contents, start: int, advance: Advance) -> tuple[bytes, Contents]:
@@ -179,7 +183,7 @@ def _whole(image: Image, start: int, advance: Advance) -> tuple[bytes, Contents]
 
 def chunks(image: Image, contents: Contents) -> Generator[tuple[int, memoryview], None, None]:
     """The ``contents`` in their order: an offset, and bytes that are good until the next step. Each range is checked
-    once it is read whole, and the image must end where ``contents`` end; raises Failure (66) if not.
+    once it is read whole, and the image must end where ``contents`` end; raises CommandError (66) if not.
 
     The bytes lie at the beginning of a page, as reading and writing past the page cache asks for (open(2), O_DIRECT).
     """
@@ -194,10 +198,10 @@ def chunks(image: Image, contents: Contents) -> Generator[tuple[int, memoryview]
                 digest.update(data)
                 yield offset, data
             if part.sha256 not in (None, digest.hexdigest()):
-                raise Failure(Exit.NO_INPUT, f"{image.path}: bytes {part.start} to {part.end}: wrong checksum")
+                raise CommandError(Exit.NO_INPUT, f"{image.path}: bytes {part.start} to {part.end}: wrong checksum")
         stream.skip(contents.size, buffer)
         if stream.fill(buffer[:1]):
-            raise Failure(Exit.NO_INPUT, f"{image.path}: it goes on after its {contents.size} bytes")
+            raise CommandError(Exit.NO_INPUT, f"{image.path}: it goes on after its {contents.size} bytes")
 
 
 class _Stream:
@@ -238,12 +242,12 @@ def _rewound(image: Image) -> Iterator[_Stream]:
 
 @contextmanager
 def _unpacked(image: Image) -> Iterator[_Stream]:
-    """The image's bytes, unpacked, for one who reads to the end; an EOFError of his becomes a Failure (66)."""
+    """The image's bytes, unpacked, for one who reads to the end; an EOFError of his becomes a CommandError (66)."""
     try:
         with _unpacked_by(image.packer, image) if image.packer else _rewound(image) as stream:
             yield stream
     except EOFError as error:
-        raise Failure(Exit.NO_INPUT, str(error)) from error
+        raise CommandError(Exit.NO_INPUT, str(error)) from error
 
 
 @contextmanager
@@ -266,7 +270,7 @@ def _unpacked_by(packer: Packer, image: Image) -> Iterator[_Stream]:
         if process.wait() != 0:
             said = words.decode(errors="replace").replace("/*stdin*\\", "").replace(f"{packer.program}: ", "")
             reason = said.strip(" :\n") or f"exit code {process.returncode}"
-            raise Failure(Exit.NO_INPUT, f"{image.path}: damaged or cut short: {packer.program} says: {reason}")
+            raise CommandError(Exit.NO_INPUT, f"{image.path}: damaged or cut short: {packer.program} says: {reason}")
 
     try:
         try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from image.flash.disk import Disk, Machine, Use, device_path
 from image.flash.sizes import sized
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 # Where a running system has itself; the last ones are those of live systems (Debian, Ubuntu, Fedora).
 _SYSTEM = (

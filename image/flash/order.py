@@ -13,7 +13,7 @@ from image.flash.image_file import Image
 from image.flash.report import Report
 from image.flash.sysfs import Roots
 from image.flash.target import Target
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 class Task(Enum):
@@ -36,9 +36,9 @@ class Order:
 
 
 def run(order: Order, report: Report, roots: Roots) -> None:
-    """Do it; raises Failure."""
+    """Do it; raises CommandError."""
     if os.geteuid() != 0:
-        raise Failure(Exit.NO_PERMISSION, "reading and writing whole disks needs root: use sudo")
+        raise CommandError(Exit.NO_PERMISSION, "reading and writing whole disks needs root: use sudo")
     machine = sysfs.read(roots)
     disk = _disk(order, machine)
     with image_file.opened(order.image) as image:
@@ -54,7 +54,7 @@ def run(order: Order, report: Report, roots: Roots) -> None:
 def _disk(order: Order, machine: Machine) -> Disk:
     found = judge.whole_disk(machine, target.device_number(order.device))
     if isinstance(found, judge.Refusal):
-        raise Failure(found.code, f"{order.device}: {found.reason}")
+        raise CommandError(found.code, f"{order.device}: {found.reason}")
     return found
 
 
@@ -64,7 +64,7 @@ def _check_fit(order: Order, machine: Machine, disk: Disk, needed: int) -> None:
     else:
         refusal = judge.refusal(machine, disk, force=order.force, needed=needed)
     if refusal:
-        raise Failure(refusal.code, f"{disk.path}: {refusal.reason}")
+        raise CommandError(refusal.code, f"{disk.path}: {refusal.reason}")
 
 
 def _surveyed(image: Image, report: Report) -> Contents:
@@ -92,7 +92,7 @@ def _carry_out(order: Order, image: Image, contents: Contents, opened: Target, r
 def _verify(image: Image, contents: Contents, opened: Target, report: Report) -> None:
     try:
         steps.compare(image, contents, opened, report)
-    except Failure as failure:
+    except CommandError as failure:
         if failure.code is Exit.WRONG_RESULT:
             failure.add_note("a card that was booted or mounted since it was written has changed")
         raise
@@ -102,7 +102,7 @@ def _ask(disk: Disk) -> None:
     question = f"All that is on {disk.path} will be lost. Type {disk.name} to go on: "
     print(describe.printable(question), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip() not in (disk.name, disk.path):
-        raise Failure(Exit.USAGE, f"{disk.path}: not confirmed by typing {disk.name}: nothing was written")
+        raise CommandError(Exit.USAGE, f"{disk.path}: not confirmed by typing {disk.name}: nothing was written")
 
 
 def _check_same(opened: Target) -> None:
@@ -111,7 +111,7 @@ def _check_same(opened: Target) -> None:
     for disk in sysfs.read(opened.roots).disks:
         if (disk.number, disk.sequence, disk.size) == (old.number, old.sequence, old.size):
             return
-    raise Failure(Exit.IN_USE, f"{old.path}: another card was put in: nothing was written: start again")
+    raise CommandError(Exit.IN_USE, f"{old.path}: another card was put in: nothing was written: start again")
 
 
 def _written(opened: Target, report: Report) -> None:

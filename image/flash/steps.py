@@ -14,13 +14,15 @@ from image.flash.bmap import BLOCK, Contents
 from image.flash.image_file import CHUNK, Image, chunks
 from image.flash.report import Report
 from image.flash.target import Target, page_aligned
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 1 << 20
 
 
 def flash(image: Image, contents: Contents, target: Target, report: Report) -> None:
-    """Write ``contents`` and prove that they are there; raises Failure (1, 66, 69, 71), which says what is left."""
+    """Write ``contents`` and prove that they are there; raises CommandError (1, 66, 69, 71), which says what is
+    left.
+    """
     with _useless_until_done(target):
         target.write(0, page_aligned(bytes(BLOCK)))
         target.settle()
@@ -61,7 +63,7 @@ def _is_blank(target: Target, offset: int, view: memoryview) -> bool:
     """Whether nothing was ever written there, or zeros: flash memory that is erased reads as zeros or as ones."""
     try:
         target.read(offset, view)
-    except Failure:  # what cannot be read may be written yet, and if not, that says why
+    except CommandError:  # what cannot be read may be written yet, and if not, that says why
         return False
     found = bytes(view)
     return found[:1] in (b"\x00", b"\xff") and found == found[:1] * len(found)
@@ -90,14 +92,14 @@ def _write_first(target: Target, first: bytes) -> None:
         target.read(0, found)
         _check_equal(target, 0, memoryview(first), found)
     except BaseException:
-        with suppress(Failure):
+        with suppress(CommandError):
             target.write(0, page_aligned(bytes(BLOCK)))
         raise
 
 
 def compare(image: Image, contents: Contents, target: Target, report: Report, start: int = 0) -> None:
-    """Read ``contents`` back from the medium, from the byte ``start`` on; raises Failure (1) that names the first byte
-    that differs, or as ``chunks`` and ``Target.read`` do."""
+    """Read ``contents`` back from the medium, from the byte ``start`` on; raises CommandError (1) that names the first
+    byte that differs, or as ``chunks`` and ``Target.read`` do."""
     buffer = memoryview(mmap.mmap(-1, CHUNK))
     done = 0
     with report.step("read back", contents.mapped) as advance, closing(chunks(image, contents)) as parts:
@@ -115,7 +117,7 @@ def _check_equal(target: Target, offset: int, wanted: memoryview, found: memoryv
     if ours == theirs:
         return
     first = next(index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
-    raise Failure(
+    raise CommandError(
         Exit.WRONG_RESULT,
         f"{target.disk.path}: byte {offset + first} differs from the image: {theirs[first]:#04x} instead of"
         f" {ours[first]:#04x}",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from image.flash.disk import Disk, device_path
 from image.flash.sysfs import Roots
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _BLKRRPART = 0x125F  # linux/fs.h: read the partition table again
 _BLKFLSBUF = 0x1261  # linux/fs.h: write and forget what the page cache has of a device
@@ -23,15 +23,17 @@ _libc = ctypes.CDLL(None)
 
 
 def device_number(path: Path) -> str:
-    """MAJOR:MINOR of the block device at ``path``, also through links; raises Failure (64, 69) if there is none."""
+    """MAJOR:MINOR of the block device at ``path``, also through links; raises CommandError (64, 69) if there is
+    none.
+    """
     try:
         status = path.stat()
     except OSError as error:
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE, f"{path}: {error.strerror}: `flash-pi --list` shows the disks that can be written"
         ) from error
     if not stat.S_ISBLK(status.st_mode):
-        raise Failure(Exit.USAGE, f"{path}: not a block device: accepted: a whole disk, such as /dev/sdb")
+        raise CommandError(Exit.USAGE, f"{path}: not a block device: accepted: a whole disk, such as /dev/sdb")
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
@@ -44,7 +46,7 @@ class Target:
     roots: Roots
 
     def write(self, offset: int, data: memoryview) -> None:
-        """Write ``data``, which lies at the beginning of a page; raises Failure (69, 71)."""
+        """Write ``data``, which lies at the beginning of a page; raises CommandError (69, 71)."""
         done = 0
         while done < len(data):
             try:
@@ -53,7 +55,7 @@ class Target:
                 raise self._failed(f"writing at byte {offset + done}", error) from error
 
     def read(self, offset: int, view: memoryview) -> None:
-        """Fill ``view``, which lies at the beginning of a page, from the medium; raises Failure (69, 71)."""
+        """Fill ``view``, which lies at the beginning of a page, from the medium; raises CommandError (69, 71)."""
         done = 0
         while done < len(view):
             try:
@@ -86,12 +88,12 @@ class Target:
             return False
         return True
 
-    def _failed(self, what: str, error: OSError) -> Failure:
+    def _failed(self, what: str, error: OSError) -> CommandError:
         # A card that was pulled leaves its reader behind, with a size of 0; a pulled stick takes its device along.
         size = self.roots.sys / "dev/block" / self.disk.number / "size"
         if not size.exists() or int(size.read_text()) * 512 != self.disk.size:
-            return Failure(Exit.UNAVAILABLE, f"{self.disk.path}: {what}: the card or its reader is gone")
-        return Failure(
+            return CommandError(Exit.UNAVAILABLE, f"{self.disk.path}: {what}: the card or its reader is gone")
+        return CommandError(
             Exit.SYSTEM, f"{self.disk.path}: {what}: {error.strerror}: the card or its reader is damaged, or worn out"
         )
 
@@ -100,7 +102,7 @@ class Target:
 def opened(disk: Disk, roots: Roots, *, writing: bool, alone: bool = True) -> Iterator[Target]:
     """Open ``disk``; ``alone`` keeps all others from mounting or claiming it, and it must not be claimed now.
 
-    Raises Failure: 75 if somebody else has it, 69 without a medium, 71 for other errors.
+    Raises CommandError: 75 if somebody else has it, 69 without a medium, 71 for other errors.
     """
     flags = os.O_DIRECT | os.O_CLOEXEC | (os.O_RDWR if writing else os.O_RDONLY)
     try:
@@ -114,13 +116,13 @@ def opened(disk: Disk, roots: Roots, *, writing: bool, alone: bool = True) -> It
         os.close(fd)
 
 
-def _not_opened(disk: Disk, roots: Roots, error: OSError) -> Failure:
+def _not_opened(disk: Disk, roots: Roots, error: OSError) -> CommandError:
     if error.errno == errno.EBUSY:
         who = ", ".join(_openers(disk, roots)) or "a mount elsewhere, or the kernel"
-        return Failure(Exit.IN_USE, f"{disk.path}: in use by {who}: stop that first")
+        return CommandError(Exit.IN_USE, f"{disk.path}: in use by {who}: stop that first")
     if error.errno in (errno.ENOMEDIUM, errno.ENXIO):
-        return Failure(Exit.UNAVAILABLE, f"{disk.path}: there is no card in it")
-    return Failure(Exit.SYSTEM, f"{disk.path}: cannot be opened: {error.strerror}")
+        return CommandError(Exit.UNAVAILABLE, f"{disk.path}: there is no card in it")
+    return CommandError(Exit.SYSTEM, f"{disk.path}: cannot be opened: {error.strerror}")
 
 
 def _openers(disk: Disk, roots: Roots) -> Iterator[str]:

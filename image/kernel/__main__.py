@@ -23,7 +23,7 @@ from image.kernel.build import (
 )
 from tributary.places import CACHE, ROOT
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
 Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for and changed by kernel-config/*.patch.
@@ -103,7 +103,7 @@ def _folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"--output {path}: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"--output {path}: {error.strerror}") from error
     return path
 
 

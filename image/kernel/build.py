@@ -11,7 +11,7 @@ from pathlib import Path
 
 from image.debian import System
 from image.kernel.fragments import Lost, check, lost, parse
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 SUITE, VERSION = "trixie", "6.12"
 # One Debian merges for both boards: Kconfig asks each board's compiler what it can do, also whether it can link, and
@@ -55,7 +55,7 @@ BOARDS = {
 
 
 def read_fragments(folder: Path) -> dict[str, str]:
-    """The text of every fragment by its name; raises Failure (64) for a line that asks for nothing."""
+    """The text of every fragment by its name; raises CommandError (64) for a line that asks for nothing."""
     fragments = {path.name: path.read_text() for path in sorted(folder.glob("*.config"))}
     for name, text in fragments.items():
         check(name, text)
@@ -74,7 +74,9 @@ def read_patches(folder: Path) -> dict[str, str]:
 
 
 def apply_patches(system: System, patches: Mapping[str, str]) -> None:
-    """Change the unpacked source by all of ``patches``; raises Failure (71) for one that does not fit or is in it."""
+    """Change the unpacked source by all of ``patches``; raises CommandError (71) for one that does not fit or is in
+    it.
+    """
     for name, text in patches.items():
         system.path(_TREE).joinpath(name).write_text(text)
         system.run(["patch", "--directory", _TREE, "--strip=1", "--forward", "--input", name])
@@ -83,7 +85,7 @@ def apply_patches(system: System, patches: Mapping[str, str]) -> None:
 def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:
     """The configuration that the kernel's own tools make of Debian's one and ``fragments``, in the unpacked source.
 
-    Raises Failure (exit 1) if an option was not kept, with all of them in the message.
+    Raises CommandError (exit 1) if an option was not kept, with all of them in the message.
     """
     tree = system.path(_TREE)
     tree.joinpath(board.config).write_bytes(_debians_own(system, board))
@@ -113,4 +115,4 @@ def _debians_own(system: System, board: Board) -> bytes:
 
 def _insist(missing: list[Lost]) -> None:
     if missing:
-        raise Failure(Exit.WRONG_RESULT, "; ".join(str(each) for each in missing))
+        raise CommandError(Exit.WRONG_RESULT, "; ".join(str(each) for each in missing))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
@@ -36,11 +36,13 @@ def parse(text: str) -> dict[str, str]:
 
 
 def check(name: str, text: str) -> None:
-    """Raise Failure (64) if the fragment ``name`` has a line that the kernel's tools would pass over in silence."""
+    """Raise CommandError (64) if the fragment ``name`` has a line that the kernel's tools would pass over in
+    silence.
+    """
     for number, line in enumerate(text.splitlines(), start=1):
         if not _SET.match(line) and not _COMMENT.match(line):
             accepted = "CONFIG_NAME=value, '# CONFIG_NAME is not set', or a comment"
-            raise Failure(Exit.USAGE, f"{name}: line {number}: {line!r}: accepted: {accepted}")
+            raise CommandError(Exit.USAGE, f"{name}: line {number}: {line!r}: accepted: {accepted}")
 
 
 def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) -> list[Lost]:

@@ -14,7 +14,7 @@ from image.make.boards import BOARDS, SUITE, Role
 from image.make.watch import Json, Text
 from tributary.places import CACHE, ROOT
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = f"""\
 Make an image of Debian {SUITE} with Tributary, to be written to a card or a disk by scripts/flash-pi.
@@ -96,7 +96,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -146,7 +146,7 @@ def parser() -> Arguments:
 def _folder(text: str) -> Path:
     path = Path(text)
     if path.exists() and not path.is_dir():
-        raise Failure(Exit.USAGE, f"--output {text}: accepted: a folder")
+        raise CommandError(Exit.USAGE, f"--output {text}: accepted: a folder")
     return path
 
 

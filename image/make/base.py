@@ -12,7 +12,7 @@ from image.make import foreign, lock
 from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
 from image.make.texts import COMPONENTS, MIRRORS
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _STATUS = "var/lib/dpkg/status"
 _EXCLUDED = ("/usr/share/locale/*", "/usr/share/doc/*/changelog*")
@@ -45,22 +45,23 @@ class Base:
         return (*command, self.lock_path.read_text() if self.lock_path.exists() else "", *["locked"] * self.strict)
 
     def locked(self) -> dict[str, str]:
-        """Versions by package; raises Failure (66) if there is no lock yet."""
+        """Versions by package; raises CommandError (66) if there is no lock yet."""
         try:
             text = self.lock_path.read_text()
         except OSError as error:
-            raise Failure(Exit.NO_INPUT, f"{self.lock_path}: {error.strerror}: --update-lock writes it") from error
+            raise CommandError(Exit.NO_INPUT, f"{self.lock_path}: {error.strerror}: --update-lock writes it") from error
         return lock.parse(text, str(self.lock_path))
 
     def make(self, target: Path, runner: Runner) -> None:
-        """Make it in the tar file ``target``; if ``strict``, raises Failure (1) where Debian has other versions by now.
+        """Make it in the tar file ``target``; if ``strict``, raises CommandError (1) where Debian has other versions by
+        now.
 
         What was made then is kept for the next --update-lock.
         """
         self._bootstrap(target, runner)
         if self.strict and (lines := self.differences(target)):
             target.rename(self._unlocked(target.parent))
-            raise Failure(
+            raise CommandError(
                 Exit.WRONG_RESULT, f"{lock.told(lines, self.lock_path.name)}\naccepted: a build without --locked"
             )
 
@@ -103,12 +104,12 @@ class Base:
 
 
 def versions(tar: Path) -> dict[str, str]:
-    """What is installed in the base ``tar``; raises Failure (71) if it is none."""
+    """What is installed in the base ``tar``; raises CommandError (71) if it is none."""
     try:
         with tarfile.open(tar) as archive:
             for member in archive:
                 if member.name.removeprefix("./") == _STATUS and (file := archive.extractfile(member)):
                     return lock.installed(file.read().decode())
     except (OSError, tarfile.TarError) as error:
-        raise Failure(Exit.SYSTEM, f"{tar}: cannot be read: {error}") from error
-    raise Failure(Exit.SYSTEM, f"{tar}: has no {_STATUS}")
+        raise CommandError(Exit.SYSTEM, f"{tar}: cannot be read: {error}") from error
+    raise CommandError(Exit.SYSTEM, f"{tar}: has no {_STATUS}")

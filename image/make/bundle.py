@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from image.make.command import Runner
 from image.make.layout import Partition
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ENDING = ".raucb"
 
@@ -25,13 +25,13 @@ class Signing:
 
 
 def certificate(path: Path) -> str:
-    """The text of the PEM file ``path``; raises Failure (64, 66)."""
+    """The text of the PEM file ``path``; raises CommandError (64, 66)."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(Exit.NO_INPUT, f"--certificate {path}: cannot be read: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"--certificate {path}: cannot be read: {error}") from error
     if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY-----" in text:
-        raise Failure(Exit.USAGE, f"--certificate {path}: accepted: certificates in PEM, and no key")
+        raise CommandError(Exit.USAGE, f"--certificate {path}: accepted: certificates in PEM, and no key")
     return text
 
 
@@ -53,7 +53,7 @@ filename={_ROOT}
 def make(disk: Path, place: Partition, text: str, signing: Signing, target: Path, runner: Runner) -> None:
     """The file system at ``place`` in the file ``disk`` as the bundle ``target`` with the manifest ``text``.
 
-    Raises Failure (69, 71).
+    Raises CommandError (69, 71).
     """
     with TemporaryDirectory(dir=target.parent, prefix=f"{target.stem}.") as folder:
         content = Path(folder) / "content"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.make.watch import Watch, last_line
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
 _GRACE = 60.0  # seconds: mmdebstrap takes its mounts down when it is asked to end
@@ -35,7 +35,7 @@ class Runner:
     watch: Watch
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run ``command``; raises Failure: 69 if it is not here, 71 if it fails, with the log's end."""
+        """Run ``command``; raises CommandError: 69 if it is not here, 71 if it fails, with the log's end."""
         begun = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             try:
@@ -47,13 +47,15 @@ class Runner:
                     env=os.environ | (environment or {}),
                 )
             except (FileNotFoundError, PermissionError) as error:
-                raise Failure(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it") from error
+                raise CommandError(
+                    Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it"
+                ) from error
         with _ended(process):
             self._wait(process)
         if process.returncode != 0:
             said = self.log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()[-_TAIL:]
             shown = "".join(f"\n  {line}" for line in said)
-            raise Failure(
+            raise CommandError(
                 Exit.SYSTEM, f"{_short(command)} ended with {process.returncode} (all it said: {self.log}):{shown}"
             )
 

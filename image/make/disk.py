@@ -14,7 +14,7 @@ from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import SECTOR, Layout, Partition
 from image.make.root import FIRMWARE, GRUB, new_folder, unpack
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DISK, MANIFEST = "disk.img", "manifest.txt"
 LABEL, ROOT_LABEL, DATA_LABEL = "TRIBUTARY", "tributary-root", "tributary-data"
@@ -39,7 +39,7 @@ class Plan:
     seconds: int
 
     def make(self, target: Path, runner: Runner) -> None:
-        """The disk and its manifest in the folder ``target``; raises Failure (71)."""
+        """The disk and its manifest in the folder ``target``; raises CommandError (71)."""
         target.mkdir()
         with new_folder(target) as root:
             unpack(self.root, root, runner)
@@ -81,7 +81,7 @@ class Disk:
         place = self.layout.boot
         needed = sum(path.stat().st_size for path in folder.rglob("*"))
         if needed > place.size * 0.9:
-            raise Failure(Exit.SYSTEM, f"the boot partition has {place.size} bytes, its files take {needed}")
+            raise CommandError(Exit.SYSTEM, f"the boot partition has {place.size} bytes, its files take {needed}")
         # --invariant: no time of this machine's; it comes with a number of its own, which the next option replaces.
         kind = ["--invariant", "-F", "32", "-s", str(cluster(place.size)), "-i", f"{self.plan.identity.volume:08x}"]
         where = [f"--offset={place.start // SECTOR}", str(self.path), str(place.size // 1024)]
@@ -116,12 +116,12 @@ def cluster(size: int) -> int:
 
 
 def insist_on_room(root: Path, slot: int) -> None:
-    """Raise Failure (71) if what is in ``root``, and what must be free, takes more than the ``slot`` bytes."""
+    """Raise CommandError (71) if what is in ``root``, and what must be free, takes more than the ``slot`` bytes."""
     blocks = sum(-(-os.lstat(path).st_size // _BLOCK) for path in root.rglob("*"))
     needed = blocks * _BLOCK + _FREE
     size = needed + needed // _PART_FOR_TABLES
     if size > slot:
-        raise Failure(Exit.SYSTEM, f"the system takes {size} bytes with what must be free, a slot has {slot}")
+        raise CommandError(Exit.SYSTEM, f"the system takes {size} bytes with what must be free, a slot has {slot}")
 
 
 def kept(root: Path) -> Path:

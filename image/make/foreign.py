@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 PLACE = Path("/proc/sys/fs/binfmt_misc")
 
@@ -26,7 +26,8 @@ _FLAGS = "OCF"
 
 @contextmanager
 def runnable(architecture: str, locks: Path = Path("/run/lock")) -> Iterator[None]:
-    """Programs of Debian's ``architecture`` run while the block does; raises Failure (69, 71). What was there stays.
+    """Programs of Debian's ``architecture`` run while the block does; raises CommandError (69, 71). What was there
+    stays.
 
     What is made for that is the whole machine's: of several builds at once, the last to end takes it away. Files in
     ``locks`` say who is at work.
@@ -61,7 +62,7 @@ def _make(machine: str, made: IO[str]) -> None:
         done = subprocess.run(mounting, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             why = done.stderr.strip()
-            raise Failure(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {why}")
+            raise CommandError(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {why}")
         _note(made, "mount")
     entry = PLACE / f"qemu-{machine}"
     if entry.exists():
@@ -70,7 +71,7 @@ def _make(machine: str, made: IO[str]) -> None:
     try:
         (PLACE / "register").write_text(f":{entry.name}:M::{_MAGIC[machine]}:{_MASK}:{_qemu(machine)}:{_FLAGS}\n")
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"binfmt_misc does not take QEMU for {machine}: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"binfmt_misc does not take QEMU for {machine}: {error.strerror}") from error
     _note(made, "entry")
 
 
@@ -100,7 +101,7 @@ def _check(entry: Path) -> None:
     text = entry.read_text()
     flags = next((line.partition(":")[2] for line in text.splitlines() if line.startswith("flags:")), "")
     if not text.startswith("enabled") or "F" not in flags:
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE,
             f"{entry} is {text.splitlines()[0]} with flags{flags or ' none'}: accepted: enabled, with the flag F:"
             f" echo -1 >{entry} takes it away, and a new one is made for the time of the build",
@@ -111,4 +112,4 @@ def _qemu(machine: str) -> str:
     for name in (f"qemu-{machine}-static", f"qemu-{machine}"):
         if path := shutil.which(name):
             return path
-    raise Failure(Exit.UNAVAILABLE, f"no QEMU for {machine} programs here: apt-get install qemu-user-static")
+    raise CommandError(Exit.UNAVAILABLE, f"no QEMU for {machine} programs here: apt-get install qemu-user-static")

@@ -5,7 +5,7 @@ those of grub-core/boot/i386/pc/boot.S and diskboot.S, and include/grub/i386/pc/
 sector of one version may load an image of another.
 """
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _CODE = 440  # the rest of the sector is the disk's number and the partition table
 _SECTOR = 512
@@ -18,7 +18,7 @@ _LIST = _SECTOR - 12  # the first block list of diskboot.img, filled from the en
 def boot_code(boot: bytes, first_sector: int) -> bytes:
     """The code of the disk's first sector, 440 bytes, which loads core.img from ``first_sector``."""
     if len(boot) != _SECTOR or boot[_DRIVE_CHECK : _DRIVE_CHECK + 2] != _JUMP:
-        raise Failure(Exit.SYSTEM, "boot.img of GRUB is not as this program knows it")
+        raise CommandError(Exit.SYSTEM, "boot.img of GRUB is not as this program knows it")
     code = bytearray(boot[:_CODE])
     code[_KERNEL_SECTOR : _KERNEL_SECTOR + 8] = first_sector.to_bytes(8, "little")
     code[_DRIVE_CHECK : _DRIVE_CHECK + 2] = _NOTHING
@@ -29,9 +29,9 @@ def core(image: bytes, first_sector: int, room: int) -> bytes:
     """core.img as it lies from ``first_sector`` on, in one piece, in a partition of ``room`` bytes."""
     rest = -(-len(image) // _SECTOR) - 1
     if len(image) > room:
-        raise Failure(Exit.SYSTEM, f"core.img of GRUB takes {len(image)} bytes, there is room for {room}")
+        raise CommandError(Exit.SYSTEM, f"core.img of GRUB takes {len(image)} bytes, there is room for {room}")
     if int.from_bytes(image[_LIST + 8 : _LIST + 10], "little") != rest:
-        raise Failure(Exit.SYSTEM, "core.img of GRUB is not as this program knows it")
+        raise CommandError(Exit.SYSTEM, "core.img of GRUB is not as this program knows it")
     placed = bytearray(image)
     placed[_LIST : _LIST + 8] = (first_sector + 1).to_bytes(8, "little")
     return bytes(placed)

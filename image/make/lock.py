@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 Versions = Mapping[str, str]
 
@@ -12,14 +12,14 @@ _SHOWN = 12
 
 
 def parse(text: str, where: str) -> dict[str, str]:
-    """Versions by package from lines ``name=version``; raises Failure (64) that names a line that is none."""
+    """Versions by package from lines ``name=version``; raises CommandError (64) that names a line that is none."""
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line or line.startswith("#"):
             continue
         match = _ENTRY.fullmatch(line)
         if match is None:
-            raise Failure(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION")
+            raise CommandError(Exit.USAGE, f"{where}:{number}: {line!r}: accepted: NAME=VERSION")
         found[match[1]] = match[2]
     return found
 

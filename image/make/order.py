@@ -21,7 +21,7 @@ from image.make.stage import Durations, Stage, digest_of
 from image.make.texts import compatible
 from image.make.watch import Watch
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 LOCKS = Path(__file__).parent / "lock"
 
@@ -52,7 +52,7 @@ class Order:
 
     @property
     def trusted(self) -> str:
-        """The certificates; raises Failure (64, 66) if there are none in the file."""
+        """The certificates; raises CommandError (64, 66) if there are none in the file."""
         return bundle.certificate(self.certificate) if self.certificate else ""
 
     @property
@@ -81,7 +81,7 @@ class Making:
 
     @classmethod
     def of(cls, order: Order) -> Self:
-        """By the checkout as it is; raises Failure (69) if it is none."""
+        """By the checkout as it is; raises CommandError (69) if it is none."""
         files = checkout.tracked()
         return cls(order, debs.release(_debs(order, Path()), files), _digest(files))
 
@@ -198,11 +198,11 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def _insist(path: Path, order: Order) -> None:
-    """Raise Failure (1) unless the disk is what the board and the role need."""
+    """Raise CommandError (1) unless the disk is what the board and the role need."""
     wrong = [str(finding) for finding in examine(path, order.board.name, order.role) if not finding.fine]
     if wrong:
         listed = "".join(f"\n  {line}" for line in wrong)
-        raise Failure(Exit.WRONG_RESULT, f"{path}: it was made, and is not right:{listed}")
+        raise CommandError(Exit.WRONG_RESULT, f"{path}: it was made, and is not right:{listed}")
 
 
 def outlook(making: Making) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def outlook(making: Making) -> dict[str, Any]:
 
 
 def build(making: Making, watch: Watch) -> list[Path]:
-    """Make the image; returns its files, the image itself last. Raises Failure (1, 66, 69, 71).
+    """Make the image; returns its files, the image itself last. Raises CommandError (1, 66, 69, 71).
 
     Where Debian has moved on since the lock was written, the watch is told.
     """
@@ -243,7 +243,9 @@ def deliver(making: Making) -> list[Path]:
 
 
 def update_lock(order: Order, watch: Watch) -> None:
-    """Write the lock by Debian as it is today, and keep what was made for that as the base; raises Failure (69, 71)."""
+    """Write the lock by Debian as it is today, and keep what was made for that as the base; raises CommandError (69,
+    71).
+    """
     log = order.cache / "logs" / f"update-lock-{order.kind}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")

@@ -11,7 +11,7 @@ from image.make import block_map
 from image.make.command import Runner
 from image.make.disk import DISK, MANIFEST
 from image.make.watch import Watch
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 IMAGE, BLOCK_MAP = ".img.zst", ".img.bmap"
 """How the names of its files end."""
@@ -37,7 +37,7 @@ class Packed:
 
 
 def make(disk: Path, image: str, target: Path, runner: Runner) -> Packed:
-    """All files of ``image`` in the folder ``target``; ``disk`` is the folder of disk.py. Raises Failure (71)."""
+    """All files of ``image`` in the folder ``target``; ``disk`` is the folder of disk.py. Raises CommandError (71)."""
     target.mkdir()
     source, (bmap, listing, checksum, packed) = disk / DISK, (target / name for name in names(image))
     size = source.stat().st_size
@@ -67,14 +67,14 @@ def _zstd(source: Path, packed: Path, watch: Watch) -> str:
             zstd.kill()
             raise
     if zstd.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"zstd ended with {zstd.returncode}: see above")
+        raise CommandError(Exit.SYSTEM, f"zstd ended with {zstd.returncode}: see above")
     return digest.hexdigest()
 
 
 def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str], others: Mapping[str, Path]) -> list[Path]:
     """The files of ``image`` in the folder ``output``, and ``texts`` and ``others`` by their names.
 
-    Each comes whole, the image last. Raises Failure (71).
+    Each comes whole, the image last. Raises CommandError (71).
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str], ot
         sources = {**others, **{name: packed / name for name in names(image)}}
         return written + [_placed(output / name, _copied(source)) for name, source in sources.items()]
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
 
 
 def _written(text: str) -> Callable[[Path], object]:

@@ -19,7 +19,7 @@ from image.make.text import Text
 from image.make.texts import texts
 from image.upgrade.boot_partition import fill
 from image.upgrade.choice import folder
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 USER = "tributary"
 GRUB, FIRMWARE = "boot/grub", "boot/firmware"
@@ -60,7 +60,7 @@ class Recipe:
     trusted: str = ""
 
     def make(self, target: Path, runner: Runner) -> None:
-        """The root as the tar file ``target``; raises Failure (1, 71)."""
+        """The root as the tar file ``target``; raises CommandError (1, 71)."""
         with new_folder(target) as root, foreign.runnable(self.board.architecture):
             unpack(self.base, root, runner)
             Build(self, root, runner).everything()
@@ -189,7 +189,7 @@ class Build:
     def _check_versions(self) -> None:
         found = lock.debians(lock.installed((self.root / "var/lib/dpkg/status").read_text()))
         if lines := lock.differences(base.versions(self.recipe.base), found):
-            raise Failure(Exit.WRONG_RESULT, f"{self.recipe.base}: {lock.told(lines, 'the base')}")
+            raise CommandError(Exit.WRONG_RESULT, f"{self.recipe.base}: {lock.told(lines, 'the base')}")
 
     def _inside(self, *command: str) -> None:
         self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.recipe.seconds)})
@@ -204,5 +204,5 @@ class Build:
 def _only(folder: Path, pattern: str) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
-        raise Failure(Exit.SYSTEM, f"{folder} has {len(found)} of {pattern}: accepted: one")
+        raise CommandError(Exit.SYSTEM, f"{folder} has {len(found)} of {pattern}: accepted: one")
     return found[0]

@@ -14,7 +14,7 @@ from typing import IO
 
 from image.make.command import Runner
 from image.make.watch import Watch
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _LOOK = 0.5  # seconds between two looks at whether another build is over
 
@@ -48,7 +48,7 @@ class Stage:
 
 
 def run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
-    """Make what is not there yet, in order; raises Failure. A stage that ends early leaves nothing.
+    """Make what is not there yet, in order; raises CommandError. A stage that ends early leaves nothing.
 
     Two builds of one kind of image do so one after the other.
     """
@@ -98,7 +98,7 @@ def _make(stage: Stage, cache: Path, watch: Watch, times: "Durations") -> None:
         stage.make(partial, Runner(log, watch))
         partial.rename(place)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error
     finally:
         _remove(partial)
     times.remember(stage, os.times().elapsed - began)

@@ -2,7 +2,7 @@
 
 import shutil
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TOOLS = {
     "mmdebstrap": "mmdebstrap",
@@ -21,8 +21,8 @@ _OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
 
 
 def require(*, bundle: bool = False) -> None:
-    """Raise Failure (69) that names all that is missing, for a ``bundle`` as well."""
+    """Raise CommandError (69) that names all that is missing, for a ``bundle`` as well."""
     needed = {**_TOOLS, **(_OF_BUNDLES if bundle else {})}
     missing = sorted({package for tool, package in needed.items() if shutil.which(tool) is None})
     if missing:
-        raise Failure(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")
+        raise CommandError(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")

@@ -15,7 +15,7 @@ from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
 from tributary.settings.entry import Arguments, Commands, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Upgrades this box as a whole, with a way back. The disk has two slots, A and B, each with a whole system, of which one
@@ -89,7 +89,7 @@ class Confirm:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -136,14 +136,14 @@ def _bring_kernel(root: Path, slot: str) -> None:
 
 
 def _accepted(options: Install) -> tuple[Slots, Bundle]:
-    """Raises Failure (65, 66, 69, 75, 77) unless the bundle may be installed now."""
+    """Raises CommandError (65, 66, 69, 75, 77) unless the bundle may be installed now."""
     need_root("tributary-upgrade")
     slots = machine.slots()
     found = machine.bundle(options.bundle)
     running = machine.version()
     bundle.insist(found, options.bundle, slots, running, machine.is_older, allow_older=options.allow_older)
     if Trial(Path("/")).on:
-        raise Failure(Exit.IN_USE, "the system that runs was not found good yet: the other slot is the way back")
+        raise CommandError(Exit.IN_USE, "the system that runs was not found good yet: the other slot is the way back")
     return slots, found
 
 
@@ -170,10 +170,14 @@ def _back(options: Back) -> None:
     version, reason = _inside(slots.other.device)
     name = slots.other.name
     if not version:
-        raise Failure(Exit.UNAVAILABLE, f"slot {name} holds no system: there is no way back before the first upgrade")
+        raise CommandError(
+            Exit.UNAVAILABLE, f"slot {name} holds no system: there is no way back before the first upgrade"
+        )
     if reason or not slots.other.good:
         why = reason or "it did not start well"
-        raise Failure(Exit.UNAVAILABLE, f"slot {name}, version {version}, was given up ({why}): there is no way back")
+        raise CommandError(
+            Exit.UNAVAILABLE, f"slot {name}, version {version}, was given up ({why}): there is no way back"
+        )
     if options.dry_run:
         print(f"let slot {name} start next, version {version}")
         return
@@ -186,7 +190,7 @@ def _inside(device: str) -> tuple[str, str]:
     try:
         with machine.mounted(device) as root:
             return machine.version(root), Trial(root).reason
-    except Failure:
+    except CommandError:
         return "", ""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from image.firstboot.files import put
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming
 from tributary import commands
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 BOOT = Path("/boot/firmware")
 KERNEL, INITRAMFS, COMMAND_LINE = "vmlinuz", "initrd.img", "cmdline.txt"
@@ -34,12 +34,12 @@ class BootPartition:
     place: Path
 
     def read(self) -> Choice:
-        """What it says; raises Failure (71) if that is none."""
+        """What it says; raises CommandError (71) if that is none."""
         back = self._text(BACK) if (self.place / BACK).exists() else None
         return Choice.of(self._text(CONFIG), back, self._text(STATES))
 
     def write(self, choice: Choice) -> None:
-        """Have it say that; raises Failure (71). Power may go at any time: it never says what nobody chose."""
+        """Have it say that; raises CommandError (71). Power may go at any time: it never says what nobody chose."""
         config = self._text(CONFIG)
         self._put(STATES, choice.states)
         if choice.back:
@@ -52,7 +52,7 @@ class BootPartition:
         try:
             return (self.place / name).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(Exit.SYSTEM, f"{self.place / name}: cannot be read: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"{self.place / name}: cannot be read: {error}") from error
 
     def _put(self, name: str, text: str) -> None:
         path = self.place / name
@@ -62,21 +62,21 @@ class BootPartition:
         try:
             put(path, text)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+            raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
         _settle(self.place)
 
     def _remove(self, name: str) -> None:
         try:
             (self.place / name).unlink(missing_ok=True)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{self.place / name}: cannot be removed: {error.strerror}") from error
+            raise CommandError(Exit.SYSTEM, f"{self.place / name}: cannot be removed: {error.strerror}") from error
         _settle(self.place)
 
 
 def fill(root: Path, folder: Path) -> None:
     """Kernel, initramfs and device trees of the system below ``root`` into its slot's ``folder``, which is there.
 
-    The new ones are all there, too, before the first takes its place. Raises Failure (71).
+    The new ones are all there, too, before the first takes its place. Raises CommandError (71).
     """
     sources = dict(_sources(root))
     try:
@@ -91,7 +91,7 @@ def fill(root: Path, folder: Path) -> None:
                 path.unlink()
         _settle(folder)
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{error.filename or folder}: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{error.filename or folder}: {error.strerror}") from error
 
 
 def _sources(root: Path) -> Iterator[tuple[str, Path]]:
@@ -99,13 +99,13 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
     for name in (KERNEL, INITRAMFS):
         link = root / name
         if not link.is_symlink():
-            raise Failure(Exit.SYSTEM, f"{link}: not there: linux-update-symlinks(1) makes it")
+            raise CommandError(Exit.SYSTEM, f"{link}: not there: linux-update-symlinks(1) makes it")
         # Of that system, not of the one that runs.
         yield name, root / str(link.readlink()).lstrip("/")
     version = (root / KERNEL).readlink().name.removeprefix(f"{KERNEL}-")
     trees = sorted((root / f"usr/lib/linux-image-{version}/broadcom").glob(_TREES))
     if not trees:
-        raise Failure(Exit.SYSTEM, f"{root}: its kernel {version} has no device trees for a Raspberry Pi")
+        raise CommandError(Exit.SYSTEM, f"{root}: its kernel {version} has no device trees for a Raspberry Pi")
     for tree in trees:
         yield tree.name, tree
         for ours, theirs in _CHIPS.items():
@@ -117,7 +117,7 @@ def _settle(place: Path) -> None:
     """All that was written to the file system of ``place`` is on the card: of FAT, fsync(2) knows too little."""
     done = commands.run(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, done.stderr.strip())
+        raise CommandError(Exit.SYSTEM, done.stderr.strip())
 
 
 def _same(source: Path, target: Path) -> bool:

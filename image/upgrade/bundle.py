@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 IsOlder = Callable[[str, str], bool]
 """Whether the first of two versions is older than the second, as dpkg(1) orders them."""
@@ -44,13 +44,13 @@ class Slots:
 
     @classmethod
     def of(cls, status: Mapping[str, Any]) -> Self:
-        """From `rauc status --output-format=json`; raises Failure (69) if this system runs from no slot."""
+        """From `rauc status --output-format=json`; raises CommandError (69) if this system runs from no slot."""
         named = {name: each for entry in status["slots"] for name, each in entry.items()}
         found = [_slot(each) for each in named.values()]
         running = [each for each in found if each.runs]
         others = [each for each in found if not each.runs]
         if len(running) != 1 or len(others) != 1:
-            raise Failure(Exit.UNAVAILABLE, "this system was not started from one of two slots")
+            raise CommandError(Exit.UNAVAILABLE, "this system was not started from one of two slots")
         first = named.get(status.get("boot_primary") or "")
         return cls(str(status["compatible"]), running[0], others[0], _slot(first).name if first else "")
 
@@ -62,13 +62,15 @@ def _slot(facts: Mapping[str, Any]) -> Slot:
 
 
 def insist(bundle: Bundle, where: str, slots: Slots, running: str, is_older: IsOlder, *, allow_older: bool) -> None:
-    """Raise Failure (65) unless ``bundle`` is for this image, and no older than the version ``running``."""
+    """Raise CommandError (65) unless ``bundle`` is for this image, and no older than the version ``running``."""
     if bundle.compatible != slots.compatible:
-        raise Failure(Exit.BAD_DATA, f"{where}: it is for {bundle.compatible}: accepted: for {slots.compatible}")
+        raise CommandError(Exit.BAD_DATA, f"{where}: it is for {bundle.compatible}: accepted: for {slots.compatible}")
     if not bundle.version:
-        raise Failure(Exit.BAD_DATA, f"{where}: it has no version: scripts/build-image --key makes bundles that have")
+        raise CommandError(
+            Exit.BAD_DATA, f"{where}: it has no version: scripts/build-image --key makes bundles that have"
+        )
     if not allow_older and is_older(bundle.version, running):
-        raise Failure(
+        raise CommandError(
             Exit.BAD_DATA,
             f"{where}: version {bundle.version} is older than {running}, which runs: --allow-older takes it",
         )

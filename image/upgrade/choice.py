@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 SLOTS = ("A", "B")
 CONFIG, BACK, STATES = "config.txt", "back.txt", "slots.txt"
@@ -30,7 +30,7 @@ class Choice:
 
     @classmethod
     def of(cls, config: str, back: str | None, states: str) -> Self:
-        """From the three files; there is no back.txt unless a slot is tried. Raises Failure (71)."""
+        """From the three files; there is no back.txt unless a slot is tried. Raises CommandError (71)."""
         lines = (line.split() for line in states.splitlines())
         good = frozenset(words[0] for words in lines if words[1:] == ["good"])
         return cls(named(config), named(back) if back is not None else None, good)
@@ -61,10 +61,12 @@ def states(good: Iterable[str]) -> str:
 
 
 def named(config: str) -> str:
-    """The slot that ``config`` names: of two lines, the firmware takes the last. Raises Failure (71) without any."""
+    """The slot that ``config`` names: of two lines, the firmware takes the last. Raises CommandError (71) without
+    any.
+    """
     found = _PREFIX.findall(config)
     if not found:
-        raise Failure(Exit.SYSTEM, f"{CONFIG} names no slot: accepted: a line os_prefix=a/ or os_prefix=b/")
+        raise CommandError(Exit.SYSTEM, f"{CONFIG} names no slot: accepted: a line os_prefix=a/ or os_prefix=b/")
     return str(found[-1]).upper()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from image.upgrade.boot_partition import BOOT, BootPartition, fill
 from image.upgrade.choice import SLOTS, folder
 from tributary.settings.entry import Arguments
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Tells a Raspberry Pi's boot partition which of two slots to start, for RAUC and for the hooks of Debian's kernels: a
@@ -51,7 +51,7 @@ class Fill:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -76,10 +76,10 @@ def parser() -> Arguments:
 
 
 def running(cmdline: str) -> str:
-    """The slot that the kernel's ``cmdline`` names; raises Failure (69) if there is none."""
+    """The slot that the kernel's ``cmdline`` names; raises CommandError (69) if there is none."""
     match = re.search(r"(?:^|\s)rauc\.slot=([AB])(?:\s|$)", cmdline)
     if match is None:
-        raise Failure(Exit.UNAVAILABLE, "this system was not started from one of two slots")
+        raise CommandError(Exit.UNAVAILABLE, "this system was not started from one of two slots")
     return match[1]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.health import PROPERTIES, Verdict, asked, parse, verdict
 from tributary import commands
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 CONFIGURATION = Path("/etc/rauc/system.conf")
 KEYRING = Path("/etc/rauc/keyring.pem")
@@ -28,53 +28,57 @@ _NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accep
 
 
 def slots() -> Slots:
-    """Both slots; raises Failure (69) if this is no image that has them."""
+    """Both slots; raises CommandError (69) if this is no image that has them."""
     if not CONFIGURATION.exists():
-        raise Failure(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots")
+        raise CommandError(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots")
     return Slots.of(_rauc_json("status"))
 
 
 def bundle(where: str) -> Bundle:
     """The manifest of the bundle at ``where``, a file or a URL, after its signature was verified.
 
-    Raises Failure: 65 if it is not accepted, 66 if it is not there, 69 if this image accepts none at all.
+    Raises CommandError: 65 if it is not accepted, 66 if it is not there, 69 if this image accepts none at all.
     """
     if not KEYRING.exists():
-        raise Failure(Exit.UNAVAILABLE, f"no {KEYRING}: this image was built without --certificate, for no upgrades")
+        raise CommandError(
+            Exit.UNAVAILABLE, f"no {KEYRING}: this image was built without --certificate, for no upgrades"
+        )
     if "://" not in where and not Path(where).exists():
-        raise Failure(Exit.NO_INPUT, f"{where}: there is no such file")
+        raise CommandError(Exit.NO_INPUT, f"{where}: there is no such file")
     done = commands.run(["rauc", "info", "--output-format=json", where], timeout=_LONG)
     if done.returncode == 0:
         return Bundle.of(json.loads(done.stdout))
     said = _last(done)
     if _NOT_SIGNED in said:
-        raise Failure(Exit.BAD_DATA, f"{where}: not signed by anyone whom this image trusts ({KEYRING}): {said}")
-    raise Failure(Exit.NO_INPUT if "://" in where else Exit.BAD_DATA, f"{where}: cannot be read as a bundle: {said}")
+        raise CommandError(Exit.BAD_DATA, f"{where}: not signed by anyone whom this image trusts ({KEYRING}): {said}")
+    raise CommandError(
+        Exit.NO_INPUT if "://" in where else Exit.BAD_DATA, f"{where}: cannot be read as a bundle: {said}"
+    )
 
 
 def install(where: str) -> None:
-    """Write the bundle into the other slot, with progress on standard error; raises Failure (71)."""
+    """Write the bundle into the other slot, with progress on standard error; raises CommandError (71)."""
     commands.run(["modprobe", "--all", *_MODULES])
     commands.run(["udevadm", "settle", "--timeout=10"])
     done = subprocess.run(["rauc", "install", "--progress", where], stdout=sys.stderr, check=False)
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"rauc install ended with {done.returncode}: see above; what runs is as it was")
+        raise CommandError(Exit.SYSTEM, f"rauc install ended with {done.returncode}: see above; what runs is as it was")
 
 
 def mark(state: str, slot: str) -> None:
-    """Have RAUC mark ``slot`` (booted, other) as ``state`` (good, bad, active); raises Failure (71)."""
+    """Have RAUC mark ``slot`` (booted, other) as ``state`` (good, bad, active); raises CommandError (71)."""
     _done(["rauc", "status", f"mark-{state}", slot])
 
 
 def restart() -> None:
-    """Start the machine anew; raises Failure (71)."""
+    """Start the machine anew; raises CommandError (71)."""
     _done(["systemctl", "reboot"])
 
 
 @contextmanager
 def mounted(device: str, *, change: bool = False) -> Iterator[Path]:
-    """The file system on ``device``, to look at, or to ``change``; raises Failure (71), also if others still use it
-    after a change: it is out of the folders then, but may not be written whole."""
+    """The file system on ``device``, to look at, or to ``change``; raises CommandError (71), also if others still use
+    it after a change: it is out of the folders then, but may not be written whole."""
     folder = mkdtemp(prefix="tributary-upgrade-")
     try:
         _done(["mount", "-t", "ext4", "-o", "rw" if change else "ro,noload", device, folder])
@@ -125,7 +129,7 @@ def _rauc_json(*words: str) -> Any:
 def _done(command: Sequence[str]) -> str:
     done = commands.run(command, timeout=_LONG)
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
     return done.stdout
 
 

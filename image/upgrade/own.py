@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from image.firstboot.memory import Memory
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
 """Names below a root. The rest of the settings comes from the boot partition when the new system first starts."""
@@ -45,7 +45,7 @@ def _defaults(root: Path) -> dict[str, str]:
 def carry(source: Path, target: Path) -> list[Path]:
     """Copy them from the system below ``source`` into that below ``target``, with owner and mode.
 
-    Raises Failure (71) if it cannot be.
+    Raises CommandError (71) if it cannot be.
     """
     carried = list(paths(source))
     for name in carried:
@@ -55,5 +55,5 @@ def carry(source: Path, target: Path) -> list[Path]:
             found = (source / name).stat()
             os.chown(target / name, found.st_uid, found.st_gid)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{target / name}: cannot be written: {error.strerror}") from error
+            raise CommandError(Exit.SYSTEM, f"{target / name}: cannot be written: {error.strerror}") from error
     return carried

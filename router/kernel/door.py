@@ -29,7 +29,7 @@ from router.observed import Interface, Observed, Route, Rule
 from router.translation import NOTHING, TABLE, Translation, rules
 from tributary.commands import QUICK, run
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import device
 
 _TRIES = 5
@@ -48,14 +48,14 @@ T = TypeVar("T")
 
 
 class Door:
-    """A context manager. Steps need CAP_NET_ADMIN, a look does not. Raises Failure, exit 69, without MPTCP."""
+    """A context manager. Steps need CAP_NET_ADMIN, a look does not. Raises CommandError, exit 69, without MPTCP."""
 
     def __init__(self) -> None:
         self._route = Netlink(ROUTE)
         self._generic = Netlink(GENERIC)
         try:
             self._mptcp, _ = family(self._generic, endpoints.FAMILY)
-        except Failure:
+        except CommandError:
             self.close()
             raise
 
@@ -71,15 +71,15 @@ class Door:
         self._generic.close()
 
     def look(self) -> Observed:
-        """All that there is; raises Failure, exit 71, also if it changes faster than it can be looked at."""
+        """All that there is; raises CommandError, exit 71, also if it changes faster than it can be looked at."""
         for _ in range(_TRIES):
             try:
                 return self._look()
             except Interrupted:
                 continue
             except (OSError, Malformed) as error:
-                raise Failure(Exit.SYSTEM, f"cannot look at links, routes and endpoints: {error}") from error
-        raise Failure(Exit.SYSTEM, "links and routes change too fast to be looked at")
+                raise CommandError(Exit.SYSTEM, f"cannot look at links, routes and endpoints: {error}") from error
+        raise CommandError(Exit.SYSTEM, "links and routes change too fast to be looked at")
 
     def _look(self) -> Observed:
         return Observed(
@@ -110,7 +110,7 @@ class Door:
     def carry_out(self, step: Step) -> None:
         """Do one step; what is gone already is as good as removed.
 
-        Raises OSError with the kernel's own words, or Failure with those of the commands for WireGuard.
+        Raises OSError with the kernel's own words, or CommandError with those of the commands for WireGuard.
         """
         match step:
             case Add(what):
@@ -164,7 +164,7 @@ def _body(what: Route | Rule | LanAddress) -> bytes:
 def _load(translation: Translation | None) -> None:
     done = run(["nft", "--file", "-"], rules(translation) if translation else NOTHING, QUICK)
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
+        raise CommandError(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
 
 
 def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:

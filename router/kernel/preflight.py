@@ -2,20 +2,20 @@
 
 from pathlib import Path
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SWITCHES = Path("/proc/sys/net/mptcp")
 
 
 def check() -> None:
-    """Raise Failure, exit 69, if MPTCP is switched off here, or left to a path manager in user space."""
+    """Raise CommandError, exit 69, if MPTCP is switched off here, or left to a path manager in user space."""
     if _read("enabled") != "1":
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE, "MPTCP is off in this network namespace: switch it on (sysctl net.mptcp.enabled=1)"
         )
     # 0 is the kernel's own; Linux 6.15 calls it "kernel" in another file and keeps this one.
     if _read("pm_type") not in ("0", ""):
-        raise Failure(
+        raise CommandError(
             Exit.UNAVAILABLE,
             "the kernel's path manager is off, since one in user space (mptcpd) is wanted: switch it on"
             " (sysctl net.mptcp.pm_type=0)",

@@ -8,7 +8,7 @@ from typing import Any
 from router.ours import SHAPED
 from router.shaping import HANDLE, PREFERENCE, ChangeRates, Kind, RemoveShape, SetShape, ShapingStep, Stands, lines
 from tributary.commands import QUICK, TimedOut, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _NOBODYS = "0:"
 """The handle of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
@@ -17,7 +17,7 @@ _TAKEN_AWAY = " delete "
 
 
 def look() -> Stands:
-    """What stands in this network namespace; nothing where tc is not installed. Raises Failure, exit 71."""
+    """What stands in this network namespace; nothing where tc is not installed. Raises CommandError, exit 71."""
     if shutil.which("tc") is None:
         return Stands()
     found = _shown("qdisc", "show")
@@ -42,7 +42,7 @@ def _shown(*words: str) -> list[dict[str, Any]]:
     try:
         return list(json.loads(done.stdout or "[]"))
     except ValueError as error:
-        raise Failure(Exit.SYSTEM, f"tc {' '.join(words)}: no JSON: {done.stderr.strip()}") from error
+        raise CommandError(Exit.SYSTEM, f"tc {' '.join(words)}: no JSON: {done.stderr.strip()}") from error
 
 
 class Shaper:
@@ -52,7 +52,7 @@ class Shaper:
         self.kind: Kind | None = None
 
     def carry_out(self, step: ShapingStep) -> None:
-        """Raises Failure: exit 71 if the kernel refuses it, 69 if it has none of the kinds, or tc is not there."""
+        """Raises CommandError: exit 71 if the kernel refuses it, 69 if it has none of the kinds, or tc is not there."""
         if isinstance(step, RemoveShape):
             _do(step, Kind.SHORT)
             _leave_no_empty_clsact(step.device)
@@ -69,11 +69,11 @@ def _tried(step: SetShape) -> Kind:
             _do(step, kind)
         except TimedOut:
             raise
-        except Failure as failure:
+        except CommandError as failure:
             refused = str(failure)
         else:
             return kind
-    raise Failure(Exit.UNAVAILABLE, f"the kernel shapes no link: {refused}")
+    raise CommandError(Exit.UNAVAILABLE, f"the kernel shapes no link: {refused}")
 
 
 def _do(step: ShapingStep, kind: Kind) -> None:
@@ -81,7 +81,7 @@ def _do(step: ShapingStep, kind: Kind) -> None:
         done = run(line.split(), timeout=QUICK)
         # A clsact that is there already is as good as one that is made: without any, the filter behind it is refused.
         if done.returncode and not line.endswith(" clsact") and _TAKEN_AWAY not in line:
-            raise Failure(Exit.SYSTEM, f"{line}: {' '.join(done.stderr.split())}")
+            raise CommandError(Exit.SYSTEM, f"{line}: {' '.join(done.stderr.split())}")
 
 
 def _leave_no_empty_clsact(device: str) -> None:

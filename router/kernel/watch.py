@@ -7,7 +7,7 @@ from typing import Self
 from pyroute2.netlink import rtnl
 
 from tributary.mptcp.netlink import ROUTE, Netlink
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _GROUPS = (
     rtnl.RTNLGRP_LINK,
@@ -28,7 +28,7 @@ class Watch:
                 self._link.listen(group, _BUFFER)
         except OSError as error:
             self._link.close()
-            raise Failure(Exit.SYSTEM, f"cannot listen to the kernel's changes of links: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's changes of links: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -50,5 +50,5 @@ class Watch:
                 return changed
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's changes of links: {error}") from error
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's changes of links: {error}") from error
             changed = True

@@ -20,7 +20,7 @@ from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 from tributary.settings.files import load
 from tributary.wireguard.addresses import gateway
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from experiments.testbed import native
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give capabilities up"),

@@ -8,7 +8,7 @@ import pytest
 
 from overlay.__main__ import main
 from tributary.places import CACHE, ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cargo") is None and not (CACHE / "bin/overlay-paths").exists(),
@@ -26,8 +26,8 @@ def detour(tmp_path: Path) -> str:
     return str(path)
 
 
-def refusal(*words: str) -> Failure:
-    with pytest.raises(Failure) as caught:
+def refusal(*words: str) -> CommandError:
+    with pytest.raises(CommandError) as caught:
         main(words)
     return caught.value
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tributary.places import ROOT
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'
 

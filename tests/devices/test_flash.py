@@ -27,7 +27,7 @@ from tests.devices.flashing import (
 )
 from tests.devices.loops import add_partition, loop, measure_again, where_mounted
 from tests.unit.image.flash.made import files
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 
 @pytest.fixture

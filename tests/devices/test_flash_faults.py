@@ -27,7 +27,7 @@ from tests.devices.flashing import (
 from tests.devices.loops import loop, measure_again
 from tests.devices.medium import Medium, served
 from tests.unit.image.flash.made import files
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 MIDDLE = 5_000_000
 

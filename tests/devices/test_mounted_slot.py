@@ -10,7 +10,7 @@ import pytest
 
 from image.upgrade import machine
 from tests.devices.loops import loop
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_what_is_changed_is_there_the_next_time(slot: str) -> None:
 
 
 def test_a_busy_system_is_told_and_stays_whole(slot: str) -> None:
-    with pytest.raises(Failure, match="busy") as failure, machine.mounted(slot, change=True) as root:
+    with pytest.raises(CommandError, match="busy") as failure, machine.mounted(slot, change=True) as root:
         busy = os.open(root / "etc", os.O_RDONLY)
     assert failure.value.code is Exit.SYSTEM
     os.close(busy)
@@ -69,6 +69,6 @@ def test_an_interruption_leaves_the_system_whole(slot: str) -> None:
 
 
 def test_what_is_no_file_system_is_told() -> None:
-    with pytest.raises(Failure, match="mount") as failure, machine.mounted("/dev/null"):
+    with pytest.raises(CommandError, match="mount") as failure, machine.mounted("/dev/null"):
         pass
     assert failure.value.code is Exit.SYSTEM

@@ -11,7 +11,7 @@ from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.make.watch import Text
 from tributary.places import CACHE
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 class Build(Protocol):
@@ -56,6 +56,6 @@ def _built(asked: order.Order) -> Path:
     """As a user builds it: with the newest packages; what differs from the lock is in the output."""
     try:
         tools.require()
-    except Failure as missing:
+    except CommandError as missing:
         pytest.skip(str(missing))
     return order.build(order.Making.of(asked), Text())[-1]

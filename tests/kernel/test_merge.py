@@ -22,7 +22,7 @@ from image.kernel.build import (
 )
 from image.kernel.fragments import parse
 from tributary.places import CACHE, ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
@@ -58,7 +58,7 @@ def test_every_option_of_every_fragment_is_kept(debian: System, board: Board) ->
     ],
 )
 def test_what_a_fragment_loses_is_said_with_its_name(debian: System, own: str, said: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         merge(debian, BOARDS["x86"], {**FRAGMENTS, "own.config": own})
     assert said in str(caught.value)
     assert caught.value.code == Exit.WRONG_RESULT
@@ -70,5 +70,5 @@ def test_every_patch_fits_debians_source_and_only_once(debian: System) -> None:
     apply_patches(debian, patches)
     changed = debian.path("/usr/src/linux-source-6.12/net/mptcp/protocol.c").read_text()
     assert "if (!subflow->map_valid)\n\t\tsubflow->map_seq = READ_ONCE(msk->ack_seq);" in changed
-    with pytest.raises(Failure, match=r"patch .* failed"):
+    with pytest.raises(CommandError, match=r"patch .* failed"):
         apply_patches(debian, patches)

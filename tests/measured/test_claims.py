@@ -8,7 +8,7 @@ import pytest
 
 from experiments.study.catalogue import SCENARIOS
 from tests.measured.experiments import measured
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45), pytest.mark.timeout(600)]

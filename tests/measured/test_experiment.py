@@ -13,7 +13,7 @@ from tests.measured.test_claims import PAPERS
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
 from tributary.places import ROOT
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]

@@ -62,7 +62,7 @@ class Host:
         return self.node.command(["sh", "-c", f'{binds} && exec "$@"', "sh", *words])
 
     def run(self, *words: str) -> str:
-        """Run a command to its end; raises Failure."""
+        """Run a command to its end; raises CommandError."""
         return run(self.command(*words))
 
     def start(self, name: str, *words: str) -> Process:

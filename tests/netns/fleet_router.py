@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.netns.fleet_gateway import NODES, RUN_BIRD, SHARED, WITHOUT_BFD, Host
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Router:
                 node.ip("nexthop", "add", "id", _number(name), "via", NODES[name][0], "dev", "lan")
             try:
                 self._spread("add", self.now[4])
-            except Failure as error:
+            except CommandError as error:
                 node.ip("nexthop", "flush")
                 pytest.skip(f"no resilient groups of next hops: {error}")
             self.buckets = True

@@ -26,7 +26,7 @@ from tests.netns.converter_world import MPTCP
 from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
 from tests.netns.fleet_router import Router, following, start_router
 from tests.netns.squid_world import Origin, inside
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 NEEDED = ("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]
@@ -251,7 +251,7 @@ def _take_down(nodes: Sequence[Node]) -> None:
     # Nothing runs in homes: their sockets are the tests'.
     end_processes([node for node in nodes if not node.namespace.startswith(f"{_PREFIX}home")])
     for node in nodes:
-        with suppress(Failure):
+        with suppress(CommandError):
             node.delete()
 
 

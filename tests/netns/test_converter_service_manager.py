@@ -28,7 +28,7 @@ from tests.netns.converter_world import (
     start,
 )
 from tests.netns.world import eventually, program
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = needs_tools
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.study.__main__ import main
 from tests.netns.world import run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tributary.settings.failure import Exit, Failure
 )
 def test_before_anything_is_made(tmp_path: Path, sweep: str, refused: str) -> None:
     before = run("ip", "netns", "list")
-    with pytest.raises(Failure, match=f"{refused}: this machine does not take it") as caught:
+    with pytest.raises(CommandError, match=f"{refused}: this machine does not take it") as caught:
         main(["run", "multipath", "--sweep", sweep, "--results", str(tmp_path)])
     assert caught.value.code == Exit.UNAVAILABLE
     assert not list(tmp_path.iterdir())

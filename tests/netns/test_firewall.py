@@ -16,7 +16,7 @@ from experiments.testbed.node import Node
 from tests.netns.squid_world import inside
 from tests.netns.world import standing_nodes
 from tributary.places import ROOT
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
@@ -173,7 +173,7 @@ def test_a_wrong_site_file_leaves_the_firewall_as_it_is(place: Place) -> None:
     wrong = place.directory / "tributary-site-wrong.nft"
     wrong.write_text("add element inet tributary-firewall client_networks4 { nobody }\n")
     before = place.gateway.run("nft", "--stateless", "list", "ruleset")
-    with pytest.raises(Failure):
+    with pytest.raises(CommandError):
         place.load()
     wrong.unlink()
     assert place.gateway.run("nft", "--stateless", "list", "ruleset") == before

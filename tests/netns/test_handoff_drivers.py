@@ -11,7 +11,7 @@ import pytest
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
 from tests.netns.test_handoff_limits import start_switch
 from tests.netns.world import eventually
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 pytestmark = [needs_tools, pytest.mark.skipif(shutil.which("ethtool") is None, reason="missing: ethtool")]
 
@@ -85,12 +85,13 @@ def test_where_a_driver_cannot_tc_does_it_unless_that_is_not_wanted(handoff: Han
     network = handoff.network
     handoff.processes.pop("switch").stop()
     with pytest.raises(
-        Failure, match=r'--attach xdp: device "to-a": it sends out no frames of other devices .*: accepted: auto, tc'
+        CommandError,
+        match=r'--attach xdp: device "to-a": it sends out no frames of other devices .*: accepted: auto, tc',
     ):
         network.start_switch("--attach", "xdp")
     assert not attached(handoff)
     network.nodes["switch"].ip("link", "add", "plain", "link", "to-front", "type", "macvlan")
-    with pytest.raises(Failure, match='device "plain": its driver has no XDP'):
+    with pytest.raises(CommandError, match='device "plain": its driver has no XDP'):
         network.start_switch("--attach", "xdp", "--back-end", "10.7.99.2:7400=plain")
     network.nodes["switch"].ip("link", "delete", "plain")
     handoff.processes["switch"] = network.start_switch("--attach", "tc")

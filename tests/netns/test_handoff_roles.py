@@ -15,7 +15,7 @@ from overlay.authority import enrol, member
 from tests.netns.handoff_world import HandOff, needs_tools
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = needs_tools
 

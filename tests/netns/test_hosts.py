@@ -19,7 +19,7 @@ from tests.netns.hosts_world import ROLES, World, address_of, machines, sessions
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
 from tributary.places import ROOT
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,7 +15,7 @@ import pytest
 from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
 from tests.netns.squid_world import inside
 from tests.netns.world import program
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("curl") is None,
@@ -304,7 +304,7 @@ def test_a_table_that_etcd_refuses_costs_no_other_one(empty: Overlay) -> None:
 
 def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
     empty.etcd("--quota-backend-bytes", str(1 << 20))
-    with pytest.raises(Failure):
+    with pytest.raises(CommandError):
         for _ in range(100):
             empty.put("filler", "x" * 60_000)
     controller = empty.tributary("c1", "controller", "c1", "--endpoints", ETCD)

@@ -12,7 +12,7 @@ import pytest
 from overlay import programs
 from tests.netns.overlay_world import ETCD, Overlay, standing_overlay, until
 from tests.netns.world import program
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("curl") is None,

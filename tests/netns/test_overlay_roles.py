@@ -9,7 +9,7 @@ import pytest
 
 from tests.netns.overlay_members import Secure
 from tests.netns.overlay_world import PREFIX, standing_overlay, until
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("etcdctl") is None,

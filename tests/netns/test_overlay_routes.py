@@ -12,7 +12,7 @@ import pytest
 
 from experiments.testbed import native
 from tests.netns.overlay_world import ETCD, Overlay, converter, standing_overlay, until
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("curl") is None,

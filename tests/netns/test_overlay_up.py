@@ -19,7 +19,7 @@ from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, Running, 
 from experiments.testbed.build import names
 from experiments.testbed.node import Process
 from tests.netns.overlay_world import until
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 TOOLS = ("etcd", "curl", "ip", "ethtool", "cargo")
 missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -217,7 +217,7 @@ def test_the_command_runs_another_one_and_leaves_nothing(name: str, tmp_path: An
     ],
 )
 def test_nodes_that_cannot_be_chosen(wanted: list[str], line: str) -> None:
-    with pytest.raises(Failure, match=line) as caught:
+    with pytest.raises(CommandError, match=line) as caught:
         chosen({"nodes": [*NODES], "delays_ms": [[0] * 5] * 5}, wanted)
     assert caught.value.code == Exit.USAGE
 
@@ -231,6 +231,6 @@ def test_nodes_by_number_are_spread_over_the_graph() -> None:
 
 
 def test_a_graph_that_cannot_be_read(tmp_path: Any) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         main([str(tmp_path / "none")])
     assert caught.value.code == Exit.NO_INPUT

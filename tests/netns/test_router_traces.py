@@ -10,7 +10,7 @@ import pytest
 
 from tests.netns.router_world import PROBED, World, stop, world
 from tests.netns.world import ENVIRONMENT, eventually, process, run, said_ready
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from experiments.testbed.topology import Profile
 from tests.netns.traces import traces
 from tests.netns.world import process
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(
     link = testbed.topology.links[0]
     described = check({"links": {"wired": {"rate": rate, "delay": delay}}}, Profile, "p")
     lying = Testbed(testbed.name, type(testbed.topology).of(described), testbed.directory, netem=testbed.netem)
-    with pytest.raises(Failure, match=f"link {link.name}: {complaint}") as caught:
+    with pytest.raises(CommandError, match=f"link {link.name}: {complaint}") as caught:
         check_links(lying, pauses=(0.0,))
     assert caught.value.code == Exit.IN_USE
 
@@ -93,7 +93,7 @@ def test_two_testbeds_of_three_links_stand_side_by_side(name: str) -> None:
 
 
 def test_a_second_testbed_of_the_same_name_is_refused_and_harms_nothing(testbed: Testbed) -> None:
-    with pytest.raises(Failure, match="stands already") as caught, standing(testbed.name, PROFILE):
+    with pytest.raises(CommandError, match="stands already") as caught, standing(testbed.name, PROFILE):
         pass
     assert caught.value.code == Exit.IN_USE
     assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "10.0.1.1")

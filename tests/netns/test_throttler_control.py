@@ -12,7 +12,7 @@ import pytest
 
 from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, status, throttler
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, program, said_ready
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = [
     pytest.mark.slow,

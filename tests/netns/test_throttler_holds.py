@@ -26,7 +26,7 @@ from tests.netns.throttler_world import (
     throttler,
 )
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),

@@ -28,7 +28,7 @@ from tests.netns.throttler_world import (
     throttler_beside,
 )
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, run
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 pytestmark = [
     pytest.mark.slow,

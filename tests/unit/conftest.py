@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import native
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,7 @@ def converter() -> Path:
     """The native converter; who has neither it nor cargo leaves the test out."""
     try:
         return native.build().converter
-    except Failure as missing:
+    except CommandError as missing:
         if missing.code != Exit.UNAVAILABLE:
             raise
         pytest.skip(str(missing))

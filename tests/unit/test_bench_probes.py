@@ -21,7 +21,7 @@ from throttler.policy import model as policy
 from throttler.sources.dissect import segment
 from throttler.sources.handshakes import Handshakes
 from tributary.mptcp.events import Event, SubflowEstablished
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 ENDS = Ends(b"\2clien", b"\2lstnr", IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128)
 FIRST, SECOND = ("10.1.1.1", 3128, "10.1.2.2", 40001), ("10.1.1.1", 3128, "10.1.2.3", 40001)
@@ -138,12 +138,12 @@ def test_the_cut_is_found_between_two_samples() -> None:
 
 
 def test_a_quota_that_never_cuts_is_a_wrong_result() -> None:
-    with pytest.raises(Failure, match="the rate did not fall"):
+    with pytest.raises(CommandError, match="the rate did not fall"):
         before_cut(fast_then_slow(6e6, 6e6, 3.33), 1e6)
 
 
 def test_a_quota_that_is_gone_before_the_second_sample_is_refused() -> None:
-    with pytest.raises(Failure, match="too fast"):
+    with pytest.raises(CommandError, match="too fast"):
         before_cut(fast_then_slow(1e9, 125e3, 0.05), 1e6)
 
 

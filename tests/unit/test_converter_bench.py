@@ -31,7 +31,7 @@ from experiments.probes.conversion import Packet, conversions, packet
 from experiments.study.changes import orders
 from experiments.study.readings import Reading, Readings
 from experiments.testbed.cables import Cabling
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 FULL = ConverterOptions()
 QUICK = ConverterOptions.model_validate(dict(SCENARIO.quick))
@@ -208,7 +208,7 @@ def test_what_is_not_named_is_measured_whole() -> None:
 
 
 def test_a_part_that_is_not_there_is_no_option_either() -> None:
-    with pytest.raises(Failure, match=r"only = 'downloads': accepted: costs, delay, bulk, "):
+    with pytest.raises(CommandError, match=r"only = 'downloads': accepted: costs, delay, bulk, "):
         orders([SCENARIO], ["only=downloads"])
 
 
@@ -231,7 +231,7 @@ def test_contenders_of_a_measurement_follow_each_other_and_costs_are_measured_al
     ],
 )
 def test_a_part_that_is_not_there_is_refused_before_anything_is_touched(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(Failure, match=complaint) as refused:
+    with pytest.raises(CommandError, match=complaint) as refused:
         main(["run", *arguments])
     assert refused.value.code is Exit.USAGE
 

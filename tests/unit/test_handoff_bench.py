@@ -11,7 +11,7 @@ from experiments.handoff import clients, contest
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.shaping import commands
 from experiments.study.readings import Point, Reading, Readings
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 HTTP = {"a": "10.7.2.2:80", "b": "10.7.3.2:80"}
 COSTS = {"teardown_us": 300, "next_us": 900, "rule_us": 20, "rewrite_ns_60": 70, "rewrite_ns_1514": 71}
@@ -77,7 +77,7 @@ def test_clients_side_by_side_are_added_up() -> None:
 def test_times_belong_to_their_connections() -> None:
     printed = "1 0.001000\n0 0.000500\n1 0.002000\n0 0.000700\n"
     assert clients.grouped(printed, 2) == [[1000, 500], [2000, 700]]
-    with pytest.raises(Failure, match="more than one connection"):
+    with pytest.raises(CommandError, match="more than one connection"):
         clients.grouped("1 0.001000\n1 0.000500\n", 2)
 
 
@@ -102,5 +102,5 @@ def test_a_soak_fails_for_a_wrong_answer_and_for_a_broken_connection() -> None:
     log = '{"outcome":"handed-over"}\n' * 4
     assert handoff_soak.told(report, log)["handed_over"] == 4
     for wrong in ("wrong", "broken"):
-        with pytest.raises(Failure, match=json.dumps(wrong)):
+        with pytest.raises(CommandError, match=json.dumps(wrong)):
             handoff_soak.told(report | {wrong: 1}, log)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def ended(log: Path, printed: str) -> Process:
@@ -23,6 +23,6 @@ def test_a_report_is_read_also_of_who_complains_behind_it(tmp_path: Path) -> Non
 
 
 def test_who_reports_nothing_is_named_with_what_it_said(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="false: printed no report: load: no server answers") as caught:
+    with pytest.raises(CommandError, match="false: printed no report: load: no server answers") as caught:
         ended(tmp_path / "log", "load: no server answers\n").report()
     assert caught.value.code == Exit.SYSTEM

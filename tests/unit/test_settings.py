@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.units import Duration, PositiveRate, Quantity, Rate, Share, Size
 
@@ -92,7 +92,7 @@ def test_a_right_file_becomes_a_frozen_model(tmp_path: Path) -> None:
 def test_a_wrong_file_gets_one_line_that_names_file_key_value_and_what_is_accepted(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         load(written(tmp_path, text), Policy)
     assert caught.value.code == Exit.USAGE
     assert str(caught.value).startswith(f"{tmp_path}/{message}")
@@ -100,6 +100,6 @@ def test_a_wrong_file_gets_one_line_that_names_file_key_value_and_what_is_accept
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"nowhere\.toml") as caught:
+    with pytest.raises(CommandError, match=r"nowhere\.toml") as caught:
         load(tmp_path / "nowhere.toml", Policy)
     assert caught.value.code == Exit.NO_INPUT

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from squid.settings import SquidSettings
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
 
@@ -55,7 +55,7 @@ def settings(text: str) -> SquidSettings:
     ],
 )
 def test_bad_value_is_refused_with_key_value_and_what_is_accepted(text: str, named: str) -> None:
-    with pytest.raises(Failure) as refusal:
+    with pytest.raises(CommandError) as refusal:
         settings(text)
     assert refusal.value.code == Exit.USAGE
     assert str(refusal.value).startswith("squid.toml: ")

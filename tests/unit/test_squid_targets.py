@@ -8,7 +8,7 @@ import pytest
 from squid import targets
 from squid.settings import SquidSettings
 from tests.forbidden_targets import CASES, CLOSED
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 
 ROWS = [(case.opened, *row) for case in CASES for row in case.rows]
@@ -35,7 +35,7 @@ def test_address_gets_its_verdict(opened: tuple[str, ...], expected: str, addres
 @pytest.mark.parametrize(("network", "because"), CLOSED)
 def test_what_nobody_may_open_is_refused_with_key_value_and_reason(network: str, because: str) -> None:
     text = str(ipaddress.ip_network(network))
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandError) as refused:
         check(tomllib.loads(f'private_targets = ["{text}"]'), SquidSettings, "squid.toml")
     message = str(refused.value)
     assert message.startswith(f"squid.toml: private_targets[0] = '{text}': accepted: networks inside 10.0.0.0/8")

@@ -7,7 +7,7 @@ from experiments.testbed.links import delay_command, rate_commands
 from experiments.testbed.profile import DEFAULT, PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.entry import Arguments
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 
 
@@ -51,7 +51,7 @@ def test_a_change_of_a_link_holds_for_both_directions_and_that_of_a_direction_fo
     ],
 )
 def test_a_wrong_change_is_refused_with_the_key_the_value_and_what_is_accepted(change: str, message: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         read_profile(change)
     assert caught.value.code == Exit.USAGE
     assert message in str(caught.value)
@@ -59,7 +59,7 @@ def test_a_wrong_change_is_refused_with_the_key_the_value_and_what_is_accepted(c
 
 @pytest.mark.parametrize("name", ["core", "lo", "a-name-of-sixteen", "Wired", "1st", ""])
 def test_a_link_whose_name_cannot_be_an_interface_is_refused(name: str) -> None:
-    with pytest.raises(Failure, match="1 to 15 of a-z"):
+    with pytest.raises(CommandError, match="1 to 15 of a-z"):
         check({"links": {name: {"rate": "1mbit"}}}, Profile, "p.toml")
 
 

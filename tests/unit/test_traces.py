@@ -10,7 +10,7 @@ from experiments.testbed.profile import PROFILES, ProfileOptions, add_profile_ar
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
 from tributary.settings.entry import Arguments
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 
 TRACED = PROFILES / "dsl-lte-trace.toml"
@@ -73,14 +73,14 @@ def test_a_trace_knows_its_period_and_its_best_moments(trace: Path) -> None:
 )
 def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path / "bad.trace", text)
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         link_of(trace=str(path))
     assert caught.value.code == Exit.USAGE
     assert str(caught.value).startswith(f"{path}: {message}")
 
 
 def test_a_trace_that_cannot_be_read_is_no_input() -> None:
-    with pytest.raises(Failure, match=r"/nowhere\.trace: cannot be read") as caught:
+    with pytest.raises(CommandError, match=r"/nowhere\.trace: cannot be read") as caught:
         link_of(trace="/nowhere.trace")
     assert caught.value.code == Exit.NO_INPUT
 
@@ -97,7 +97,7 @@ def test_a_trace_that_cannot_be_read_is_no_input() -> None:
     ],
 )
 def test_a_direction_has_either_a_rate_or_a_trace(table: dict[str, object], message: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         link_of(**table)
     assert caught.value.code == Exit.USAGE
     assert message in str(caught.value)
@@ -120,7 +120,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
 
 
 def test_no_path_on_the_command_line_is_refused() -> None:
-    with pytest.raises(Failure, match="accepted: the path, without a comma") as caught:
+    with pytest.raises(CommandError, match="accepted: the path, without a comma") as caught:
         profile_of(TRACED, "dsl.trace=")
     assert caught.value.code == Exit.USAGE
 
@@ -143,6 +143,6 @@ def test_a_link_with_a_trace_needs_the_emulator_also_where_there_is_netem(
 ) -> None:
     monkeypatch.setattr("experiments.testbed.links.CACHE", tmp_path)
     node = Node("trib-none", tmp_path)
-    with pytest.raises(Failure, match=r"link lte has a trace, and .*link-emulator .*--always") as caught:
+    with pytest.raises(CommandError, match=r"link lte has a trace, and .*link-emulator .*--always") as caught:
         connect(link_of(trace=str(trace)), node, node, node, netem=True, seed=0)
     assert caught.value.code == Exit.UNAVAILABLE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tributary.places import ROOT
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 SERVICES = {
     "throttler": ("CAP_NET_ADMIN CAP_NET_RAW CAP_CHOWN", 3),

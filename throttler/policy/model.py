@@ -20,7 +20,7 @@ from throttler.policy.values import (
     SharedBy,
     SubflowType,
 )
-from tributary.settings.failure import refused
+from tributary.settings.errors import invalid_value
 from tributary.settings.files import Settings, load
 from tributary.settings.hours import HOURS, Hours
 from tributary.settings.units import Duration, PositiveRate
@@ -153,16 +153,16 @@ class Policy(Settings):
 
 
 def read(file: Path) -> Policy:
-    """The policy in ``file``, complete in itself; raises Failure with exit 66 or 64."""
+    """The policy in ``file``, complete in itself; raises CommandError with exit 66 or 64."""
     policy = load(file, Policy)
     check(policy, str(file))
     return policy
 
 
 def check(policy: Policy, where: str) -> None:
-    """Raise Failure, exit 64, if parts of ``policy`` contradict one another."""
+    """Raise CommandError, exit 64, if parts of ``policy`` contradict one another."""
     for key, value, accepted in _contradictions(policy):
-        raise refused(where, key, value, accepted)
+        raise invalid_value(where, key, value, accepted)
 
 
 _Contradiction = tuple[str, object, str]
@@ -231,9 +231,9 @@ def with_rule(policy: Policy, rule: Rule, last: bool) -> Policy:
 
 
 def without_rule(policy: Policy, name: str) -> Policy:
-    """``policy`` without the rule ``name``; raises Failure, exit 64, if it has none of that name."""
+    """``policy`` without the rule ``name``; raises CommandError, exit 64, if it has none of that name."""
     rest = tuple(rule for rule in policy.rules if rule.name != name)
     if len(rest) == len(policy.rules):
         known = ", ".join(rule.name for rule in policy.rules) or "none is active"
-        raise refused("unset", "rule", name, f"the name of a rule: {known}")
+        raise invalid_value("unset", "rule", name, f"the name of a rule: {known}")
     return policy.model_copy(update={"rules": rest})

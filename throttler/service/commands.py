@@ -22,7 +22,7 @@ from throttler.sources import interfaces
 from throttler.sources.source import Source
 from tributary.daemons.control import Answer
 from tributary.settings import files
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 FOR_ANYBODY = ("status", "explain")
 
@@ -31,7 +31,7 @@ Feed = Callable[[Iterable[EngineEvent]], Plan]
 
 
 class Commands:
-    """Answers requests; whatever is wrong with one is raised as Failure before anything is changed."""
+    """Answers requests; whatever is wrong with one is raised as CommandError before anything is changed."""
 
     def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, feed: Feed) -> None:
         self.reporter = Reporter(self._snapshot)
@@ -53,7 +53,7 @@ class Commands:
             "reload": lambda _: self.reload(),
         }
         if asked["command"] not in known:
-            raise Failure(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
+            raise CommandError(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
         return known[asked["command"]](asked)
 
     def _snapshot(self) -> Callable[[], Report]:
@@ -68,7 +68,7 @@ class Commands:
         return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
 
     def watch(self, policy: Policy, there: interfaces.Numbers) -> None:
-        """Have the source see those of the policy's interfaces that are there; raises Failure, exit 71."""
+        """Have the source see those of the policy's interfaces that are there; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
 
     @property

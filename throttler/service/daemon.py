@@ -37,7 +37,7 @@ from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
 from tributary.mptcp.events import Ended
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from throttler.service.metrics import Exporter
@@ -67,7 +67,7 @@ class Setup:
 
 
 def run(setup: Setup, open_source: Callable[[], Source]) -> None:
-    """Throttle until a signal says stop; raises Failure before anything is changed if it cannot start."""
+    """Throttle until a signal says stop; raises CommandError before anything is changed if it cannot start."""
     apply.need_tools()
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
@@ -151,7 +151,7 @@ class Daemon:
     def _stand(self, plan: Plan) -> StepFailed | None:
         """Put ``plan`` up, and go on until a stop signal; returns what ended it otherwise.
 
-        Raises Failure if it cannot be put up.
+        Raises CommandError if it cannot be put up.
         """
         try:
             with self._installation.standing(plan):
@@ -161,7 +161,7 @@ class Daemon:
                     self._end()
                 except StepFailed as failed:
                     return failed
-        except Failure as failure:
+        except CommandError as failure:
             if interfaces.now() == self._there:
                 raise
             return StepFailed(failure)
@@ -214,7 +214,9 @@ class Daemon:
             failed, self._failed = self._failed, None
             raise failed
         if self._ruleset.lost():
-            raise StepFailed(Failure(Exit.SYSTEM, "somebody has removed the throttler's nft tables"), by_others=True)
+            raise StepFailed(
+                CommandError(Exit.SYSTEM, "somebody has removed the throttler's nft tables"), by_others=True
+            )
         if (there := self._interfaces.changed()) is not None:
             for events in self._follow(there):
                 self._feed(events)
@@ -265,7 +267,7 @@ class Daemon:
             self._next_silence = time.monotonic() + (0 if rest else min(_BETWEEN_LOOKS, longest / 8))
 
     def reload(self) -> None:
-        """Decide by what is in the policy's file now; raises Failure, or StepFailed."""
+        """Decide by what is in the policy's file now; raises CommandError, or StepFailed."""
         self._commands.reload()
 
     def _save(self) -> Future[None]:
@@ -276,7 +278,7 @@ class Daemon:
         """Runs beside the loop: a disk may take its time."""
         try:
             self._store.save(uses)
-        except Failure as failure:
+        except CommandError as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
     def _respond(self, request: bytes, asker: socket.socket) -> bytes | Future[bytes]:
@@ -287,7 +289,7 @@ class Daemon:
             return self._commands.answer(asked)
         except StepFailed as failed:
             self._failed = failed
-            raise Failure(Exit.SYSTEM, f"{failed.failure}: resetting") from failed
+            raise CommandError(Exit.SYSTEM, f"{failed.failure}: resetting") from failed
 
     @cached_property
     def _exporter(self) -> "Exporter":

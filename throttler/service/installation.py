@@ -9,13 +9,13 @@ from throttler.shaping.layout import Layout, device
 from throttler.shaping.plan import Element, Plan
 from throttler.shaping.render import TABLES, Kernel, class_id
 from tributary.daemons.logs import Log
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 class StepFailed(Exception):
     """A step could not be carried out, or only in part; or what was carried out ``others`` have undone."""
 
-    def __init__(self, failure: Failure, by_others: bool = False) -> None:
+    def __init__(self, failure: CommandError, by_others: bool = False) -> None:
         super().__init__(str(failure))
         self.failure = failure
         self.by_others = by_others
@@ -38,7 +38,7 @@ class Installation:
     def standing(self, first: Plan) -> Iterator[None]:
         """The layout of the plan that is to be carried out first stands while the block runs; all is gone afterwards.
 
-        Raises Failure, with nothing left behind, if it cannot stand.
+        Raises CommandError, with nothing left behind, if it cannot stand.
         """
         layout = first.layout or Layout()
         apply.refuse_foreign(layout.devices)
@@ -88,5 +88,5 @@ class Installation:
 def _step() -> Iterator[None]:
     try:
         yield
-    except Failure as failure:
+    except CommandError as failure:
         raise StepFailed(failure) from failure

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from tributary.daemons.exchange import CONNECTIONS, Server
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""
@@ -24,7 +24,7 @@ Page = Callable[[], bytes]
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises Failure, exit 64."""
+    """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises CommandError, exit 64."""
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdigit() and 1 <= int(port) <= 65535:
         bracketed = host.startswith("[") and host.endswith("]")
@@ -35,7 +35,7 @@ def listen_address(text: str) -> tuple[str, int]:
         if address is not None and (address.version == 6) == bracketed:
             return str(address), int(port)
     accepted = "an address and a port from 1 to 65535, such as '127.0.0.1:9464' or '[::1]:9464'"
-    raise refused("command line", "--metrics", text, accepted)
+    raise invalid_value("command line", "--metrics", text, accepted)
 
 
 def respond(head: bytes, page: Page) -> bytes:
@@ -70,7 +70,7 @@ def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "
 
 
 def server(address: str, port: int, clock: Callable[[], float] = time.monotonic) -> Server:
-    """The daemon's listener; raises Failure, exit 75, if the port is taken."""
+    """The daemon's listener; raises CommandError, exit 75, if the port is taken."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         listener = socket.create_server(
@@ -78,7 +78,7 @@ def server(address: str, port: int, clock: Callable[[], float] = time.monotonic)
         )
     except OSError as error:
         code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
-        raise Failure(code, f"cannot listen for metrics on {address} port {port}: {error}") from error
+        raise CommandError(code, f"cannot listen for metrics on {address} port {port}: {error}") from error
     return Server(listener, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
 
 

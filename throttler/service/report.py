@@ -35,7 +35,7 @@ from throttler.sources.source import Which
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
-from tributary.settings.failure import refused
+from tributary.settings.errors import invalid_value
 from tributary.settings.units import Rate
 
 SHOWN = 1000
@@ -257,13 +257,13 @@ def _seconds(nanoseconds: int) -> float:
 def question(engine: Engine, ends: object) -> Question:
     """What is to be explained: the session of a token, or the subflow of two ends, in either order.
 
-    Raises Failure, exit 64, for anything else, and if there is no such session or subflow.
+    Raises CommandError, exit 64, for anything else, and if there is no such session or subflow.
     """
     found = _asked(engine, ends) if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else None
     if found is None:
         given = " ".join(map(str, ends[:3])) if isinstance(ends, list) else str(ends)
         accepted = "the token of a session or both ends of a subflow that 'throttler status' shows"
-        raise refused("explain", "argument", given[:_ECHOED], accepted)
+        raise invalid_value("explain", "argument", given[:_ECHOED], accepted)
     return found
 
 

@@ -10,7 +10,7 @@ from tributary.daemons import directories, logs
 
 
 def run(policy: Policy, options: RunOptions) -> None:
-    """Throttle until a signal says stop; raises Failure."""
+    """Throttle until a signal says stop; raises CommandError."""
     setup = daemon.Setup(
         policy=policy,
         file=options.policy,

@@ -29,7 +29,7 @@ class Store:
         self._file.read(take, tell)
 
     def save(self, uses: Sequence[Use]) -> None:
-        """Replace the file if ``uses`` differ from what is in it; raises Failure, exit 71."""
+        """Replace the file if ``uses`` differ from what is in it; raises CommandError, exit 71."""
         entries = as_json(uses)
         if entries != self._saved:
             self._file.replace({"meters": entries})

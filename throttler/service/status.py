@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
 from pydantic_core.core_schema import SerializerFunctionWrapHandler
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 Json = dict[str, Any]
 
@@ -187,10 +187,10 @@ def encode(status: Status) -> Json:
 
 
 def decode(document: object) -> Status:
-    """What ``encode`` gave; raises Failure, exit 69, if it is something else. Unknown members are ignored."""
+    """What ``encode`` gave; raises CommandError, exit 69, if it is something else. Unknown members are ignored."""
     try:
         return _STATUS.validate_python(document)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         message = f"the throttler's status is not of this version ({where}): restart the throttler"
-        raise Failure(Exit.UNAVAILABLE, message) from error
+        raise CommandError(Exit.UNAVAILABLE, message) from error

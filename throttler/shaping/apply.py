@@ -14,7 +14,7 @@ from throttler.shaping import nftables, render, tc
 from throttler.shaping.layout import UPLOAD_DEVICE, Layout
 from throttler.shaping.plan import Plan
 from throttler.shaping.render import Kernel, Leaf
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _NO_HANDLE = "0:"
 """Of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
@@ -27,10 +27,10 @@ _TIMEOUT = 20
 
 
 def need_tools() -> None:
-    """Raise Failure, exit 69, if nft (which brings libnftables), tc or ip is not there."""
+    """Raise CommandError, exit 69, if nft (which brings libnftables), tc or ip is not there."""
     for tool, package in (("nft", "nftables"), ("tc", "iproute2"), ("ip", "iproute2")):
         if shutil.which(tool) is None:
-            raise Failure(Exit.UNAVAILABLE, f"{tool} is not in PATH: install the package {package}")
+            raise CommandError(Exit.UNAVAILABLE, f"{tool} is not in PATH: install the package {package}")
 
 
 def interfaces() -> frozenset[str]:
@@ -43,10 +43,10 @@ def _run(*command: str) -> str:
         # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
         result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, process_group=0, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {error}") from error
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {error}") from error
     if result.returncode != 0:
         reason = "; ".join(line.strip() for line in result.stderr.splitlines() if line.strip())
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {reason or f'exit code {result.returncode}'}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {reason or f'exit code {result.returncode}'}")
     return result.stdout
 
 
@@ -71,10 +71,10 @@ def roots() -> tuple[Root, ...]:
 
 
 def refuse_foreign(wanted: Collection[str]) -> None:
-    """Raise Failure, exit 75, if someone else has put a qdisc at the root of an interface that we need."""
+    """Raise CommandError, exit 75, if someone else has put a qdisc at the root of an interface that we need."""
     for root in roots():
         if root.interface in wanted and root.handle != _NO_HANDLE and not root.is_ours:
-            raise Failure(
+            raise CommandError(
                 Exit.IN_USE,
                 f"interface {root.interface} has the root qdisc {root.kind} {root.handle}, which is not the"
                 f" throttler's: remove it first (tc qdisc del dev {root.interface} root)",
@@ -82,19 +82,19 @@ def refuse_foreign(wanted: Collection[str]) -> None:
 
 
 def check_roots(devices: Collection[str]) -> None:
-    """Raise Failure, exit 71, if one of these ``devices``, which got our root qdisc, has lost it."""
+    """Raise CommandError, exit 71, if one of these ``devices``, which got our root qdisc, has lost it."""
     for root in roots():
         if root.interface in devices and not root.is_ours:
-            raise Failure(Exit.SYSTEM, f"somebody has taken the throttler's root qdisc from {root.interface}")
+            raise CommandError(Exit.SYSTEM, f"somebody has taken the throttler's root qdisc from {root.interface}")
 
 
 def remove_leftovers() -> None:
     """Remove what a throttler has put into this network namespace, whatever its policy was.
 
-    What cannot be removed is gathered and raised as one Failure, with the exit code of the first, when everything was
-    tried.
+    What cannot be removed is gathered and raised as one CommandError, with the exit code of the first, when everything
+    was tried.
     """
-    failures: list[Failure] = []
+    failures: list[CommandError] = []
     tc.forget_complaints()
     with _gathered(failures):
         tc.start_anew()
@@ -107,14 +107,14 @@ def remove_leftovers() -> None:
         with _gathered(failures):
             _remove_device(name)
     if failures:
-        raise Failure(failures[0].code, "left behind: " + "; ".join(map(str, failures)))
+        raise CommandError(failures[0].code, "left behind: " + "; ".join(map(str, failures)))
 
 
 @contextmanager
-def _gathered(failures: list[Failure]) -> Iterator[None]:
+def _gathered(failures: list[CommandError]) -> Iterator[None]:
     try:
         yield
-    except Failure as failure:
+    except CommandError as failure:
         failures.append(failure)
 
 
@@ -138,7 +138,8 @@ def installed(wanted: Layout) -> Iterator[Kernel]:
 
 
 def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
-    """Bring the kernel from one layout to one with more links; raises Failure, exit 71, when it may be there in part.
+    """Bring the kernel from one layout to one with more links; raises CommandError, exit 71, when it may be there in
+    part.
 
     Returns what is known of the kernel afterwards.
     """
@@ -160,13 +161,13 @@ def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
 
 
 def _best_leaf(device: str) -> Leaf:
-    """The first leaf that the kernel has, found by trying; raises Failure, exit 69, if it has none."""
+    """The first leaf that the kernel has, found by trying; raises CommandError, exit 69, if it has none."""
     parent = render.class_id(_PROBE_MINOR)
     tc.carry_out(f"class add dev {device} parent {render.HANDLE} classid {parent} htb rate 1mbit quantum 1514\n")
     try:
         return next(leaf for leaf in Leaf if _has_leaf(leaf, device, parent))
     except StopIteration:
-        raise Failure(Exit.UNAVAILABLE, "the kernel has neither sch_fq_codel nor sch_tbf") from None
+        raise CommandError(Exit.UNAVAILABLE, "the kernel has neither sch_fq_codel nor sch_tbf") from None
     finally:
         tc.carry_out(f"class del dev {device} classid {parent}\n")
 
@@ -174,7 +175,7 @@ def _best_leaf(device: str) -> Leaf:
 def _has_leaf(leaf: Leaf, device: str, parent: str) -> bool:
     try:
         tc.carry_out(f"qdisc add dev {device} parent {parent} {_PROBES[leaf]}\n")
-    except Failure:
+    except CommandError:
         return False
     return True
 
@@ -186,12 +187,14 @@ def _frame(interface: str) -> int:
             # struct ifreq of netdevice(7): the name, then a union of 24 bytes. /sys may show another network namespace.
             answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16s24x", interface.encode()))
         except OSError as error:
-            raise Failure(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
+            raise CommandError(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
     return int(struct.unpack("16xi20x", answer)[0]) + _ETHERNET_HEADER
 
 
 def carry_out(plan: Plan, layout: Layout, kernel: Kernel) -> None:
-    """Bring ``plan`` into the kernel; raises Failure, exit 71, when it, or the one before, may be there in part."""
+    """Bring ``plan`` into the kernel; raises CommandError, exit 71, when it, or the one before, may be there in
+    part.
+    """
     tc.carry_out(render.before_elements(plan, layout, kernel))
     nftables.carry_out(render.elements(plan))
     tc.hand_over(render.after_elements(plan, layout, kernel))

@@ -7,20 +7,20 @@ netlink socket is closed after each removal, which waits until the kernel has fr
 import ctypes
 from functools import cache
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _LIBRARY = "libnftables.so.1"
 _Context = ctypes.c_void_p
 
 
 def carry_out(script: str) -> None:
-    """Carry out ``script``, all of it or nothing; raises Failure, exit 71 (69 if the library is not there)."""
+    """Carry out ``script``, all of it or nothing; raises CommandError, exit 71 (69 if the library is not there)."""
     if not script:
         return
     library, context = _opened()
     if library.nft_run_cmd_from_buffer(context, script.encode()) != 0:
         lines = library.nft_ctx_get_error_buffer(context).decode(errors="replace").splitlines()
-        raise Failure(Exit.SYSTEM, f"nft: {lines[0] if lines else 'failed without a reason'}")
+        raise CommandError(Exit.SYSTEM, f"nft: {lines[0] if lines else 'failed without a reason'}")
 
 
 @cache
@@ -29,7 +29,9 @@ def _opened() -> tuple[ctypes.CDLL, int]:
     try:
         library = ctypes.CDLL(_LIBRARY)
     except OSError as error:
-        raise Failure(Exit.UNAVAILABLE, f"{_LIBRARY} is not there: install the package nftables ({error})") from error
+        raise CommandError(
+            Exit.UNAVAILABLE, f"{_LIBRARY} is not there: install the package nftables ({error})"
+        ) from error
     library.nft_ctx_new.argtypes, library.nft_ctx_new.restype = [ctypes.c_uint32], _Context
     library.nft_run_cmd_from_buffer.argtypes = [_Context, ctypes.c_char_p]
     for name in ("nft_ctx_buffer_error", "nft_ctx_buffer_output"):
@@ -38,7 +40,7 @@ def _opened() -> tuple[ctypes.CDLL, int]:
     library.nft_ctx_get_error_buffer.restype = ctypes.c_char_p
     context = library.nft_ctx_new(0)
     if context is None:
-        raise Failure(Exit.SYSTEM, f"{_LIBRARY} gives no context")
+        raise CommandError(Exit.SYSTEM, f"{_LIBRARY} gives no context")
     # Errors and output go into buffers instead of this process's standard output.
     library.nft_ctx_buffer_error(context)
     library.nft_ctx_buffer_output(context)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tributary.mptcp.netlink import Malformed, Netlink, attribute, attributes, kept, messages
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 from tributary.wire.capture_filter import JUMP_EQUAL, LOAD_HALF, RETURN, Instruction
 
@@ -58,7 +58,7 @@ class Ruleset:
         self._handles = {table: _handle(table) for table in tables}
 
     def lost(self) -> bool:
-        """Whether somebody else has removed one of them since. Raises Failure, exit 71."""
+        """Whether somebody else has removed one of them since. Raises CommandError, exit 71."""
         return self._others_have_changed() and any(_handle(each) != handle for each, handle in self._handles.items())
 
     def _others_have_changed(self) -> bool:
@@ -70,7 +70,7 @@ class Ruleset:
                 return is_told
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's nft events: {error}") from error
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's nft events: {error}") from error
                 is_told = True
 
 
@@ -94,6 +94,6 @@ def _handle(table: str) -> int | None:
     except OSError as error:
         if error.errno == errno.ENOENT:
             return None
-        raise Failure(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
+        raise CommandError(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
     except (Malformed, KeyError, struct.error) as error:
-        raise Failure(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
+        raise CommandError(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error

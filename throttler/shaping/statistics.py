@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from throttler.shaping.render import MARK
 from tributary.mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, attributes, kept
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _GET_CLASS = 42
 _TCMSG = struct.Struct("=BxxxiIII")
@@ -33,7 +33,7 @@ class ClassStatistics:
 
 
 def of_class(device: str, minor: int) -> ClassStatistics | None:
-    """The counters of one class, None if it is not there; raises Failure, exit 71."""
+    """The counters of one class, None if it is not there; raises CommandError, exit 71."""
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), MARK | minor, 0, 0)
         # Without ECHO the kernel tells nobody but the listeners of its multicast group (net/sched/sch_api.c).
@@ -42,9 +42,9 @@ def of_class(device: str, minor: int) -> ClassStatistics | None:
         # ENODEV: its device went away.
         if error.errno in (errno.ENOENT, errno.ENODEV):
             return None
-        raise Failure(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
+        raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
     except (Malformed, struct.error) as error:
-        raise Failure(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
+        raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
 
 
 def of_device(device: str) -> Mapping[int, ClassStatistics]:

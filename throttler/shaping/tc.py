@@ -13,7 +13,7 @@ from functools import cache
 from itertools import count, islice
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _TIMEOUT = 20.0
 """Seconds for one part of a batch: less than the service manager's watchdog waits for the loop."""
@@ -25,14 +25,15 @@ _FAILED = re.compile(r"^Command failed -:\d+$", re.MULTILINE)
 
 
 def carry_out(lines: str) -> None:
-    """Carry out ``lines``, each for itself; raises Failure, exit 71, if one of them failed."""
+    """Carry out ``lines``, each for itself; raises CommandError, exit 71, if one of them failed."""
     rest = iter(lines.splitlines(keepends=True))
     while part := "".join(islice(rest, _LINES)):
         _process().carry_out(part)
 
 
 def hand_over(lines: str) -> None:
-    """Have ``lines`` carried out soon, without waiting; if one fails, the next ``carry_out`` raises Failure for it.
+    """Have ``lines`` carried out soon, without waiting; if one fails, the next ``carry_out`` raises CommandError for
+    it.
 
     ``forget_complaints`` lets go of that.
     """
@@ -44,14 +45,14 @@ def hand_over(lines: str) -> None:
 
 def forget_complaints() -> None:
     """Wait for what was handed over; what failed of it no longer matters, since all is taken down."""
-    with suppress(Failure):
+    with suppress(CommandError):
         _process().carry_out("")
 
 
 def start_anew() -> None:
     """Have a new process for the next line: tc remembers the numbers of interfaces, of which others may have come.
 
-    That is the map of lib/ll_map.c in iproute2. Raises Failure, exit 71, if something that was handed over failed.
+    That is the map of lib/ll_map.c in iproute2. Raises CommandError, exit 71, if something that was handed over failed.
     """
     _process().carry_out("")
     _process().end()
@@ -71,7 +72,9 @@ class _Process:
                 process_group=0,
             )
         except OSError as error:
-            raise Failure(Exit.UNAVAILABLE, f"tc cannot be started: install the package iproute2 ({error})") from error
+            raise CommandError(
+                Exit.UNAVAILABLE, f"tc cannot be started: install the package iproute2 ({error})"
+            ) from error
         assert self._popen.stdin is not None and self._popen.stderr is not None
         self._numbers = count(1)
         self._complaints = ""
@@ -90,7 +93,7 @@ class _Process:
         before, _, _ = self._until(end).partition(f'Object "{end}"')
         if _FAILED.search(before):
             complaints = (line.strip() for line in _FAILED.sub("", before).splitlines())
-            raise Failure(Exit.SYSTEM, "tc: " + "; ".join(dict.fromkeys(filter(None, complaints))))
+            raise CommandError(Exit.SYSTEM, "tc: " + "; ".join(dict.fromkeys(filter(None, complaints))))
 
     def write(self, lines: str) -> None:
         """Give it ``lines``, and take what it complains about meanwhile: with its pipe full it would read no more."""
@@ -129,13 +132,13 @@ class _Process:
         """End it, with nothing under way."""
         self._given_up("ended")
 
-    def _given_up(self, why: str) -> Failure:
+    def _given_up(self, why: str) -> CommandError:
         self._reading.close()
         self._writing.close()
         self._popen.kill()
         with self._popen:
             _process.cache_clear()
-        return Failure(Exit.SYSTEM, f"tc: {why}")
+        return CommandError(Exit.SYSTEM, f"tc: {why}")
 
 
 @cache

@@ -12,7 +12,7 @@ def choose() -> Which:
 
 
 def open_source(which: Which) -> Source:
-    """The source of that kind; raises Failure, exit 69 or 71."""
+    """The source of that kind; raises CommandError, exit 69 or 71."""
     if which is Which.KERNEL:
         return KernelEvents()
     # Loading Scapy takes three quarters of a start, and 40 MB.

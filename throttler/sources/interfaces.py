@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tributary.mptcp.netlink import ROUTE, Netlink
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _LINKS = 1  # RTNLGRP_LINK of linux/rtnetlink.h
 _BUFFER = 2**20
@@ -35,7 +35,9 @@ class Interfaces:
         return self._link.fileno()
 
     def changed(self) -> Numbers | None:
-        """Which are there now, None if the kernel has told nothing since the last time. Raises Failure, exit 71."""
+        """Which are there now, None if the kernel has told nothing since the last time. Raises CommandError, exit
+        71.
+        """
         is_told = False
         while True:
             try:
@@ -44,7 +46,7 @@ class Interfaces:
                 return now() if is_told else None
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's links: {error}") from error
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's links: {error}") from error
             is_told = True
 
 

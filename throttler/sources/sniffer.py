@@ -13,7 +13,7 @@ from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
 from throttler.sources.order import Captured, monotonic
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
@@ -47,7 +47,7 @@ class Sniffer:
             self._socket.setblocking(False)
             self._socket.bind((interface, ETH_P_ALL))
         except (OSError, Scapy_Exception) as error:
-            raise Failure(Exit.SYSTEM, f"cannot capture on {interface}: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"cannot capture on {interface}: {error}") from error
 
     def fileno(self) -> int:
         """For selectors."""
@@ -58,7 +58,7 @@ class Sniffer:
         self._scapy.close()
 
     def packets(self, most: int, wall: int, now: int) -> Iterator[Captured]:
-        """What is queued, at most that many packets; none any more when the interface is gone. Raises Failure.
+        """What is queued, at most that many packets; none any more when the interface is gone. Raises CommandError.
 
         It is ``wall`` by the clock that packets are stamped with, and ``now`` by the monotonic one, in nanoseconds.
         """
@@ -71,7 +71,7 @@ class Sniffer:
             except OSError as error:
                 # Told once when the link goes down, or away.
                 if error.errno not in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
-                    raise Failure(Exit.SYSTEM, f"cannot capture on {self.interface}: {error.strerror}") from error
+                    raise CommandError(Exit.SYSTEM, f"cannot capture on {self.interface}: {error.strerror}") from error
                 return
             outgoing = address[2] == socket.PACKET_OUTGOING
             captured = monotonic(round(time * 10**9), wall, now)

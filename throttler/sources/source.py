@@ -53,7 +53,7 @@ class Source(Protocol):
         """What happened since the last time, in the order of time."""
 
     def watch(self, interfaces: Mapping[str, int]) -> None:
-        """Watch these interfaces, which have these numbers, and no others; raises Failure, exit 71."""
+        """Watch these interfaces, which have these numbers, and no others; raises CommandError, exit 71."""
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
         """Forget subflows whose end nobody tells; returns the events of their ends, none if it is told of ends."""

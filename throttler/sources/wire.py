@@ -17,7 +17,7 @@ from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wire.segments import Segment
 
 
@@ -51,14 +51,14 @@ class Wire:
         self._selector.close()
 
     def watch(self, interfaces: Mapping[str, int]) -> None:
-        """Capture on these interfaces from now on; raises Failure, exit 71. One that goes just now is left out."""
+        """Capture on these interfaces from now on; raises CommandError, exit 71. One that goes just now is left out."""
         for name, number in interfaces.items():
             known = self._sniffers.get(name)
             if known is not None and known[0] == number:
                 continue
             try:
                 sniffer = Sniffer(name)
-            except Failure:
+            except CommandError:
                 if name in (each for _, each in socket.if_nameindex()):
                     raise
                 continue
@@ -80,7 +80,7 @@ class Wire:
         try:
             found = sockets.differences({}, sockets.snapshot(now), routes.interface_of, now)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
         ours = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
         return [each for event in ours for each in (*self._handshakes.adopt(event), event)]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tributary.daemons import directories, exchange
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 GROUP = "tributary"
 """Whose members may ask."""
@@ -53,19 +53,19 @@ class Control:
 
     @contextmanager
     def server(self) -> Iterator[exchange.Server]:
-        """The daemon's end, for the length of the block; raises Failure, exit 75, if another daemon has it."""
+        """The daemon's end, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
         path, link = self.path, directories.RUN / f"{self.name}.sock"
         try:
             directories.make_run()
             with directories.locked(directories.RUN, wait=True):
                 if _listens(path):
-                    raise Failure(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace")
+                    raise CommandError(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace")
                 listener = _bound(path)
                 if not _listens(link):
                     link.unlink(missing_ok=True)
                     link.symlink_to(path.name)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
+            raise CommandError(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
         too_long = failed(Exit.USAGE, "the request is too long")
         try:
             with exchange.Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
@@ -79,20 +79,22 @@ class Control:
     def respond(
         self, request: bytes, asker: socket.socket, handle: Handler, for_anybody: Collection[str]
     ) -> bytes | Future[bytes]:
-        """The response to ``request``, for which ``handle`` does what is asked; its Failure becomes the response."""
+        """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
+        response.
+        """
         try:
             asked = json.loads(request)
             if asked["command"] not in for_anybody and not _is_root(asker):
-                raise Failure(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
+                raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
             answer = handle(asked)
             return answer if isinstance(answer, Future) else json.dumps(answer).encode()
-        except Failure as failure:
+        except CommandError as failure:
             return failed(failure.code, str(failure))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             return failed(Exit.USAGE, f"not a request: {error!r}")
 
     def ask(self, command: str, **arguments: object) -> Answer:
-        """What this network namespace's daemon answers; raises the Failure it had.
+        """What this network namespace's daemon answers; raises the CommandError it had.
 
         Without a daemon the exit code is 69; 77 for who may not ask.
         """
@@ -105,14 +107,14 @@ class Control:
                 connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
                 answer: Answer = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
             except (FileNotFoundError, ConnectionRefusedError) as error:
-                raise Failure(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
+                raise CommandError(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
             except PermissionError as error:
                 message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
-                raise Failure(Exit.NO_PERMISSION, message) from error
+                raise CommandError(Exit.NO_PERMISSION, message) from error
             except (OSError, ValueError) as error:
-                raise Failure(Exit.UNAVAILABLE, f"the {self.daemon} does not answer: {error}") from error
+                raise CommandError(Exit.UNAVAILABLE, f"the {self.daemon} does not answer: {error}") from error
         if "failure" in answer:
-            raise Failure(Exit(answer["code"]), answer["failure"])
+            raise CommandError(Exit(answer["code"]), answer["failure"])
         return answer
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from tributary.daemons import notify
 from tributary.daemons.exchange import Respond, Server
 from tributary.daemons.logs import Level, Log
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 LONGEST_WAIT = 1.0
 """Seconds between two turns at most: requests have deadlines, and the log sums up what it suppressed."""
@@ -23,7 +23,7 @@ class Descriptor(Protocol):
 
 
 class Daemon(Protocol):
-    """What the loop runs. Nothing of it blocks; what it raises ends the loop, but for ``reload``'s Failure."""
+    """What the loop runs. Nothing of it blocks; what it raises ends the loop, but for ``reload``'s CommandError."""
 
     @property
     def status(self) -> str:
@@ -37,7 +37,7 @@ class Daemon(Protocol):
         """Do what there is to do: something may be readable, or due."""
 
     def reload(self) -> None:
-        """Go by the settings as they are now; raises Failure, and goes by the old ones, if they are wrong."""
+        """Go by the settings as they are now; raises CommandError, and goes by the old ones, if they are wrong."""
 
 
 class Loop:
@@ -108,7 +108,7 @@ class Loop:
         try:
             daemon.reload()
             self._log.event("reloaded")
-        except Failure as failure:
+        except CommandError as failure:
             self._log.event("not reloaded", Level.ERROR, reason=str(failure))
         finally:
             # Whatever else it raises: the service manager waits for the reload's end, and kills who does not tell it.

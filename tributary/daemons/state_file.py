@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -25,12 +25,12 @@ class StateFile:
     def read(self, parse: Callable[[Any], T], tell: Tell | None = None) -> T | None:
         """What ``parse`` makes of the document, None if there is none.
 
-        Raises Failure, exit 71 if it is not ours, 77 if it is root's. But with ``tell``, such a file is renamed to
+        Raises CommandError, exit 71 if it is not ours, 77 if it is root's. But with ``tell``, such a file is renamed to
         NAME.broken and told, and counts as none: a daemon does not stay down for what it has noted.
         """
         try:
             return self._parsed(parse)
-        except Failure as failure:
+        except CommandError as failure:
             if tell is None:
                 raise
             tell(f"{failure}; {self._set_aside()}, and what it held counts as nothing")
@@ -42,9 +42,11 @@ class StateFile:
         except FileNotFoundError:
             return None
         except PermissionError as error:
-            raise Failure(Exit.NO_PERMISSION, f"{self._path}: can be read by root alone: use sudo") from error
+            raise CommandError(Exit.NO_PERMISSION, f"{self._path}: can be read by root alone: use sudo") from error
         except _DAMAGED as error:
-            raise Failure(Exit.SYSTEM, f"{self._path}: cannot be read ({error!r}): mend it or remove it") from error
+            raise CommandError(
+                Exit.SYSTEM, f"{self._path}: cannot be read ({error!r}): mend it or remove it"
+            ) from error
 
     def _set_aside(self) -> str:
         broken = self._path.with_name(f"{self._path.name}.broken")
@@ -55,7 +57,9 @@ class StateFile:
         return f"it is set aside as {broken.name}"
 
     def replace(self, document: object) -> None:
-        """Write the document; readers see the old or the new one, also after a power cut. Raises Failure, exit 71."""
+        """Write the document; readers see the old or the new one, also after a power cut. Raises CommandError, exit
+        71.
+        """
         new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,14 +69,14 @@ class StateFile:
                 os.fsync(file.fileno())
             new.replace(self._path)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{self._path}: cannot be written: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"{self._path}: cannot be written: {error}") from error
 
     def forget(self) -> None:
-        """Remove the file; raises Failure, exit 71."""
+        """Remove the file; raises CommandError, exit 71."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            raise Failure(Exit.SYSTEM, f"{self._path}: cannot be removed: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"{self._path}: cannot be removed: {error}") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -13,7 +13,7 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 
 ROUTE, SOCK_DIAG, GENERIC = 0, 4, 16
@@ -179,7 +179,7 @@ def _complaint(answer: Message) -> str:
 
 
 def family(link: Netlink, name: str) -> tuple[int, dict[str, int]]:
-    """The number of a generic netlink family, and those of its multicast groups; raises Failure, exit 69."""
+    """The number of a generic netlink family, and those of its multicast groups; raises CommandError, exit 69."""
     body = struct.pack("=BBxx", _GET_FAMILY, 1) + attribute(_FAMILY_NAME, name.encode() + b"\0")
     try:
         found = dict(attributes(link.ask(_CONTROLLER, body).body, 4))
@@ -189,4 +189,4 @@ def family(link: Netlink, name: str) -> tuple[int, dict[str, int]]:
         }
         return int(struct.unpack("=H", found[_FAMILY_ID])[0]), numbers
     except (OSError, Malformed, KeyError, struct.error) as error:
-        raise Failure(Exit.UNAVAILABLE, f"the kernel has no generic netlink family {name} ({error})") from error
+        raise CommandError(Exit.UNAVAILABLE, f"the kernel has no generic netlink family {name} ({error})") from error

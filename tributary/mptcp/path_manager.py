@@ -27,7 +27,7 @@ from tributary.mptcp.events import (
 )
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _FAMILY, _GROUP = "mptcp_pm", "mptcp_pm_events"
 _BUFFER = 8 * 2**20
@@ -81,8 +81,8 @@ class PathManager:
             self._link.listen(groups[_GROUP], buffer)
         except (OSError, KeyError) as error:
             self._link.close()
-            raise Failure(Exit.SYSTEM, f"cannot listen to the kernel's MPTCP events: {error}") from error
-        except Failure:
+            raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's MPTCP events: {error}") from error
+        except CommandError:
             self._link.close()
             raise
 
@@ -92,7 +92,7 @@ class PathManager:
         try:
             with Netlink(GENERIC) as link:
                 family(link, _FAMILY)
-        except Failure:
+        except CommandError:
             return False
         return True
 
@@ -117,7 +117,7 @@ class PathManager:
                 if error.errno == errno.ENOBUFS:
                     self._forget_queue()
                     raise EventsLost from error
-                raise Failure(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
+                raise CommandError(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
             for message in _whole(data):
                 event = read(message, time.monotonic_ns(), self._interface_of)
                 if event is not None:
@@ -132,7 +132,7 @@ class PathManager:
                 return
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise Failure(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
 
 
 def _whole(data: bytes) -> list[Message]:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _Options = TypeVar("_Options")
 
@@ -74,9 +74,9 @@ class Commands:
 
 
 def need_root(what: str) -> None:
-    """Raise Failure (exit 77) unless root runs this."""
+    """Raise CommandError (exit 77) unless root runs this."""
     if os.geteuid() != 0:
-        raise Failure(Exit.NO_PERMISSION, f"{what} needs root: use sudo")
+        raise CommandError(Exit.NO_PERMISSION, f"{what} needs root: use sudo")
 
 
 def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
@@ -88,7 +88,7 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
     signal.signal(signal.SIGHUP, _unwind)
     try:
         code = main(sys.argv[1:])
-    except Failure as failure:
+    except CommandError as failure:
         print(f"{name}: {failure}", file=sys.stderr)
         code = failure.code
     except KeyboardInterrupt:

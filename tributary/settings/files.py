@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from tributary.settings.failure import Exit, Failure, refused
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.secrets import HIDDEN, is_secret
 
 M = TypeVar("M", bound="Settings")
@@ -26,30 +26,30 @@ class Settings(BaseModel):
 def load(path: Path, model: type[M]) -> M:
     """Read ``path`` as a ``model``.
 
-    Raises Failure: exit 66 if the file cannot be read, exit 64 if it is not TOML or not such a model.
+    Raises CommandError: exit 66 if the file cannot be read, exit 64 if it is not TOML or not such a model.
     """
     return check(read(path), model, where=str(path))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read ``path`` as TOML, unchecked; raises Failure with exit 66 or 64."""
+    """Read ``path`` as TOML, unchecked; raises CommandError with exit 66 or 64."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise Failure(Exit.USAGE, f"{path}: not valid TOML: {error}") from error
+        raise CommandError(Exit.USAGE, f"{path}: not valid TOML: {error}") from error
 
 
 def check(document: object, model: type[M], where: str) -> M:
-    """Check an already parsed ``document``, called ``where`` in messages; raises Failure with exit 64."""
+    """Check an already parsed ``document``, called ``where`` in messages; raises CommandError with exit 64."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
         raise explained(error.errors()[0], model, where) from error
 
 
-def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failure:
+def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> CommandError:
     """The one line for an ``error`` that pydantic found in a ``model``; ``where`` is the file's name."""
     location = error["loc"]
     if error["type"] == "extra_forbidden":
@@ -60,7 +60,7 @@ def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Failur
     else:
         accepted = _description_at(model, location) or error["msg"]
     value = "(missing)" if error["type"] == "missing" else _known(error["input"], location, model)
-    return refused(where, _dotted(location), value, accepted)
+    return invalid_value(where, _dotted(location), value, accepted)
 
 
 def _known(value: object, location: tuple[int | str, ...], model: type[BaseModel]) -> object:

@@ -9,7 +9,7 @@ from ipaddress import IPv6Network
 from pathlib import Path
 
 from tributary.commands import QUICK, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.interface import Interface, Seen, configuration, seen
 
 _SOCKETS = Path("/var/run/wireguard")
@@ -19,33 +19,35 @@ _EACH_PEER = 0.01
 
 
 def make(name: str) -> None:
-    """A new interface, switched off; raises Failure, exit 69 if there is no WireGuard, 71 if it is refused."""
+    """A new interface, switched off; raises CommandError, exit 69 if there is no WireGuard, 71 if it is refused."""
     # The kernel loads the module, if it has one.
     done = run(["ip", "link", "add", name, "type", "wireguard"], timeout=QUICK)
     if done.returncode == 0:
         return
     if "Unknown device type" not in done.stderr:
-        raise Failure(Exit.SYSTEM, f"cannot make the interface {name}: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"cannot make the interface {name}: {done.stderr.strip()}")
     # It goes into the background when the interface is there.
     if shutil.which("wireguard-go") is None:
-        raise Failure(Exit.UNAVAILABLE, "WireGuard is not in this kernel, and wireguard-go is not installed")
+        raise CommandError(Exit.UNAVAILABLE, "WireGuard is not in this kernel, and wireguard-go is not installed")
     done = run(["wireguard-go", name], timeout=QUICK)
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
+        raise CommandError(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
 
 
 def configure(name: str, interface: Interface) -> None:
-    """Give it keys and peers; peers that stay lose nothing. Raises Failure, exit 71, without any key in its text."""
+    """Give it keys and peers; peers that stay lose nothing. Raises CommandError, exit 71, without any key in its
+    text.
+    """
     timeout = QUICK + _EACH_PEER * len(interface.peers)
     done = run(["wg", "syncconf", name, "/dev/stdin"], configuration(interface), timeout)
     if done.returncode:
         # wg(8) quotes a line that it does not accept, and that may be the key's; no line is in what the system says.
         _, system, reason = done.stderr.strip().partition("Unable to modify interface")
-        raise Failure(Exit.SYSTEM, f"wg refuses the configuration of {name}{reason if system else ''}")
+        raise CommandError(Exit.SYSTEM, f"wg refuses the configuration of {name}{reason if system else ''}")
 
 
 def give(name: str, addresses: Sequence[str], mtu: int) -> None:
-    """Give it addresses, in the form '10.84.0.17/32', and switch it on; raises Failure, exit 71."""
+    """Give it addresses, in the form '10.84.0.17/32', and switch it on; raises CommandError, exit 71."""
     _all(
         *(["ip", "address", "replace", address, "dev", name] for address in addresses),
         ["ip", "link", "set", name, "mtu", str(mtu), "up"],
@@ -53,7 +55,7 @@ def give(name: str, addresses: Sequence[str], mtu: int) -> None:
 
 
 def lead(name: str, network: IPv6Network) -> None:
-    """Have packets to ``network`` leave by it, which must be switched on; raises Failure, exit 71."""
+    """Have packets to ``network`` leave by it, which must be switched on; raises CommandError, exit 71."""
     _all(["ip", "-6", "route", "replace", str(network), "dev", name])
 
 
@@ -61,21 +63,21 @@ def _all(*commands: Sequence[str]) -> None:
     for command in commands:
         done = run(command, timeout=QUICK)
         if done.returncode:
-            raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
+            raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def drop(name: str, public_key: str) -> None:
-    """Remove a peer: from now on nothing of it is accepted. Raises Failure, exit 71."""
+    """Remove a peer: from now on nothing of it is accepted. Raises CommandError, exit 71."""
     done = run(["wg", "set", name, "peer", public_key, "remove"])
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
 
 
 def peers(name: str) -> Sequence[Seen]:
-    """What it knows of its peers; raises Failure, exit 69 if there is no such interface."""
+    """What it knows of its peers; raises CommandError, exit 69 if there is no such interface."""
     done = run(["wg", "show", name, "dump"])
     if done.returncode:
-        raise Failure(Exit.UNAVAILABLE, f"no WireGuard interface {name}: {done.stderr.strip()}")
+        raise CommandError(Exit.UNAVAILABLE, f"no WireGuard interface {name}: {done.stderr.strip()}")
     return seen(done.stdout)
 
 
@@ -85,11 +87,11 @@ def exists(name: str) -> bool:
 
 
 def remove(name: str) -> None:
-    """Take it away; that it is gone is no error. Raises Failure, exit 71."""
+    """Take it away; that it is gone is no error. Raises CommandError, exit 71."""
     done = run(["ip", "link", "delete", "dev", name], timeout=QUICK)
     (_SOCKETS / f"{name}.sock").unlink(missing_ok=True)
     if done.returncode and "Cannot find device" not in done.stderr:
-        raise Failure(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
 
 
 def _last(text: str) -> str:

@@ -12,7 +12,7 @@ import os
 from typing import Annotated
 
 from tributary.commands import run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.values import accepting, as_text, require
 
 KEY = "32 bytes in base64, as `wg genkey` prints them: 43 of A-Z, a-z, 0-9, + and /, and one ="
@@ -57,8 +57,8 @@ def private_key(secret: str, place: int) -> str:
 
 
 def public_key(private: str) -> str:
-    """What belongs to ``private``, by wg(8); raises Failure, exit 69 or 71."""
+    """What belongs to ``private``, by wg(8); raises CommandError, exit 69 or 71."""
     done = run(["wg", "pubkey"], private)
     if done.returncode:
-        raise Failure(Exit.SYSTEM, f"wg pubkey: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"wg pubkey: {done.stderr.strip()}")
     return done.stdout.strip()

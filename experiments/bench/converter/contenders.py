@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.bench.parts import DIRECT, NATIVE
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Cabling
 from experiments.testbed.node import Node, Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
@@ -129,8 +129,8 @@ class Contender:
 
     @contextmanager
     def running(self, cabling: Cabling, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
-        """It listens for the length of the block, started by ``wrapper``; raises Failure if it does not begin to: by
-        MPTCP, or by TCP at least without ``mptcp``.
+        """It listens for the length of the block, started by ``wrapper``; raises CommandError if it does not begin to:
+        by MPTCP, or by TCP at least without ``mptcp``.
         """
         gateway = cabling.testbed.gateway
         with (
@@ -150,7 +150,7 @@ def _wait_until_it_listens(process: Process, gateway: Node, port: int, *, mptcp:
             last = " | ".join(process.output().splitlines()[-3:])
             protocol = "MPTCP" if mptcp else "TCP"
             name = process.log.stem
-            raise Failure(Exit.SYSTEM, f"{name} does not listen by {protocol}: {last or 'it printed nothing'}")
+            raise CommandError(Exit.SYSTEM, f"{name} does not listen by {protocol}: {last or 'it printed nothing'}")
         time.sleep(0.02)
 
 

@@ -5,7 +5,7 @@ from statistics import median
 from experiments.bench.converter.contenders import Contender
 from experiments.conversion import ONE_AT_A_TIME, watched
 from experiments.testbed.cables import CLIENT_SIDE, SERVER_SIDE, Cabling
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 KINDS = {"syn_us": "syn", "data_us": "first_data", "kept_data_us": "data", "reply_us": "reply"}
 
@@ -22,5 +22,5 @@ def conversion_microseconds(cabling: Cabling, contender: Contender, seconds: flo
         cabling.load("requests", *load)
         told = seen()
     if empty := [kind for kind in KINDS.values() if not told[kind]]:
-        raise Failure(Exit.WRONG_RESULT, f"{contender.name}: the probe saw no {empty[0]} on both sides")
+        raise CommandError(Exit.WRONG_RESULT, f"{contender.name}: the probe saw no {empty[0]} on both sides")
     return {name: median(told[kind]) for name, kind in KINDS.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.bench.converter.contenders import Contender, Route
 from experiments.testbed.cables import Cabling
 from experiments.testbed.node import Process
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 _SETTLE = 0.5
 _SPARE, _SPARE_PART = 500, 8
@@ -35,17 +35,19 @@ def idle(cabling: Cabling, contender: Contender, connections: int) -> tuple[floa
 
 @contextmanager
 def holding(cabling: Cabling, route: Route, connections: int) -> Iterator[Process]:
-    """So many idle connections for the length of the block; raises Failure unless all are alive at its end."""
+    """So many idle connections for the length of the block; raises CommandError unless all are alive at its end."""
     command = [str(cabling.programs.load), "hold", "--connections", str(connections), *route, "--mptcp"]
     with cabling.testbed.client.start("hold", command) as process:
         deadline = time.monotonic() + 60
         while "connections" not in process.output():
             if process.popen.poll() is not None or time.monotonic() > deadline:
-                raise Failure(Exit.SYSTEM, f"{connections} connections could not be held: {process.output().strip()}")
+                raise CommandError(
+                    Exit.SYSTEM, f"{connections} connections could not be held: {process.output().strip()}"
+                )
             time.sleep(0.02)
         yield process
         if process.stop(60) != 0:
-            raise Failure(Exit.WRONG_RESULT, f"not all connections stayed alive: {process.output().strip()}")
+            raise CommandError(Exit.WRONG_RESULT, f"not all connections stayed alive: {process.output().strip()}")
 
 
 def most_held(wanted: int) -> int:

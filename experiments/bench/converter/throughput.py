@@ -9,7 +9,7 @@ from experiments.bench.converter.contenders import Route
 from experiments.bench.parts import BULK, BULK_MANY, CONNECTIONS, NATIVE, REQUESTS, UPLOAD
 from experiments.study.readings import Point, name_of
 from experiments.testbed.cables import Cabling
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 _BYTES = (BULK, BULK_MANY, UPLOAD)
 _COMMANDS = {CONNECTIONS: "connect", REQUESTS: "requests"}
@@ -47,12 +47,12 @@ def load_of(point: Point, size: int, seconds: float) -> tuple[str, ...]:
 
 
 def throughput(cabling: Cabling, point: Point, load: tuple[str, ...], route: Route) -> dict[str, float]:
-    """``mbps`` or ``per_second``; nothing of a peer that failed each time. Raises Failure if ours failed once."""
+    """``mbps`` or ``per_second``; nothing of a peer that failed each time. Raises CommandError if ours failed once."""
     time.sleep(_PAUSE)
     for _ in range(_TRIES):
         try:
             return _figure(point, cabling.load(*load, *route, "--mptcp"))
-        except Failure as failure:
+        except CommandError as failure:
             if point["by"] == NATIVE:
                 raise
             print(f"{name_of(point)}: failed: {failure}", file=sys.stderr)

@@ -16,7 +16,7 @@ from image.firstboot.page.serving import LanSide
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
 from tributary.settings.entry import Arguments, need_root, run
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Serve the first-start page: a home router whose tributary.toml names neither links nor a gateway asks for them, by a
@@ -69,7 +69,7 @@ class Options:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; raises Failure."""
+    """Run the command; raises CommandError."""
     return parser().perform(words)
 
 
@@ -162,7 +162,7 @@ def _serve(task: Task, card: Card, wait: float) -> None:
 
 def _code(root: Path) -> str:
     if not (root / code.PLACE).exists():
-        raise Failure(Exit.UNAVAILABLE, f"{root / code.PLACE} is missing: tributary-firstboot --again makes one")
+        raise CommandError(Exit.UNAVAILABLE, f"{root / code.PLACE} is missing: tributary-firstboot --again makes one")
     return code.kept(root)
 
 
@@ -170,7 +170,7 @@ def _accept(task: Task, text: bytes) -> None:
     try:
         files.put(task.card / reading.NAME, text.decode())
     except OSError as error:
-        raise Failure(Exit.SYSTEM, f"{task.card / reading.NAME}: cannot be written: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{task.card / reading.NAME}: cannot be written: {error.strerror}") from error
 
 
 def _port(address: IPv4Interface, wait: float) -> str:

@@ -19,7 +19,7 @@ from image.firstboot.page.form import Form
 from image.firstboot.page.views import Verdict
 from image.firstboot.reading import NAME, Wrong
 from image.firstboot.settings import Card
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 LARGEST = 64 << 10
 """Bytes of a form: a hundred times what is usual."""
@@ -35,7 +35,7 @@ _HEADERS = (
 
 @dataclass(frozen=True)
 class Box:
-    """What the page asks of the box, and has it do. All but the code raise Failure."""
+    """What the page asks of the box, and has it do. All but the code raise CommandError."""
 
     code: str
     content: Callable[[], bytes]
@@ -133,7 +133,7 @@ class Page:
             base = self._box.content()
             text = form.added_to(base.decode("utf-8-sig"), self._card).encode()
             ahead = self._box.foresee(text)
-        except (Failure, UnicodeDecodeError) as error:
+        except (CommandError, UnicodeDecodeError) as error:
             self._draft = None
             lines = error.lines if isinstance(error, Wrong) else [str(error)]
             wrong = [line.removeprefix(f"{NAME}: ") for line in lines]
@@ -152,7 +152,7 @@ class Page:
             if self._box.content() != draft.base:
                 raise _Refused(HTTPStatus.CONFLICT, f"{NAME} has changed meanwhile: begin at the page itself, /.")
             self._box.accept(draft.text)
-        except Failure as failure:
+        except CommandError as failure:
             return HTTPStatus.INTERNAL_SERVER_ERROR, views.refused(str(failure))
         self.accepted = True
         return HTTPStatus.OK, views.started(draft.steps)

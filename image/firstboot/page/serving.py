@@ -12,7 +12,7 @@ from image.firstboot.firewall import LAN_SIDE, TABLE
 from image.firstboot.page.app import LARGEST, Page
 from image.firstboot.settings import Lan
 from tributary import commands
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10
 """At a time; seconds of one that says nothing; bytes of a request's head."""
@@ -40,7 +40,7 @@ def listening(address: IPv4Address, port: int, interface: str | None) -> socket.
         listener.listen()
     except OSError as error:
         listener.close()
-        raise Failure(Exit.IN_USE, f"{address}:{port}: cannot be listened on: {error.strerror}") from error
+        raise CommandError(Exit.IN_USE, f"{address}:{port}: cannot be listened on: {error.strerror}") from error
     return listener
 
 
@@ -83,13 +83,13 @@ class LanSide:
         self._lan, self._gives_address, self._dhcp = lan, gives_address, dhcp
 
     def renew(self) -> None:
-        """Raises Failure (69, 71)."""
+        """Raises CommandError (69, 71)."""
         if self._gives_address:
             _run("ip", "address", "replace", str(self._lan.address), "dev", self._lan.interface, *_LIFETIMES)
         # The firewall may have been loaded anew.
         _run("nft", "add", *_element(self._lan.interface))
         if self._dhcp is not None and (ended := self._dhcp.poll()) is not None:
-            raise Failure(Exit.SYSTEM, f"dnsmasq at {self._lan.interface} ended with {ended}")
+            raise CommandError(Exit.SYSTEM, f"dnsmasq at {self._lan.interface} ended with {ended}")
 
 
 _LIFETIMES = ("valid_lft", str(_LIFETIME), "preferred_lft", str(_LIFETIME))
@@ -99,7 +99,7 @@ _LIFETIMES = ("valid_lft", str(_LIFETIME), "preferred_lft", str(_LIFETIME))
 def lan_side(lan: Lan, *, gives_address: bool) -> Iterator[LanSide]:
     """``lan.interface`` with the firewall open for the page, DHCP for devices, and its address if nobody else gives it.
 
-    Raises Failure (69, 71).
+    Raises CommandError (69, 71).
     """
     side = LanSide(lan, gives_address, None)
     try:
@@ -121,7 +121,7 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
     try:
         server = subprocess.Popen(dhcp_command(lan), process_group=0)
     except (FileNotFoundError, PermissionError) as error:
-        raise Failure(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
+        raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
     try:
         yield server
     finally:
@@ -159,4 +159,4 @@ def _element(interface: str) -> Sequence[str]:
 def _run(*command: str) -> None:
     done = commands.run(command)
     if done.returncode != 0:
-        raise Failure(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")

@@ -18,7 +18,7 @@ from image.make.command import Runner
 from image.make.order import LOCKS, Making, Order
 from tests.unit.debs import sample
 from tributary.places import CACHE
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 def making(tmp_path: Path, board: str = "x86", role: Role = Role.GATEWAY, checkout: str = "digest") -> Making:
@@ -95,7 +95,7 @@ def test_a_key_without_its_certificate_is_refused(capsys: pytest.CaptureFixture[
 
 def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "LOCKS", tmp_path)
-    with pytest.raises(Failure, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
+    with pytest.raises(CommandError, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
         order.build(making(tmp_path), watch.Text())
 
 
@@ -125,7 +125,7 @@ def test_newer_packages_of_debian_are_taken_and_told(tmp_path: Path) -> None:
 
 
 def test_newer_packages_of_debian_are_refused_where_only_the_locked_ones_will_do(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"(?s)1 packages are not those of x\.lock.*bash: 5\.3.*without --locked"):
+    with pytest.raises(CommandError, match=r"(?s)1 packages are not those of x\.lock.*bash: 5\.3.*without --locked"):
         based(tmp_path, strict=True)
     assert not (tmp_path / "base.tar").exists()
 
@@ -154,14 +154,14 @@ def test_an_address_that_imager_could_not_take_is_refused(url: str, capsys: pyte
 
 def test_without_qemu_programs_of_another_processor_are_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(Failure, match="no QEMU for aarch64 programs here: apt-get install qemu-user-static"):
+    with pytest.raises(CommandError, match="no QEMU for aarch64 programs here: apt-get install qemu-user-static"):
         foreign._qemu("aarch64")
 
 
 def test_an_entry_that_mmdebstrap_could_not_use_is_refused(tmp_path: Path) -> None:
     entry = tmp_path / "qemu-aarch64"
     entry.write_text("enabled\ninterpreter /usr/bin/qemu-aarch64\nflags: OC\noffset 0\n")
-    with pytest.raises(Failure, match="accepted: enabled, with the flag F"):
+    with pytest.raises(CommandError, match="accepted: enabled, with the flag F"):
         foreign._check(entry)
 
 

@@ -14,7 +14,7 @@ from image.make.bundle import Signing
 from image.make.command import Runner
 from image.make.layout import Partition
 from tests.unit.image.miniature import Quiet
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 missing = [tool for tool in ("rauc", "mksquashfs", "openssl") if shutil.which(tool) is None]
 HALF = random.Random(18).randbytes(MIB)
@@ -70,15 +70,15 @@ def test_who_trusts_both_accepts_it(tmp_path: Path) -> None:
 
 def test_a_key_of_another_certificate_makes_none(tmp_path: Path) -> None:
     ours, others = signing(tmp_path, "ours"), signing(tmp_path, "others")
-    with pytest.raises(Failure, match="rauc"):
+    with pytest.raises(CommandError, match="rauc"):
         made(tmp_path, Signing(ours.certificate, others.key))
 
 
 def test_certificates_are_looked_at_before_anything_is_built(tmp_path: Path) -> None:
     ours = signing(tmp_path, "ours")
     assert bundle.certificate(ours.certificate) == ours.certificate.read_text()
-    with pytest.raises(Failure, match="accepted: certificates in PEM, and no key") as refused:
+    with pytest.raises(CommandError, match="accepted: certificates in PEM, and no key") as refused:
         bundle.certificate(Path(ours.key))
     assert refused.value.code == Exit.USAGE
-    with pytest.raises(Failure, match="cannot be read"):
+    with pytest.raises(CommandError, match="cannot be read"):
         bundle.certificate(tmp_path / "none.pem")

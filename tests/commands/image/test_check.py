@@ -10,7 +10,7 @@ import pytest
 from image.check.__main__ import main
 from image.make.boards import Role
 from tests.unit.image.miniature import made, needs_tools, put, root_folder
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 pytestmark = [needs_tools, pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")]
 
@@ -39,7 +39,7 @@ def test_a_program_gets_what_was_looked_at(image: Path, capsys: pytest.CaptureFi
 
 def test_a_wrong_checksum_ends_it_before_anything_is_looked_at(image: Path) -> None:
     image.with_name(image.name + ".sha256").write_text(f"{'0' * 64}  {image.name}\n")
-    with pytest.raises(Failure, match="its checksum does not match"):
+    with pytest.raises(CommandError, match="its checksum does not match"):
         main([str(image)])
 
 

@@ -17,7 +17,7 @@ from image.make.boards import MIB, Role
 from image.make.command import Runner
 from image.make.layout import layout
 from tests.unit.image.miniature import IDENTITY, SECONDS, Quiet, made, needs_tools, root_folder, small
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 pytestmark = needs_tools
 
@@ -133,7 +133,7 @@ def test_the_manifest_has_packages_and_files(tmp_path: Path) -> None:
 def test_a_root_that_leaves_a_slot_too_little_room_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(10 * MIB))
     disk.insist_on_room(tmp_path, 500 * MIB)
-    with pytest.raises(Failure, match=f"with what must be free, a slot has {400 * MIB}"):
+    with pytest.raises(CommandError, match=f"with what must be free, a slot has {400 * MIB}"):
         disk.insist_on_room(tmp_path, 400 * MIB)
 
 

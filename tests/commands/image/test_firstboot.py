@@ -14,7 +14,7 @@ from image.firstboot.actions import MakeHostKeys
 from image.firstboot.apply import System, keep_up
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import SHIPPED, YESCRYPT, make_system, public_key
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 needs_systemctl = pytest.mark.skipif(shutil.which("systemctl") is None, reason="needs systemctl")
 
@@ -223,7 +223,7 @@ def test_host_keys_are_made_below_the_root(root: Path) -> None:
 
 def test_a_tool_that_is_missing_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(Failure, match="ssh-keygen is not here"):
+    with pytest.raises(CommandError, match="ssh-keygen is not here"):
         keep_up(MakeHostKeys(), System(root, running=False))
 
 

@@ -10,7 +10,7 @@ import pytest
 from image.flash.__main__ import main
 from tests.unit.image.flash.made import disk_image, files
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def flash_pi(*arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -73,7 +73,7 @@ def test_only_root_can_write(tmp_path: Path) -> None:
         os.setuid(os.geteuid() or 65534)
         try:
             main(["--yes", str(image), "/dev/null"])
-        except Failure as failure:
+        except CommandError as failure:
             os._exit(failure.code if "use sudo" in str(failure) else 99)
         finally:
             os._exit(98)

@@ -10,7 +10,7 @@ import pytest
 
 from debs.__main__ import main
 from tests.debs import dummies
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 SUITE, DATE = "trixie", 1_795_280_493  # 2026-11-21 17:01:33 UTC
 LONG_AGO = 1_600_000_000
@@ -42,9 +42,9 @@ def sources_of(repository: Path) -> Path:
     return repository / "dists" / SUITE / "tributary.sources"
 
 
-def refusal(tmp_path: Path, packages: Path, key: str | Path) -> Failure:
+def refusal(tmp_path: Path, packages: Path, key: str | Path) -> CommandError:
     """What build-deb says to such a key or such packages, before it has written anything."""
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandError) as refused:
         publish(tmp_path / "repository", packages, key)
     assert not (tmp_path / "repository").exists()
     return refused.value

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.commands.repository.machine import LONG_AGO, Keys, contents, publish, refusal
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def test_another_key_is_refused_unless_one_asks_for_it(repository: Path, packages: Path, keys: Keys) -> None:
     before = contents(repository)
-    with pytest.raises(Failure, match=f"is signed by {keys.one}, not by {keys.other}.*--replace-key") as refused:
+    with pytest.raises(CommandError, match=f"is signed by {keys.one}, not by {keys.other}.*--replace-key") as refused:
         publish(repository, packages, keys.other)
     assert refused.value.code == Exit.USAGE
     assert contents(repository) == before
@@ -35,7 +35,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path, packages: Path, k
 
 def test_a_key_that_would_be_published_is_refused(repository: Path, packages: Path, keys: Keys) -> None:
     inside = keys.keyring.exported(keys.one, repository / "secret.asc")
-    with pytest.raises(Failure, match="so that nobody publishes it"):
+    with pytest.raises(CommandError, match="so that nobody publishes it"):
         publish(repository, packages, inside)
 
 

@@ -8,7 +8,7 @@ import pytest
 from debs.__main__ import main
 from tests.commands.repository.machine import DATE, SUITE, Apt, Keys, contents, publish, refusal, sources_of
 from tests.debs import dummies
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def test_the_same_packages_key_and_date_give_the_same_bytes(
@@ -41,7 +41,7 @@ def test_a_version_that_was_published_stays_as_it_is(repository: Path, tmp_path:
     (tmp_path / "debs").mkdir()
     changed = dummies.deb(tmp_path / "debs", "dummy-all", "1.0-1~deb13", "all")
     changed.write_bytes(changed.read_bytes() + b"\n")
-    with pytest.raises(Failure, match="is the same version with other bytes: make a newer one") as refused:
+    with pytest.raises(CommandError, match="is the same version with other bytes: make a newer one") as refused:
         publish(repository, tmp_path / "debs", keys.one)
     assert refused.value.code == Exit.BAD_DATA
     assert contents(repository) == before
@@ -50,7 +50,7 @@ def test_a_version_that_was_published_stays_as_it_is(repository: Path, tmp_path:
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, packages: Path, keys: Keys) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters/one").touch()
-    with pytest.raises(Failure, match="accepted: a new or empty folder, or a repository made by build-deb"):
+    with pytest.raises(CommandError, match="accepted: a new or empty folder, or a repository made by build-deb"):
         publish(tmp_path / "letters", packages, keys.one)
     assert [path.name for path in (tmp_path / "letters").iterdir()] == ["one"]
 

@@ -10,7 +10,7 @@ from debs.package import PYTHON, File, Inputs, Package
 from squid import targets
 from tests.unit.debs.sample import inputs, release
 from tributary.places import ROOT
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 TRIXIE = inputs(release())
 PACKAGES = {package.name: package for package in parts.packages(TRIXIE)}
@@ -97,7 +97,7 @@ def test_every_wheel_is_named_with_its_licence() -> None:
 def test_two_files_of_one_name_are_refused() -> None:
     package = PACKAGES["tributary-common"]
     twice = Package("x", "all", "", "", files=(*package.files, File(package.files[0].path, b"")))
-    with pytest.raises(Failure, match="two files of this name"):
+    with pytest.raises(CommandError, match="two files of this name"):
         tree.complete(twice, TRIXIE)
 
 

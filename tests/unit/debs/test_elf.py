@@ -9,7 +9,7 @@ import pytest
 from debs import elf
 from debs.release import ARCHITECTURES
 from tests.unit.debs import sample
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 AMD64, ARM64 = ARCHITECTURES["amd64"], ARCHITECTURES["arm64"]
 
@@ -52,6 +52,6 @@ def test_a_static_program_depends_on_nothing() -> None:
     ],
 )
 def test_what_would_not_run_there_is_refused(program: bytes, why: str) -> None:
-    with pytest.raises(Failure, match=f"given: {why}") as refused:
+    with pytest.raises(CommandError, match=f"given: {why}") as refused:
         elf.depends("given", program, sample.release("bookworm"))
     assert refused.value.code == Exit.USAGE

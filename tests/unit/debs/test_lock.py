@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from debs import lock, parts, wheels
 from tests.unit.debs.sample import release
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 LOCK = (ROOT / "requirements.lock").read_text()
 
@@ -38,7 +38,7 @@ def test_pip_is_given_exact_versions_with_all_their_hashes() -> None:
 
 
 def test_a_name_that_the_lock_has_not_is_refused() -> None:
-    with pytest.raises(Failure, match=r"requirements\.lock has no three") as refused:
+    with pytest.raises(CommandError, match=r"requirements\.lock has no three") as refused:
         lock.selected(SMALL, ["three"], lock.environment(release()))
     assert refused.value.code == Exit.USAGE
 

@@ -9,7 +9,7 @@ from debs.release import ARCHITECTURES, SUITES
 from debs.repository import pool, publish, texts
 from debs.repository.pool import Deb
 from tests.unit.debs import sample
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 DATE = datetime(2026, 11, 21, 17, 1, 33, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def test_an_epoch_is_not_in_the_files_name() -> None:
 
 
 def test_a_backports_version_is_not_taken_for_ours() -> None:
-    with pytest.raises(Failure, match=r"version 1\.0-1~bpo12: accepted: one that ends in ~deb12") as refused:
+    with pytest.raises(CommandError, match=r"version 1\.0-1~bpo12: accepted: one that ends in ~deb12") as refused:
         _ = deb("1.0-1~bpo12").suite
     assert refused.value.code == Exit.BAD_DATA
 
@@ -75,5 +75,5 @@ def test_the_date_is_that_of_the_environment_or_now() -> None:
 
 @pytest.mark.parametrize("given", ["", "yesterday", "-1", "1.5"])
 def test_a_date_that_is_none_is_refused(given: str) -> None:
-    with pytest.raises(Failure, match="accepted: whole seconds since 1970"):
+    with pytest.raises(CommandError, match="accepted: whole seconds since 1970"):
         publish.now({"SOURCE_DATE_EPOCH": given})

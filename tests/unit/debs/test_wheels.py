@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debs.wheels import unpacked
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ABOUT = "quick-1.2.dist-info"
 FILES = {
@@ -48,7 +48,7 @@ def test_a_wheel_is_unpacked_without_its_scripts(tmp_path: Path) -> None:
     ids=["a file that was changed", "a file that is not in the record"],
 )
 def test_a_wheel_that_is_not_what_it_says_is_refused(tmp_path: Path, change: Mapping[str, bytes]) -> None:
-    with pytest.raises(Failure, match=r"quick-1\.2-py3-none-any\.whl: no sound wheel: .*RECORD") as caught:
+    with pytest.raises(CommandError, match=r"quick-1\.2-py3-none-any\.whl: no sound wheel: .*RECORD") as caught:
         unpacked(packed(tmp_path, {**FILES, **change}, FILES))
     assert caught.value.code == Exit.UNAVAILABLE
 
@@ -56,11 +56,11 @@ def test_a_wheel_that_is_not_what_it_says_is_refused(tmp_path: Path, change: Map
 def test_a_file_that_is_no_wheel_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "quick-1.2-py3-none-any.whl"
     path.write_bytes(b"not found")
-    with pytest.raises(Failure, match="no sound wheel"):
+    with pytest.raises(CommandError, match="no sound wheel"):
         unpacked(path)
 
 
 def test_modules_in_the_folder_of_data_are_refused(tmp_path: Path) -> None:
     files = {**FILES, "quick-1.2.data/purelib/quick.py": b""}
-    with pytest.raises(Failure, match=r"modules under \.data"):
+    with pytest.raises(CommandError, match=r"modules under \.data"):
         unpacked(packed(tmp_path, files, files))

@@ -4,7 +4,7 @@ import pytest
 
 from doctor.__main__ import main
 from doctor.examination import Role, checks
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.usefixtures("as_root")
 
@@ -16,14 +16,14 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("target", ["gateway", "gateway:", ":3128", "gateway:0", "gateway:65536", "::1", "[::1]"])
 def test_a_path_needs_a_host_and_a_port(target: str) -> None:
-    with pytest.raises(Failure) as raised:
+    with pytest.raises(CommandError) as raised:
         main(["--path", target])
     assert raised.value.code == Exit.USAGE
     assert "accepted: HOST:PORT" in str(raised.value)
 
 
 def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has() -> None:
-    with pytest.raises(Failure) as raised:
+    with pytest.raises(CommandError) as raised:
         main(["--role", "kernel", "--only", "kernel,listeners"])
     assert str(raised.value) == "--only listeners: accepted with --role kernel: kernel, mptcp"
 

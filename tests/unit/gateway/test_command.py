@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.state import State
 from gateway.tally import Tally, counted
 from tests.unit.gateway.house import LANS, NETWORK, heard, of, router
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
 BERLIN = of("berlin", 1)
@@ -49,7 +49,7 @@ NOW = 1_790_000_000.0
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(key: str, value: object) -> None:
-    with pytest.raises(Failure, match=f"card: {key}") as caught:
+    with pytest.raises(CommandError, match=f"card: {key}") as caught:
         check({"name": "gateway.example.net", key: value}, GatewaySettings, "card")
     assert caught.value.code == Exit.USAGE
 
@@ -62,14 +62,14 @@ def test_a_gateway_is_found_by_a_name_or_an_address(name: str) -> None:
 def test_check_reads_settings_and_routers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = tmp_path / "gateway.toml"
     command = ["check", "--settings", str(settings), "--state-directory", str(tmp_path)]
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         main(command)
     assert caught.value.code == Exit.NO_INPUT
     settings.write_text('name = "gateway.example.net"\n')
     assert main(command) == 0
     assert capsys.readouterr().out == "valid\n"
     Registry(State(tmp_path).routers, NETWORK).write("far", router(4096))
-    with pytest.raises(Failure, match="no block 4096"):
+    with pytest.raises(CommandError, match="no block 4096"):
         main(command)
 
 
@@ -90,7 +90,7 @@ def test_the_private_key_is_made_once_and_for_nobody_else(tmp_path: Path) -> Non
 
 def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tallies.json").write_text('{"berlin": {"received": 1}}')
-    with pytest.raises(Failure, match="mend it or remove it"):
+    with pytest.raises(CommandError, match="mend it or remove it"):
         State(tmp_path).tallies()
 
 
@@ -137,7 +137,7 @@ def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: P
     """No other key is made in its place: all routers know the one that is lost."""
     file = tmp_path / "private.key"
     file.write_bytes(content)
-    with pytest.raises(Failure, match=r"private\.key: ") as caught:
+    with pytest.raises(CommandError, match=r"private\.key: ") as caught:
         State(tmp_path).private_key()
     assert caught.value.code == Exit.SYSTEM and file.read_bytes() == content
 

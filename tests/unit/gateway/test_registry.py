@@ -11,7 +11,7 @@ from gateway.files import alone
 from gateway.forwards import with_added, without
 from gateway.registry import Registry, Router, free_number, name_of
 from tests.unit.gateway.house import NETWORK, identity, key, router
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 
 
@@ -44,14 +44,14 @@ def test_only_root_may_look(registry: Registry) -> None:
 
 @pytest.mark.parametrize("name", ["", "Berlin", "a/b", "..", "a.b", "a_b", "a" * 41, "a\n"])
 def test_a_name_is_short_and_plain(name: str) -> None:
-    with pytest.raises(Failure, match="1 to 40 of a-z") as caught:
+    with pytest.raises(CommandError, match="1 to 40 of a-z") as caught:
         name_of(name)
     assert caught.value.code == Exit.USAGE
 
 
 def test_a_file_that_a_person_named_wrongly_is_refused(registry: Registry) -> None:
     registry.write("Berlin", router(1))
-    with pytest.raises(Failure, match="'Berlin'") as caught:
+    with pytest.raises(CommandError, match="'Berlin'") as caught:
         registry.read()
     assert str(registry.folder / "Berlin.toml") in str(caught.value)
 
@@ -73,7 +73,7 @@ def test_a_wrong_file_is_refused_by_its_name(registry: Registry, line: str, inst
     file = registry.folder / "berlin.toml"
     assert line in file.read_text()
     file.write_text(file.read_text().replace(line, instead))
-    with pytest.raises(Failure, match=complaint) as caught:
+    with pytest.raises(CommandError, match=complaint) as caught:
         registry.read()
     assert str(file) in str(caught.value)
 
@@ -85,7 +85,7 @@ def test_a_wrong_file_is_refused_by_its_name(registry: Registry, line: str, inst
 def test_two_routers_have_nothing_in_common(registry: Registry, second: Router, what: str) -> None:
     registry.write("berlin", router(1))
     registry.write("paris", second)
-    with pytest.raises(Failure, match=f"berlin.toml and paris.toml have the same {what}"):
+    with pytest.raises(CommandError, match=f"berlin.toml and paris.toml have the same {what}"):
         registry.read()
 
 
@@ -113,7 +113,7 @@ def test_ports_that_contradict_each_other_are_refused(
         registry.write(name, router(number))
         file = registry.folder / f"{name}.toml"
         file.write_text(f"forward = {ports}\n{file.read_text()}")
-    with pytest.raises(Failure, match=complaint) as caught:
+    with pytest.raises(CommandError, match=complaint) as caught:
         Registry(registry.folder, NETWORK, (Ports("tcp", 22, 22), Ports("udp", 51840, 51840))).read()
     assert caught.value.code == Exit.USAGE
 
@@ -134,7 +134,7 @@ def test_ports_are_added_once_and_removed_as_they_were_given() -> None:
 
 def test_a_rotation_gives_other_addresses_and_keys(registry: Registry) -> None:
     registry.write("berlin", router(1, following=1))
-    with pytest.raises(Failure, match="the same number: 1"):
+    with pytest.raises(CommandError, match="the same number: 1"):
         registry.read()
 
 
@@ -145,7 +145,7 @@ def test_the_least_number_is_free_that_no_rotation_holds_either() -> None:
 
 
 def test_a_network_that_is_full_says_so() -> None:
-    with pytest.raises(Failure, match="is full: 1 routers") as caught:
+    with pytest.raises(CommandError, match="is full: 1 routers") as caught:
         free_number({"a": router(1)}, IPv4Network("10.84.0.0/27"))
     assert caught.value.code == Exit.UNAVAILABLE
 
@@ -167,7 +167,7 @@ def test_a_lan_keeps_its_number_through_rotations_and_nobody_else_gets_it(regist
     assert (berlin.number, berlin.lan_number) == (2, 1)
     assert free_number({"berlin": berlin}, NETWORK) == 3
     registry.write("paris", router(1))
-    with pytest.raises(Failure, match=r"berlin\.toml and paris\.toml have the same number of a LAN: 1"):
+    with pytest.raises(CommandError, match=r"berlin\.toml and paris\.toml have the same number of a LAN: 1"):
         registry.read()
 
 

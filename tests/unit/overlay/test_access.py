@@ -3,7 +3,7 @@
 import pytest
 
 from overlay.__main__ import main
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 ETCD = ("--endpoints", "https://192.0.2.9:2379")
 

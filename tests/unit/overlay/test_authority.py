@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.__main__ import main
 from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, handoff_switch, member
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def read(folder: Path) -> x509.Certificate:
@@ -68,7 +68,7 @@ def test_only_the_owner_reads_what_was_written(tmp_path: Path) -> None:
 
 def test_a_name_that_has_a_certificate_is_refused(tmp_path: Path) -> None:
     before = (enrol(tmp_path / "a", "london", 30) / "node.pem").read_bytes()
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         enrol(tmp_path / "a", "london", 30)
     assert caught.value.code == Exit.IN_USE
     assert (tmp_path / "a/london/node.pem").read_bytes() == before
@@ -86,20 +86,20 @@ def full_disk() -> Iterator[None]:
 
 
 def test_what_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="cannot be looked for: File name too long") as caught:
+    with pytest.raises(CommandError, match="cannot be looked for: File name too long") as caught:
         enrol(tmp_path / ("a" * 300), "london", 30)
     assert caught.value.code == Exit.SYSTEM
 
 
 def test_what_cannot_be_written_whole_is_named_and_in_nobodys_way(tmp_path: Path) -> None:
     authority = tmp_path / "a"
-    with full_disk(), pytest.raises(Failure) as caught:
+    with full_disk(), pytest.raises(CommandError) as caught:
         enrol(authority, "london", 30)
     assert (caught.value.code, str(caught.value)) == (Exit.SYSTEM, f"{authority}: cannot be written: File too large")
     assert [*tmp_path.iterdir()] == []
     enrol(authority, "london", 30)
     before = sorted(authority.rglob("*"))
-    with full_disk(), pytest.raises(Failure) as caught:
+    with full_disk(), pytest.raises(CommandError) as caught:
         enrol(authority, "milan", 30)
     assert str(caught.value) == f"{authority}/milan: cannot be written: File too large"
     assert sorted(authority.rglob("*")) == before

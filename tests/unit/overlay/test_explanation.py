@@ -7,7 +7,7 @@ import pytest
 
 from overlay import __main__ as command
 from overlay import explanation
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 DIRECT = {"nodes": ["london", "milan"], "hops_ms": [20.0], "hops_estimated": [False], "time_ms": 90.0}
 DETOUR: dict[str, Any] = {

@@ -12,7 +12,7 @@ from router.memory import Memory
 from router.quality import Quality
 from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment, text
 
@@ -23,10 +23,10 @@ def test_check_says_valid_or_what_is_wrong(tmp_path: Path, capsys: pytest.Captur
     assert main(["check", str(file)]) == 0
     assert capsys.readouterr().out == "valid\n"
     file.write_text("[wan.dsl]\n")
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         main(["check", str(file)])
     assert caught.value.code == Exit.USAGE
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         main(["check", str(tmp_path / "none.toml")])
     assert caught.value.code == Exit.NO_INPUT
 
@@ -43,7 +43,7 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
     file = tmp_path / "router.toml"
     file.write_text(SETTINGS + text(check(GIVEN, Enrolment, "test")))
     file.chmod(0o640)
-    with pytest.raises(Failure, match=f"chmod 600 {file}"):
+    with pytest.raises(CommandError, match=f"chmod 600 {file}"):
         main(["check", str(file)])
     file.chmod(0o600)
     assert main(["check", str(file)]) == 0

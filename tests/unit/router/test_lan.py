@@ -7,7 +7,7 @@ import pytest
 from router.observed import Interface
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, settings
 from tests.unit.router.test_tunnels import FIRST, SECOND, Script
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment, table
 
@@ -91,5 +91,5 @@ def test_all_of_it_is_taken_away() -> None:
 
 
 def test_the_name_of_the_lan_s_interface_is_checked() -> None:
-    with pytest.raises(Failure, match="lan = 'a b'"):
+    with pytest.raises(CommandError, match="lan = 'a b'"):
         settings('lan = "a b"\n' + SETTINGS)

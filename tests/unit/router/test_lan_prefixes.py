@@ -12,7 +12,7 @@ from router.observed import Interface, Observed
 from router.translation import NOTHING, Side, Translation, rules
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tributary.delegated import TOKEN, prefix_of
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 LAN = Plug(Interface(4, "end0"))
 BOTH = (
@@ -171,5 +171,5 @@ def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_li
 
 @pytest.mark.parametrize("text", [TRANSLATED.replace("translated", "link"), 'lan_ipv6 = "translated"\n'])
 def test_a_private_prefix_goes_with_translation_alone(text: str) -> None:
-    with pytest.raises(Failure, match="with lan_ipv6 = 'translated', and only then, a private IPv6 network"):
+    with pytest.raises(CommandError, match="with lan_ipv6 = 'translated', and only then, a private IPv6 network"):
         settings(text + SETTINGS)

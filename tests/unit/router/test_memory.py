@@ -7,7 +7,7 @@ import pytest
 
 from router.memory import Memory, Store
 from router.observed import Limits
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 MEMORY = Memory(
     {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0), gateway="203.0.113.5:51840"
@@ -36,7 +36,7 @@ def test_each_network_namespace_has_its_own(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "5.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         Store(tmp_path, 5).load()
     assert caught.value.code == Exit.SYSTEM
     assert "5.json" in str(caught.value)
@@ -44,6 +44,6 @@ def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: st
 
 def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         Store(tmp_path / "file", 5).save(MEMORY)
     assert caught.value.code == Exit.SYSTEM

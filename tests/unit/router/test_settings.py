@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from router.settings import RouterSettings
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.hosts import Target
 
@@ -115,7 +115,7 @@ def test_every_key_is_read() -> None:
     ],
 )
 def test_what_is_not_accepted_is_refused_with_what_would_be(text: str, part: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         read(text)
     assert caught.value.code == Exit.USAGE
     assert part in str(caught.value) and str(caught.value).startswith("router.toml: ")

@@ -12,7 +12,7 @@ from router.memory import Memory
 from router.observed import Interface, Observed
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import Enrolment, text
@@ -293,20 +293,20 @@ def test_answers_to_what_the_tunnel_for_everything_else_brought_leave_by_it_or_n
 
 @pytest.mark.parametrize("more", ['[tunnels]\nprefix = "tunnel-interface"', '[tunnels]\nkeepalive = "1ms"'])
 def test_settings_of_tunnels_are_checked(more: str) -> None:
-    with pytest.raises(Failure, match="tunnels"):
+    with pytest.raises(CommandError, match="tunnels"):
         settings(SETTINGS + more)
 
 
 def test_a_tunnels_name_is_no_links_and_not_the_lans() -> None:
     for more in ('lan = "tb1"\n', '[tunnels]\nprefix = "eth"\n'):
-        with pytest.raises(Failure, match=r"tunnels.prefix: .* is an interface of wan or lan"):
+        with pytest.raises(CommandError, match=r"tunnels.prefix: .* is an interface of wan or lan"):
             settings(more + SETTINGS + text(FIRST))
     settings('lan = "tb1"\n' + SETTINGS)
 
 
 @pytest.mark.parametrize("target", ["203.0.113.5:5124", "[2001:db8::5]:5124"])
 def test_with_tunnels_nothing_but_the_gateways_inside_can_be_probed(target: str) -> None:
-    with pytest.raises(Failure, match="inside address, since tunnels lead nowhere else"):
+    with pytest.raises(CommandError, match="inside address, since tunnels lead nowhere else"):
         settings(SETTINGS + f'[probe]\ntarget = "{target}"\n' + text(FIRST))
     settings(SETTINGS + f'[probe]\ntarget = "{FIRST.inside}:80"\n' + text(FIRST))
 

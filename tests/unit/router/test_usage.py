@@ -12,7 +12,7 @@ from router.observed import Octets
 from router.usage import BETWEEN_SAVES, Allowance, Meter, Reading, Usage, following, latest
 from router.usage_file import UsageFile
 from tests.unit.router.house import DSL, LTE, after, house, settings, texts
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.links import LinkPolicy
 
@@ -166,7 +166,7 @@ def test_what_was_saved_goes_on_and_what_passed_meanwhile_counts(tmp_path: Path)
 @pytest.mark.parametrize("text", ["", "[]", '{"lte": 5}', '{"lte": {"since": "x", "used": 1, "counter": null}}'])
 def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "usage.json").write_text(text)
-    with pytest.raises(Failure, match=r"usage\.json: cannot be read") as caught:
+    with pytest.raises(CommandError, match=r"usage\.json: cannot be read") as caught:
         UsageFile(tmp_path).load()
     assert caught.value.code == Exit.SYSTEM
 

@@ -5,7 +5,7 @@ import pytest
 from experiments.scenarios.mtu import SCENARIO, MtuOptions
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 
 
@@ -81,5 +81,5 @@ def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:
 
 @pytest.mark.parametrize("mtu", ["", "1500,", "575", "9001", "1500;1000"])
 def test_sizes_that_no_link_has_are_refused(mtu: str) -> None:
-    with pytest.raises(Failure, match=r"mtu.*accepted: numbers from 576 to 9000"):
+    with pytest.raises(CommandError, match=r"mtu.*accepted: numbers from 576 to 9000"):
         check({"mtu": mtu}, MtuOptions, "--set")

@@ -11,7 +11,7 @@ from experiments.study.order import Order
 from experiments.study.readings import Point, Readings
 from tests.unit.scenarios.made_up import drawn
 from tests.unit.scenarios.made_up import readings as made_up
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def order(*sweeps: str, name: str = "legacy") -> Order:
@@ -58,7 +58,7 @@ def test_each_axis_changes_what_it_says() -> None:
     ],
 )
 def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
-    with pytest.raises(Failure, match=complaint) as caught:
+    with pytest.raises(CommandError, match=complaint) as caught:
         order(sweep)
     assert caught.value.code == Exit.USAGE
 
@@ -71,12 +71,12 @@ def test_a_wrong_axis_is_refused_by_name(sweep: str, complaint: str) -> None:
     ],
 )
 def test_an_axis_that_an_experiment_does_not_have_is_refused(name: str, sweep: str, complaint: str) -> None:
-    with pytest.raises(Failure, match=complaint):
+    with pytest.raises(CommandError, match=complaint):
         order(sweep, name=name)
 
 
 def test_a_key_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(Failure, match="each key once"):
+    with pytest.raises(CommandError, match="each key once"):
         order("mtu=1500", "mtu=1000")
 
 

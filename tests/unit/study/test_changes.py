@@ -13,7 +13,7 @@ from experiments.scenarios.legacy import SCENARIO
 from experiments.study.changes import orders, over
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 class WideOptions(DownloadOptions):
@@ -51,7 +51,7 @@ def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) 
     ],
 )
 def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], change: str, complaint: str) -> None:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(CommandError) as failure:
         orders(both, [change])
     assert complaint in str(failure.value)
     assert failure.value.code == Exit.USAGE
@@ -68,7 +68,7 @@ def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> 
     anywhere, stays = orders(over(profile, [SCENARIO, own]), ["dsl.delay=1ms"])
     assert list(anywhere.profile.links) == ["dsl", "lte"]
     assert list(stays.profile.links) == ["wired", "wireless"]
-    with pytest.raises(Failure, match=r"--profile .*: wide: accepted: the links of its own"):
+    with pytest.raises(CommandError, match=r"--profile .*: wide: accepted: the links of its own"):
         over(profile, [own])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.study.__main__ import main
 from experiments.study.catalogue import SCENARIOS
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,13 +36,13 @@ def test_dry_run_tells_what_would_be_measured(capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(change: str, complaint: str) -> None:
-    with pytest.raises(Failure, match=complaint) as failure:
+    with pytest.raises(CommandError, match=complaint) as failure:
         main(["run", "legacy", "--dry-run", "--set", change])
     assert failure.value.code == Exit.USAGE
 
 
 def test_what_passes_is_kept_of_testbeds_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Failure, match="--pcap: accepted: for experiments on a testbed alone") as failure:
+    with pytest.raises(CommandError, match="--pcap: accepted: for experiments on a testbed alone") as failure:
         main(["run", "acceleration", "--pcap", "--dry-run"])
     assert failure.value.code == Exit.USAGE
     with pytest.raises(SystemExit) as ended:

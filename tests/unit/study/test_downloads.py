@@ -5,7 +5,7 @@ import pytest
 from experiments.record import Download, Sample, read_sending
 from experiments.scenarios.downloads import values_of
 from tests.unit.test_demo import download
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 AGAIN = ("wired", "10.0.1.2:7000")
 
@@ -45,6 +45,6 @@ def test_what_senders_knew_is_told_by_subflow_and_of_this_download_alone() -> No
 
 
 def test_a_warm_up_that_takes_it_all_is_refused() -> None:
-    with pytest.raises(Failure, match="a larger size, or a shorter warm_up") as failure:
+    with pytest.raises(CommandError, match="a larger size, or a shorter warm_up") as failure:
         values_of(download("mptcp", 0.8, 8_000_000, 2_000_000), warm_up=1.0)
     assert failure.value.code == Exit.USAGE

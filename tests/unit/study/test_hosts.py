@@ -19,7 +19,7 @@ from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
 EXAMPLE = ROOT / "experiments/hosts/hosts.toml"
@@ -59,7 +59,7 @@ def settings(**changes: object) -> HostsSettings:
     ],
 )
 def test_each_error_names_the_key_and_what_is_accepted(changes: dict[str, object], complaint: str) -> None:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(CommandError) as failure:
         settings(**changes)
     assert complaint in str(failure.value)
     assert failure.value.code == Exit.USAGE
@@ -140,7 +140,7 @@ def test_a_dry_run_says_what_would_be_done_where(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_what_makes_or_changes_links_is_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(CommandError) as failure:
         main(["run", *arguments, "--hosts", str(EXAMPLE), "--dry-run"])
     assert complaint in str(failure.value)
     assert failure.value.code == Exit.USAGE
@@ -180,7 +180,7 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
     about: dict[str, object], code: Exit, complaint: str
 ) -> None:
     assert checked(LOGIN, FIT) == FIT
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(CommandError) as failure:
         checked(LOGIN, FIT | about)
     assert str(failure.value).startswith(f"gateway (b): {complaint}")
     assert failure.value.code == code

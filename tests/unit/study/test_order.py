@@ -15,7 +15,7 @@ from experiments.study.order import Order
 from experiments.study.readings import name_of
 from experiments.testbed.profile import PROFILES
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 MINE = """\
 from dataclasses import replace
@@ -106,7 +106,7 @@ def test_links_that_are_too_few_are_refused_by_the_experiments_name(tmp_path: Pa
         try:
             (made,) = orders(over(profile, [scenario]), ())
             assert made.points
-        except Failure as failure:
+        except CommandError as failure:
             assert failure.code == Exit.USAGE
             assert str(failure) == f"{name}: links: dsl: accepted: a profile of 2 links or more"
             refused.append(name)

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.study.__main__ import main
 from experiments.study.catalogue import from_file
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_a_new_one_is_short_and_runs_as_it_is(mine: Path, capsys: pytest.Capture
 
 
 def test_a_new_one_does_not_take_anothers_place(mine: Path) -> None:
-    with pytest.raises(Failure, match=r"mine\.py is there already") as caught:
+    with pytest.raises(CommandError, match=r"mine\.py is there already") as caught:
         main(["new", "mine"])
     assert caught.value.code == Exit.USAGE
     assert mine.exists()
@@ -54,13 +54,13 @@ def test_a_name_that_no_new_one_can_have(name: str, capsys: pytest.CaptureFixtur
 def test_what_is_no_experiment_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         from_file(path)
     assert caught.value.code == Exit.USAGE
     assert complaint in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="no such file") as caught:
+    with pytest.raises(CommandError, match="no such file") as caught:
         main(["run", str(tmp_path / "mine.py"), "--dry-run"])
     assert caught.value.code == Exit.NO_INPUT

@@ -14,7 +14,7 @@ from experiments.study.papers import TABLE, table
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
 from tributary.places import ROOT
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
 RESULTS = ROOT / "docs/results"
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert published(tmp_path) is None
     (tmp_path / "manifest.json").write_text(json.dumps({"testbeds": []}))
     (tmp_path / "readings.jsonl.xz").write_bytes(b"no archive")
-    with pytest.raises(Failure, match="cannot be read") as caught:
+    with pytest.raises(CommandError, match="cannot be read") as caught:
         published(tmp_path)
     assert caught.value.code == Exit.NO_INPUT
 

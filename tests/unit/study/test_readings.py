@@ -19,7 +19,7 @@ from experiments.study.readings import (
     worst,
 )
 from experiments.study.telling import exit_code
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 
 def reading(by: str, repetition: int, mbps: float) -> Reading:

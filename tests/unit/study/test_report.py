@@ -18,7 +18,7 @@ from experiments.study.readings import Decision, Verdict
 from experiments.study.scenario import Scenario
 from tests.unit.scenarios import test_grid, test_legacy, test_multipath
 from tests.unit.scenarios.made_up import Rule, but, readings, topology
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 MACHINE = {"kernel": "6.18.0", "processor": "Abacus 3000", "processors": 2, "memory_mb": 8000, "system": None}
 LINK = {"link": "wired", "what": "down_mbps", "described": 100.0}
@@ -216,7 +216,7 @@ def test_a_plot_of_links_that_are_described_otherwise_now_is_not_drawn_again(tmp
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["plan"]["links"]["links"]["wired"]["colour"] = "blue"
     write_json(run / "manifest.json", manifest)
-    with pytest.raises(Failure, match=r"legacy: the run's links: links\.wired\.colour") as failure:
+    with pytest.raises(CommandError, match=r"legacy: the run's links: links\.wired\.colour") as failure:
         report(tmp_path)
     assert failure.value.code == Exit.USAGE
 
@@ -253,7 +253,7 @@ def test_a_file_of_ones_own_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [[], ["multipath"]])
 def test_no_whole_run_is_no_input(tmp_path: Path, arguments: list[str]) -> None:
     write_run(tmp_path, legacy.SCENARIO, test_legacy.good, "20260101T000000.000000Z.partial")
-    with pytest.raises(Failure, match=r"no whole run of (any experiment|multipath)") as failure:
+    with pytest.raises(CommandError, match=r"no whole run of (any experiment|multipath)") as failure:
         report(tmp_path, *arguments)
     assert failure.value.code == Exit.NO_INPUT
 
@@ -262,14 +262,14 @@ def test_no_whole_run_is_no_input(tmp_path: Path, arguments: list[str]) -> None:
 def test_a_run_without_one_of_its_files_is_no_input(tmp_path: Path, missing: str) -> None:
     run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
     (run / missing).unlink()
-    with pytest.raises(Failure, match=missing) as failure:
+    with pytest.raises(CommandError, match=missing) as failure:
         report(tmp_path)
     assert failure.value.code == Exit.NO_INPUT
 
 
 def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
-    with pytest.raises(Failure, match="cannot be written") as failure:
+    with pytest.raises(CommandError, match="cannot be written") as failure:
         report(tmp_path, "--output", str(tmp_path / "nowhere/page.html"))
     assert failure.value.code == Exit.SYSTEM
 

@@ -19,7 +19,7 @@ from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen
 from throttler.service.status import ClassCounters, Status
 from tributary.daemons.exchange import Server
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 NAME = "tributary_throttler"
 
@@ -245,7 +245,7 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
 
 
 def test_a_port_that_is_taken_is_a_failure(server: Server) -> None:
-    with pytest.raises(Failure) as failure, listen(*server.address):
+    with pytest.raises(CommandError) as failure, listen(*server.address):
         pass
     assert failure.value.code == Exit.IN_USE
 
@@ -259,5 +259,5 @@ def test_an_address_to_listen_on(text: str, address: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "localhost:9464", "127.0.0.1:0", "::1:9464", "[127.0.0.1]:1"])
 def test_an_address_that_leaves_a_doubt_is_refused(text: str) -> None:
-    with pytest.raises(Failure, match="accepted: an address and a port"):
+    with pytest.raises(CommandError, match="accepted: an address and a port"):
         listen_address(text)

@@ -7,7 +7,7 @@ from throttler.policy.model import Policy, read, with_rule, without_rule
 from throttler.policy.values import Direction, SharedBy
 from throttler.sessions import Session, Subflow
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
 
 GOOD = """\
@@ -98,7 +98,7 @@ def policy_of(text: str, folder: Path) -> Policy:
     ],
 )
 def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         policy_of(GOOD.replace(old, new), tmp_path)
     assert caught.value.code == Exit.USAGE
     assert str(caught.value).startswith(str(tmp_path / "p.toml"))
@@ -257,6 +257,6 @@ def test_a_rule_set_live_replaces_its_namesake_or_comes_first(tmp_path: Path) ->
     assert [rule.name for rule in with_rule(policy, other, last=False).rules] == ["other", "slow"]
     assert [rule.name for rule in with_rule(policy, other, last=True).rules] == ["slow", "other"]
     assert without_rule(policy, "slow").rules == ()
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         without_rule(policy, "fast")
     assert str(caught.value) == "unset: rule = 'fast': accepted: the name of a rule: slow"

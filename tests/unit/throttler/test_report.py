@@ -20,7 +20,7 @@ from throttler.sources.source import Which
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def test_an_ipv6_subflow_is_found_by_its_ends(engine: Engine) -> None:
     ids=str,
 )
 def test_what_names_nothing_is_refused(engine: Engine, ends: object) -> None:
-    with pytest.raises(Failure, match="accepted: the token of a session or both ends") as caught:
+    with pytest.raises(CommandError, match="accepted: the token of a session or both ends") as caught:
         question(engine, ends)
     assert caught.value.code == Exit.USAGE
 
 
 def test_thousands_of_ends_are_refused_unlooked_at_and_are_not_sent_back(engine: Engine) -> None:
     """9,000 strings in one request, where a token or two ends are asked for."""
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         question(engine, [f"{number}" * 20 for number in range(9000)])
     assert len(str(caught.value)) < 500
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.throttler.answer import answer, document, unread
 from throttler.service.status import decode, encode
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
 
@@ -39,6 +39,6 @@ def test_members_of_later_versions_are_ignored() -> None:
 def test_a_document_of_another_version_is_refused_by_the_place_that_differs(
     changed: dict[str, object], where: str
 ) -> None:
-    with pytest.raises(Failure, match=rf"not of this version \({where}.*\): restart the throttler") as refused:
+    with pytest.raises(CommandError, match=rf"not of this version \({where}.*\): restart the throttler") as refused:
         decode(document(**changed))
     assert refused.value.code == Exit.UNAVAILABLE

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from throttler.shaping import tc
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 pytestmark = pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed")
 
@@ -28,7 +28,7 @@ def test_complaints_that_nobody_asks_for_stop_neither_side() -> None:
 def test_the_next_line_that_is_waited_for_tells_what_failed_before() -> None:
     tc.forget_complaints()
     tc.hand_over(WRONG)
-    with pytest.raises(Failure, match="Cannot find device"):
+    with pytest.raises(CommandError, match="Cannot find device"):
         tc.carry_out("qdisc help-is-not-a-verb\n")
     tc.forget_complaints()
 
@@ -37,6 +37,6 @@ def test_a_new_process_takes_the_next_line_when_the_one_before_has_ended() -> No
     tc.forget_complaints()
     before = tc._process()
     tc.start_anew()
-    with pytest.raises(Failure, match="Cannot find device"):
+    with pytest.raises(CommandError, match="Cannot find device"):
         tc.carry_out(WRONG)
     assert tc._process() is not before

@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.status import QuotaStatus, Status
 from throttler.watch import Interval, Rows, plain_line, quota_bar, rows, screen, watch
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 SECOND = Interval.parse("1s")
 
@@ -137,15 +137,15 @@ def test_the_plain_line_has_rates_in_bits() -> None:
     assert "download=- " in plain_line(0, answer(), Rows((), ()))
 
 
-def script(*steps: Status | Failure) -> Callable[[], Status]:
+def script(*steps: Status | CommandError) -> Callable[[], Status]:
     """Answers one after the other, then Ctrl-C."""
-    left: Iterator[Status | Failure] = iter(steps)
+    left: Iterator[Status | CommandError] = iter(steps)
 
     def ask() -> Status:
         step = next(left, None)
         if step is None:
             raise KeyboardInterrupt
-        if isinstance(step, Failure):
+        if isinstance(step, CommandError):
             raise step
         return step
 
@@ -153,7 +153,7 @@ def script(*steps: Status | Failure) -> Callable[[], Status]:
 
 
 def test_into_a_pipe_goes_one_line_an_answer_and_a_restart_is_told() -> None:
-    gone = Failure(Exit.UNAVAILABLE, "no throttler runs in this network namespace")
+    gone = CommandError(Exit.UNAVAILABLE, "no throttler runs in this network namespace")
     stream = io.StringIO()
     waits: list[float] = []
     ask = script(answer(), later(sent_bytes=1000), gone, answer(uptime_s=0.1))
@@ -165,7 +165,7 @@ def test_into_a_pipe_goes_one_line_an_answer_and_a_restart_is_told() -> None:
 
 
 def test_in_a_terminal_the_screen_is_given_back_after_ctrl_c() -> None:
-    gone = Failure(Exit.UNAVAILABLE, "no throttler runs")
+    gone = CommandError(Exit.UNAVAILABLE, "no throttler runs")
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=80, height=24, _environ={})
     watch(script(answer(), gone, later(sent_bytes=5)), SECOND, console, lambda _: None)

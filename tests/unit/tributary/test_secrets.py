@@ -9,7 +9,7 @@ from image.firstboot.reading import Wrong
 from image.firstboot.reading import read as read_card
 from image.firstboot.settings import Role
 from router.settings import RouterSettings
-from tributary.settings.failure import Failure, refused
+from tributary.settings.errors import CommandError, invalid_value
 from tributary.settings.files import check
 
 SECRET = base64.b64encode(bytes(range(100, 132))).decode()
@@ -54,7 +54,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_home_routers_settings_are_refused_without_their_secret(what: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
     message = str(caught.value)
     assert message.startswith("router.toml: ") and ": accepted: " in message
@@ -64,7 +64,7 @@ def test_a_home_routers_settings_are_refused_without_their_secret(what: str) -> 
 @pytest.mark.parametrize("what", WRONG)
 def test_neither_does_what_is_behind_the_message(what: str) -> None:
     """A traceback would show it."""
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
     assert SECRET[2:-3] not in str(caught.value.__cause__)
 
@@ -91,9 +91,9 @@ def test_a_card_is_refused_without_its_passwords(what: str) -> None:
 
 @pytest.mark.parametrize(("key", "is_shown"), [("bypass", True), ("passphrase", False), ("rules[0].pin", False)])
 def test_what_is_hidden_is_told_by_the_keys_name(key: str, is_shown: bool) -> None:
-    assert str(refused("f", key, "x", "y")) == f"f: {key} = {'x' if is_shown else '(not shown)'!r}: accepted: y"
+    assert str(invalid_value("f", key, "x", "y")) == f"f: {key} = {'x' if is_shown else '(not shown)'!r}: accepted: y"
 
 
 def test_other_values_are_shown_so_that_people_know_which_is_meant() -> None:
-    assert str(refused("f", "rate", "5", "a rate")) == "f: rate = '5': accepted: a rate"
-    assert str(refused("f", "secret", "(missing)", "a key")) == "f: secret = '(missing)': accepted: a key"
+    assert str(invalid_value("f", "rate", "5", "a rate")) == "f: rate = '5': accepted: a rate"
+    assert str(invalid_value("f", "secret", "(missing)", "a key")) == "f: secret = '(missing)': accepted: a key"

@@ -4,7 +4,7 @@ import pytest
 
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Role
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 HOME = """\
 gateway = "203.0.113.5"

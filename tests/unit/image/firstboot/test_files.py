@@ -9,7 +9,7 @@ import pytest
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
 from image.firstboot.files import changed, news
 from tests.unit.image.firstboot.systems import YESCRYPT, make_system
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 ME = Owner(os.getuid(), os.getgid())
 
@@ -75,7 +75,7 @@ def test_passwords_are_set_and_locked_and_the_file_stays_as_private(root: Path) 
 
 def test_a_user_who_is_missing_is_named_and_nothing_changes(root: Path) -> None:
     before = contents(root)
-    with pytest.raises(Failure, match="no user nobody-here"):
+    with pytest.raises(CommandError, match="no user nobody-here"):
         do(root, WriteFile("/etc/hostname", "x", owner=ME), SetPassword("nobody-here", None))
     assert contents(root) == before
 
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_written_leaves_all_as_it_was(root: Path) -> None:
     (root / "etc/first").write_text("old")
     (root / "etc/blocked").mkdir()
     before = contents(root)
-    with pytest.raises(Failure, match="blocked: cannot be written") as caught:
+    with pytest.raises(CommandError, match="blocked: cannot be written") as caught:
         do(
             root,
             WriteFile("/etc/first", "new", owner=ME),
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_leaves_all_as_it_was(root: Path) -> None:
     assert contents(root) == before
 
 
-@pytest.mark.parametrize("error", [Failure(Exit.SYSTEM, "systemctl: no"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [CommandError(Exit.SYSTEM, "systemctl: no"), KeyboardInterrupt()])
 def test_what_fails_later_takes_all_files_back(root: Path, error: BaseException) -> None:
     (root / "etc/first").write_text("old")
     before = contents(root)

@@ -14,7 +14,7 @@ from image.firstboot.interfaces import interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 MIB = 1 << 20
 needs_mke2fs = pytest.mark.skipif(shutil.which("mke2fs") is None, reason="needs mke2fs")
@@ -168,7 +168,7 @@ def test_a_code_fits_however_it_is_typed() -> None:
 def test_an_image_without_the_user_is_named(tmp_path: Path) -> None:
     root = make_system(tmp_path)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
-    with pytest.raises(Failure, match="has no user tributary"):
+    with pytest.raises(CommandError, match="has no user tributary"):
         look.facts(root, Role.ROUTER, Memory())
 
 
@@ -179,5 +179,5 @@ def test_the_image_s_role_is_a_gateway_s_unless_it_says_so(tmp_path: Path) -> No
     file.write_text("router\n")
     assert look.image_role(tmp_path) is Role.ROUTER
     file.write_text("converter\n")
-    with pytest.raises(Failure, match="accepted: gateway or router"):
+    with pytest.raises(CommandError, match="accepted: gateway or router"):
         look.image_role(tmp_path)

@@ -17,7 +17,7 @@ from image.firstboot.settings import Role
 from image.firstboot.upkeep import upkeep
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, public_key
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 SUDO = "/etc/sudoers.d/tributary"
 
@@ -204,7 +204,7 @@ def test_the_card_s_role_counts_before_the_image_s() -> None:
 
 def test_an_image_that_lacks_a_unit_of_the_role_is_named() -> None:
     given = facts(units=frozenset(UNITS) - {"tributary-squid.service"})
-    with pytest.raises(Failure, match=r"tributary-squid\.service is not on this image") as caught:
+    with pytest.raises(CommandError, match=r"tributary-squid\.service is not on this image") as caught:
         plan(read(b"", Role.GATEWAY), given)
     assert caught.value.code == Exit.UNAVAILABLE
 

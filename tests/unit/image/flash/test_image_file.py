@@ -9,7 +9,7 @@ import pytest
 from image.flash import image_file
 from image.flash.bmap import BLOCK, Contents
 from tests.unit.image.flash.made import bmap_of, disk_image, files, ranges_without, seal
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 BLOCKS = 2000  # more than one chunk
 HOLES = (range(3, 10), range(1030, 1900))
@@ -33,7 +33,7 @@ def content(path: Path) -> tuple[Contents, bytes]:
 
 
 def refused(path: Path, code: Exit = Exit.NO_INPUT) -> str:
-    with pytest.raises(Failure) as failure:
+    with pytest.raises(CommandError) as failure:
         content(path)
     assert failure.value.code is code
     return str(failure.value)
@@ -173,7 +173,7 @@ def test_an_image_that_is_changed_while_it_is_written_is_noticed(tmp_path: Path)
         with path.open("r+b") as file:
             file.seek(BLOCK)
             file.write(b"changed")
-        with pytest.raises(Failure, match="wrong checksum"):
+        with pytest.raises(CommandError, match="wrong checksum"):
             for _ in image_file.chunks(image, contents):
                 pass
 

@@ -6,7 +6,7 @@ import pytest
 
 from image.flash.judge import Refusal, refusal, whole_disk
 from tests.unit.image.flash.staged import CARD_READER, GB, NVME, SATA, USB, Staged
-from tributary.settings.failure import Exit
+from tributary.settings.errors import Exit
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from image.make.layout import SECTOR, layout
 from image.make.root import DISABLED
 from image.make.texts import texts
 from tests.unit.image.miniature import IDENTITY, boot_image, core_image
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
 
@@ -100,7 +100,7 @@ def test_grub_is_told_where_it_goes_on() -> None:
     lambda: grub.core(core_image(), 1, 1024),
 ])  # fmt: skip
 def test_a_grub_that_is_not_as_it_is_known_is_refused(make: Callable[[], bytes]) -> None:
-    with pytest.raises(Failure, match="GRUB"):
+    with pytest.raises(CommandError, match="GRUB"):
         make()
 
 
@@ -136,7 +136,7 @@ def test_a_lock_is_read_as_it_was_written() -> None:
 
 
 def test_a_line_that_is_no_version_is_named() -> None:
-    with pytest.raises(Failure, match=r"x\.lock:2: 'bash 5': accepted: NAME=VERSION"):
+    with pytest.raises(CommandError, match=r"x\.lock:2: 'bash 5': accepted: NAME=VERSION"):
         lock.parse("# A comment\nbash 5\n", "x.lock")
 
 

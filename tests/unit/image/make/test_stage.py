@@ -11,7 +11,7 @@ import pytest
 from image.make.command import Runner
 from image.make.stage import Durations, Stage, digest_of, run
 from tests.unit.image.miniature import Quiet
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 
 class Diary(Quiet):
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     def full(target: Path, _: Runner) -> None:
         raise OSError(28, "No space left on device", str(target))
 
-    with pytest.raises(Failure, match="No space left on device"):
+    with pytest.raises(CommandError, match="No space left on device"):
         run([Stage("root", "x", (), ".tar", 1, full)], tmp_path, Quiet())
 
 
@@ -123,7 +123,7 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> None:
     runner = Runner(tmp_path / "log", Quiet())
-    with pytest.raises(Failure) as failed:
+    with pytest.raises(CommandError) as failed:
         runner.run(["sh", "-c", "seq 100; echo no room >&2; exit 3"])
     lines = str(failed.value).splitlines()
     assert lines[0] == f"sh -c seq 100; echo no room >&2; exit 3 ended with 3 (all it said: {tmp_path}/log):"
@@ -131,7 +131,7 @@ def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> N
 
 
 def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="no-such-program is missing"):
+    with pytest.raises(CommandError, match="no-such-program is missing"):
         Runner(tmp_path / "log", Quiet()).run(["no-such-program"])
 
 

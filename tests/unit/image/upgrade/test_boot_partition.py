@@ -13,7 +13,7 @@ from image.upgrade.boot_partition import BootPartition, fill
 from image.upgrade.choice import Choice
 from image.upgrade.firmware import main, running
 from tests.unit.image.miniature import IDENTITY, put, root_folder
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 DISK = f"{IDENTITY.disk_number:08x}"
 
@@ -71,7 +71,7 @@ def test_lines_of_ones_own_stay_through_upgrades(boot: BootPartition) -> None:
 
 def test_what_cannot_be_read_is_named(boot: BootPartition) -> None:
     (boot.place / "slots.txt").unlink()
-    with pytest.raises(Failure, match=r"slots\.txt: cannot be read"):
+    with pytest.raises(CommandError, match=r"slots\.txt: cannot be read"):
         boot.read()
 
 
@@ -112,14 +112,14 @@ def test_a_system_without_a_kernel_leaves_the_folder_as_it_was(tmp_path: Path, g
     if not words:
         fill(root, root / "boot/firmware/a")
         return
-    with pytest.raises(Failure, match=words):
+    with pytest.raises(CommandError, match=words):
         fill(root, root / "boot/firmware/a")
     assert (root / "boot/firmware/a/vmlinuz").read_bytes() == b"as it was"
 
 
 def test_the_slot_that_runs_is_the_one_that_the_kernel_was_told_of() -> None:
     assert running("console=tty0 rauc.slot=B tributary_disk=0") == "B"
-    with pytest.raises(Failure, match="not started from one of two slots"):
+    with pytest.raises(CommandError, match="not started from one of two slots"):
         running("root=/dev/sda1")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from image.upgrade.bundle import Bundle, Slot, Slots, insist
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 # As RAUC 1.13 prints it.
 INFO = {
@@ -48,7 +48,7 @@ def test_slots_are_those_of_rauc() -> None:
 
 
 def test_a_system_that_was_started_from_neither_slot_is_refused() -> None:
-    with pytest.raises(Failure, match="not started from one of two slots") as refused:
+    with pytest.raises(CommandError, match="not started from one of two slots") as refused:
         Slots.of(status(booted="none"))
     assert refused.value.code == Exit.UNAVAILABLE
 
@@ -72,7 +72,7 @@ def test_what_is_for_this_image_and_no_older_is_taken(version: str, allow_older:
     ({"version": None}, "x.raucb: it has no version"),
 ])  # fmt: skip
 def test_others_are_refused_with_the_reason(changes: dict[str, str | None], words: str) -> None:
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandError) as refused:
         insist(
             *(Bundle.of(INFO | changes), "x.raucb", Slots.of(status()), "0.1.0-1~deb13", is_older), allow_older=False
         )

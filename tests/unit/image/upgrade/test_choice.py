@@ -3,7 +3,7 @@
 import pytest
 
 from image.upgrade.choice import Choice, named, naming
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 
 CONFIG = "# mine\nos_prefix=a/\narm_64bit=1\n[pi4]\narm_boost=1\n"
 NEW = Choice("A", None, frozenset("A"))
@@ -76,5 +76,5 @@ def test_the_rest_of_a_configuration_is_whoever_wrote_it() -> None:
 
 
 def test_a_configuration_without_a_slot_is_refused() -> None:
-    with pytest.raises(Failure, match=r"config\.txt names no slot: accepted: a line os_prefix=a/ or os_prefix=b/"):
+    with pytest.raises(CommandError, match=r"config\.txt names no slot: accepted: a line os_prefix=a/ or os_prefix=b/"):
         named("os_prefix=current/\n")

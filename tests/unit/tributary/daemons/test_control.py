@@ -13,7 +13,7 @@ import pytest
 
 from tributary.daemons import control, directories
 from tributary.daemons.control import Control, is_served
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 CONTROL = Control("weather", "weather daemon", longest=100, timeout=10.0)
 
@@ -54,7 +54,7 @@ def test_a_daemon_answers_at_its_file_and_takes_it_away(run: Path) -> None:
         with socket.socket(socket.AF_UNIX) as by_link:
             by_link.connect(str(run / "weather.sock"))
     assert list(run.iterdir()) == [] and not is_served("weather")
-    with pytest.raises(Failure, match="no weather daemon runs in this network namespace") as caught:
+    with pytest.raises(CommandError, match="no weather daemon runs in this network namespace") as caught:
         CONTROL.ask("now")
     assert caught.value.code == Exit.UNAVAILABLE
 
@@ -79,7 +79,7 @@ def test_the_file_is_the_groups_too_where_there_is_one(monkeypatch: pytest.Monke
 
 def test_a_second_daemon_is_refused_and_the_first_one_stays() -> None:
     with answering(lambda _: {}):
-        with pytest.raises(Failure, match="a weather daemon already runs in this network namespace") as caught:
+        with pytest.raises(CommandError, match="a weather daemon already runs in this network namespace") as caught:
             CONTROL.server().__enter__()
         assert caught.value.code == Exit.IN_USE
         assert CONTROL.ask("now") == {}
@@ -99,7 +99,7 @@ def test_another_namespaces_daemon_keeps_the_short_name_and_each_is_asked_for_it
     with answering(lambda _: {"who": "first"}):
         short = (run / "weather.sock").readlink()
         monkeypatch.setattr(directories, "namespace", lambda: 7)
-        with pytest.raises(Failure, match="no weather daemon runs in this network namespace"):
+        with pytest.raises(CommandError, match="no weather daemon runs in this network namespace"):
             CONTROL.ask("now")
         with answering(lambda _: {"who": "second"}):
             assert CONTROL.ask("now") == {"who": "second"}
@@ -125,7 +125,7 @@ def test_who_is_not_let_in_is_told_what_would_help(tmp_path: Path) -> None:
 
 
 def _as_nobody(act: Callable[[], object]) -> str:
-    """The message of the Failure that ``act`` ends with, in a process of nobody's."""
+    """The message of the CommandError that ``act`` ends with, in a process of nobody's."""
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         os.setgroups([])
@@ -133,7 +133,7 @@ def _as_nobody(act: Callable[[], object]) -> str:
         os.setuid(65534)
         try:
             act()
-        except Failure as failure:
+        except CommandError as failure:
             os.write(writer, str(failure).encode())
         os._exit(0)
     os.close(writer)

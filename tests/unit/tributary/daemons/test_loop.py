@@ -16,7 +16,7 @@ from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Log, as_text
 from tributary.daemons.loop import LONGEST_WAIT, Loop
 from tributary.daemons.signals import caught
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 STOP, LEAVE, RELOAD = signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP
 
@@ -117,7 +117,7 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(ground: Ground) -> None:
 
 def test_settings_that_are_wrong_are_logged_and_the_loop_goes_on(ground: Ground) -> None:
     def refuse() -> None:
-        raise Failure(Exit.USAGE, "rate: what is that?")
+        raise CommandError(Exit.USAGE, "rate: what is that?")
 
     daemon = Noting(lambda: kill(RELOAD), lambda: None, on_reload=refuse)
     assert ground.loop().run(daemon) == STOP

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tributary.daemons.state_file import StateFile
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 
 def parse(document: Any) -> int:
@@ -55,7 +55,7 @@ def test_what_cannot_even_be_set_aside_is_told_and_the_daemon_goes_on(tmp_path: 
 def test_who_only_looks_sets_nothing_aside(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     path.write_text("[]")
-    with pytest.raises(Failure, match=r"usage\.json: cannot be read") as caught:
+    with pytest.raises(CommandError, match=r"usage\.json: cannot be read") as caught:
         StateFile(path).read(parse)
     assert caught.value.code == Exit.SYSTEM
     assert path.exists()

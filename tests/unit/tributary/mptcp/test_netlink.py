@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from tributary.mptcp.netlink import GENERIC, ROUTE, Malformed, Message, Netlink, attribute, attributes, family, messages
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(0x8003, attribute(7, b"inner"))
 DATAGRAM = struct.pack("=IHHII", 16 + len(BODY), 20, 0, 5, 0) + BODY
@@ -34,7 +34,7 @@ def test_an_attribute_with_a_wrong_length_is_malformed(length: int) -> None:
 
 
 def test_a_family_that_the_kernel_does_not_have_is_a_failure() -> None:
-    with Netlink(GENERIC) as link, pytest.raises(Failure) as caught:
+    with Netlink(GENERIC) as link, pytest.raises(CommandError) as caught:
         family(link, "no_such_family")
     assert caught.value.code == Exit.UNAVAILABLE
 
@@ -47,7 +47,7 @@ def test_the_kernels_own_words_are_in_the_error() -> None:
 
 def test_a_request_that_is_refused_leaves_the_socket_usable() -> None:
     with Netlink(GENERIC) as link:
-        with pytest.raises(Failure):
+        with pytest.raises(CommandError):
             family(link, "no_such_family")
         number, groups = family(link, "nlctrl")
     assert number == 16 and "notify" in groups

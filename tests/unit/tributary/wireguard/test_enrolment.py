@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tributary.settings.failure import Failure
+from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment, Place, text
@@ -74,7 +74,7 @@ def test_what_enrol_prints_is_what_a_router_reads(more: dict[str, str]) -> None:
     ],
 )
 def test_a_wrong_key_is_refused_by_name(key: str, value: object) -> None:
-    with pytest.raises(Failure, match=f"card: {key} = "):
+    with pytest.raises(CommandError, match=f"card: {key} = "):
         check({**GIVEN, key: value}, Enrolment, "card")
 
 

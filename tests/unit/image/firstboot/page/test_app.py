@@ -15,7 +15,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Card, Role
 from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import facts
-from tributary.settings.failure import Exit, Failure
+from tributary.settings.errors import CommandError, Exit
 
 HOST = "192.168.77.1"
 PORTS = [Interface(name, Kind.WIRED, "02:00:00:00:00:01", True, name == "end0") for name in ("end0", "enx1", "enx2")]
@@ -58,7 +58,7 @@ class Browser:
 
     def _accept(self, text: bytes) -> None:
         if self.broken:
-            raise Failure(Exit.SYSTEM, "the card cannot be written")
+            raise CommandError(Exit.SYSTEM, "the card cannot be written")
         self.card = text
 
 

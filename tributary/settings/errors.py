@@ -39,7 +39,7 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
-class Failure(Exception):
+class CommandError(Exception):
     """A failure that a user can act on: one line, and the exit code that goes with it."""
 
     def __init__(self, code: Exit, message: str) -> None:
@@ -47,6 +47,6 @@ class Failure(Exception):
         self.code = code
 
 
-def refused(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> Failure:
+def invalid_value(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> CommandError:
     """The one line that a wrong setting gets: file, key, value if it is no secret, and what is accepted instead."""
-    return Failure(code, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")
+    return CommandError(code, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")
