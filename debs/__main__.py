@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from debs import build
 from debs.release import ARCHITECTURES, SUITES
 from debs.repository import pool, publish
-from tributary.places import CACHE, ROOT
-from tributary.settings import entry
+from tributary.paths import CACHE, ROOT
+from tributary.settings import cli
 
 DESCRIPTION = """\
 Makes the Debian packages of Tributary for one release of Debian or Ubuntu and one processor:
@@ -110,7 +110,7 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run build-deb; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def _perform(options: Options) -> None:
@@ -154,10 +154,10 @@ def _order(options: Options, suite: str, architecture: str) -> build.Order:
     return build.Order(SUITES[suite], ARCHITECTURES[architecture], options.output, cache, options.converter)
 
 
-def parser() -> entry.Arguments:
+def parser() -> cli.Arguments:
     """The arguments of build-deb."""
-    arguments = entry.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
-    arguments.does(Options, _perform)
+    arguments = cli.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
+    arguments.set_handler(Options, _perform)
     suite, architecture = _here()
     arguments.add_argument(
         "--suite",
@@ -252,4 +252,4 @@ def _show_sources(sources: Sequence[Path], as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    entry.run(main, "build-deb")
+    cli.run(main, "build-deb")

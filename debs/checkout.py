@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 
 from debs.release import Commit
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 INPUTS = (

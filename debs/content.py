@@ -62,7 +62,7 @@ import sys
 
 sys.path.insert(0, "/{PYTHON}")
 
-from tributary.settings.entry import run
+from tributary.settings.cli import run
 from {module} import main
 
 run(main, "{name}")

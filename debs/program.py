@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debs.release import Architecture
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 _CROSS_SUITE = "trixie"  # its rustc is the oldest that they build with, and it has libraries for arm64

@@ -11,8 +11,8 @@ from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
-from tributary import commands
-from tributary.settings.entry import Arguments, need_root, run
+from tributary import process
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
@@ -71,13 +71,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Examine, fix if asked to, report; returns the exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
     """The arguments of the doctor."""
     parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
-    parser.does(Options, _run)
+    parser.set_handler(Options, _run)
     roles = [role.value for role in Role]
     default = Role.GATEWAY.value
     parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
@@ -139,7 +139,7 @@ def _mend(commands: Sequence[Command], dry_run: bool) -> None:
 def _carry_out(command: Command) -> None:
     """Go on if it fails: the next look says that it is still wrong."""
     try:
-        done = commands.run(command, timeout=_FIX_TIMEOUT)
+        done = process.run(command, timeout=_FIX_TIMEOUT)
     except (OSError, CommandError) as error:
         print(f"  {error}", file=sys.stderr)
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
-from tributary.commands import run
+from tributary.process import run
 from tributary.settings.errors import CommandError
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"

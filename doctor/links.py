@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from doctor.findings import Finding, State, ok
-from tributary.commands import QUICK, run
 from tributary.daemons.control import is_served
+from tributary.process import QUICK, run
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
 """Some address behind the default route, of the documentation's (RFC 5737, RFC 3849): nothing is sent there."""

@@ -11,7 +11,7 @@ from enum import Enum
 from ipaddress import ip_address
 
 from doctor.findings import Finding, State, ok
-from tributary.mptcp.agreed import IPPROTO_MPTCP, speaks_mptcp
+from tributary.mptcp.info import IPPROTO_MPTCP, is_mptcp
 
 _TIMEOUT = 5.0  # seconds; a SYN that is dropped is sent again after one, without the option after some
 
@@ -41,7 +41,7 @@ def attempt(address: str, server: str, port: int) -> Try:
             connection.settimeout(_TIMEOUT)
             connection.bind((address, 0))
             connection.connect((server, port))
-            return Try(address, Outcome.MULTIPATH if speaks_mptcp(connection) else Outcome.PLAIN)
+            return Try(address, Outcome.MULTIPATH if is_mptcp(connection) else Outcome.PLAIN)
     except OSError as error:
         return Try(address, Outcome.NONE, error.strerror or str(error))
 

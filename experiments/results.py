@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 
 def _git(checkout: Path) -> tuple[str, ...]:

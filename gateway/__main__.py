@@ -1,7 +1,7 @@
 """python -m gateway"""
 
 from gateway.cli import main
-from tributary.settings.entry import run
+from tributary.settings.cli import run
 
 
 def command() -> None:

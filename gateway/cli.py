@@ -20,7 +20,7 @@ from gateway.settings import GatewaySettings
 from gateway.tally import Tallies
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
-from tributary.settings.entry import Arguments, Commands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
 from tributary.settings.ports import SERVICE, Ports
@@ -112,7 +112,7 @@ Reads the settings and the routers' files, looks at nothing else, and prints 'va
 
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class List(Common):
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{_keys()}\n\n{_EXIT_CODES}")
-    commands = Commands(made, _EXIT_CODES)
+    commands = Subcommands(made, _EXIT_CODES)
 
     def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
         added = commands.add(name, of, act, about, text)

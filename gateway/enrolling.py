@@ -115,7 +115,7 @@ def refuse_taken(contents: Contents, name: str) -> None:
 def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:
     """A fresh secret, and what the gateway keeps of it."""
     secret = keys.new_secret()
-    public = [keys.public_key(keys.private_key(secret, place)) for place in addresses.PLACES]
+    public = [keys.public_key(keys.private_key(secret, place)) for place in addresses.SLOTS]
     number = free_number(contents.routers, gateway.settings.network, contents.reserved)
     return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
 

@@ -8,10 +8,10 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 from gateway.rules import TABLE
-from tributary.commands import run
+from tributary.process import run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
-from tributary.wireguard.addresses import EVERYTHING_ELSE, of_tunnel
+from tributary.wireguard.addresses import DEFAULT_SLOT, tunnel_address
 from tributary.wireguard.interface import Network
 
 _SETTINGS = Path("/proc/sys/net")
@@ -91,7 +91,7 @@ def end_connections(lost: Sequence[Network]) -> str | None:
             run(["conntrack", "--delete", "--family", f"ipv{network.version}", "--orig-src", str(network)])
             if network.version == 4:
                 # What strangers began, at forwarded ports.
-                run(["conntrack", "--delete", "--reply-src", str(of_tunnel(network, EVERYTHING_ELSE))])
+                run(["conntrack", "--delete", "--reply-src", str(tunnel_address(network, DEFAULT_SLOT))])
     # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY). What no program has goes by itself.
     still = ["state", "connected", "exclude", "time-wait", "exclude", "syn-recv"]
     if run(["ss", "--no-header", "--tcp", *still, *theirs]).stdout.strip():

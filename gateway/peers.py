@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
 
 from gateway.registry import Identity, Router, Routers
-from tributary.wireguard.addresses import BLOCK, EVERYTHING_ELSE, LAN, PLACES, block_of, of_tunnel, prefix_of
-from tributary.wireguard.interface import Network, Peer, Seen
+from tributary.wireguard.addresses import BLOCK, DEFAULT_SLOT, LAN, SLOTS, block_of, prefix_of, tunnel_address
+from tributary.wireguard.interface import Network, Peer, PeerStatus
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Difference:
     """What an interface lacks, and the peers that it should not have, with the addresses that are not theirs."""
 
     missing: tuple[Tunnel, ...]
-    surplus: tuple[Seen, ...]
+    surplus: tuple[PeerStatus, ...]
     kept: frozenset[Network] = frozenset()
     """LANs that are the same router's as before, by other keys."""
 
@@ -85,8 +85,8 @@ def _lan(router: Router, identity: Identity, networks: Networks) -> IPv6Network 
 
 def _of_identity(name: str, identity: Identity, networks: Networks, lan: IPv6Network | None) -> Iterator[Tunnel]:
     block = block_of(networks.tunnels, identity.number)
-    for place, key in zip(PLACES, identity.keys, strict=True):
-        yield Tunnel(name, place, key, of_tunnel(block, place), lan if place == EVERYTHING_ELSE else None)
+    for place, key in zip(SLOTS, identity.keys, strict=True):
+        yield Tunnel(name, place, key, tunnel_address(block, place), lan if place == DEFAULT_SLOT else None)
 
 
 def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
@@ -102,7 +102,9 @@ def peers(wanted: Sequence[Tunnel]) -> tuple[Peer, ...]:
     return tuple(Peer(tunnel.key, tunnel.allowed) for tunnel in wanted)
 
 
-def difference(wanted: Sequence[Tunnel], there: Sequence[Seen], kept: Collection[Network | None] = ()) -> Difference:
+def difference(
+    wanted: Sequence[Tunnel], there: Sequence[PeerStatus], kept: Collection[Network | None] = ()
+) -> Difference:
     """What is to be done so that the interface, which has ``there``, has what is ``wanted``.
 
     ``kept`` are LANs of routers that only get other keys.
@@ -116,12 +118,12 @@ def difference(wanted: Sequence[Tunnel], there: Sequence[Seen], kept: Collection
     )
 
 
-def _surplus(peer: Seen, right: Sequence[Network] | None) -> Seen | None:
+def _surplus(peer: PeerStatus, right: Sequence[Network] | None) -> PeerStatus | None:
     """The peer with what it has too much; None if that is nothing. ``right`` None: all of it."""
     wrong = tuple(each for each in peer.allowed if each not in (right or ()))
     return replace(peer, allowed=wrong) if wrong or right is None else None
 
 
-def by_key(there: Sequence[Seen]) -> Mapping[str, Seen]:
+def by_key(there: Sequence[PeerStatus]) -> Mapping[str, PeerStatus]:
     """What the interface knows of each peer."""
     return {peer.public_key: peer for peer in there}

@@ -21,13 +21,13 @@ from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, require
-from tributary.wireguard.addresses import PLACES, block_of, most_routers
+from tributary.wireguard.addresses import SLOTS, block_of, max_routers
 from tributary.wireguard.keys import KEY, Key
 
 NAME = "1 to 40 of a-z, 0-9 and -"
 NUMBER = "a whole number from 1: the router's block of 16 addresses"
 LAN = "a whole number from 1, that of no other router's LAN"
-KEYS = f"{len(PLACES)} public keys, no two the same, of the tunnels at places 0 to {PLACES[-1]}; each {KEY}"
+KEYS = f"{len(SLOTS)} public keys, no two the same, of the tunnels at places 0 to {SLOTS[-1]}; each {KEY}"
 MOMENT = "a date and time with its offset from UTC, such as 2026-11-24T10:00:00Z"
 
 
@@ -52,7 +52,7 @@ class Identity(Settings):
 
     @model_validator(mode="after")
     def _a_key_for_each_place(self) -> Self:
-        if len(self.keys) != len(PLACES) or len(set(self.keys)) < len(PLACES):
+        if len(self.keys) != len(SLOTS) or len(set(self.keys)) < len(SLOTS):
             raise ValueError(KEYS)
         return self
 
@@ -105,10 +105,10 @@ def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int
     """
     identities = [identity for router in routers.values() for identity in router.identities]
     taken = {*reserved, *(number for each in identities for number in (each.number, each.lan_number))}
-    for number in range(1, most_routers(network) + 1):
+    for number in range(1, max_routers(network) + 1):
         if number not in taken:
             return number
-    raise CommandError(Exit.UNAVAILABLE, f"{network} is full: {most_routers(network)} routers; revoke some")
+    raise CommandError(Exit.UNAVAILABLE, f"{network} is full: {max_routers(network)} routers; revoke some")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from gateway.peers import Tunnel, by_router
 from gateway.registry import Routers
 from gateway.tally import Tallies, Tally
 from tributary.daemons.text import age, folded, plural, scaled
-from tributary.wireguard.addresses import EVERYTHING_ELSE
-from tributary.wireguard.interface import Seen
+from tributary.wireguard.addresses import DEFAULT_SLOT
+from tributary.wireguard.interface import PeerStatus
 
 Answer = list[dict[str, Any]]
 
@@ -20,7 +20,9 @@ STALE = 180.0
 WireGuard); one that is used, or kept alive, has a new one every two minutes."""
 
 
-def routers(listed: Routers, tunnels: list[Tunnel], there: Mapping[str, Seen], tallies: Tallies, now: float) -> Answer:
+def routers(
+    listed: Routers, tunnels: list[Tunnel], there: Mapping[str, PeerStatus], tallies: Tallies, now: float
+) -> Answer:
     """All routers, in the order of their names; ``now`` in seconds since 1970."""
     its_own = by_router(tunnels)
     return [
@@ -49,11 +51,11 @@ def _counted(tally: Tally, now: float) -> dict[str, Any]:
     }
 
 
-def _is_up(peer: Seen | None, now: float) -> bool:
+def _is_up(peer: PeerStatus | None, now: float) -> bool:
     return peer is not None and peer.handshake is not None and now - peer.handshake < STALE
 
 
-def _link(tunnel: Tunnel, peer: Seen) -> dict[str, Any]:
+def _link(tunnel: Tunnel, peer: PeerStatus) -> dict[str, Any]:
     return {"place": tunnel.place, "address": str(tunnel.address), "outside": peer.endpoint}
 
 
@@ -68,7 +70,7 @@ def lines(answer: Answer, width: int) -> Iterator[Text]:
     for number, router in enumerate(answer):
         if number:
             yield Text()
-        links = sum(link["place"] != EVERYTHING_ELSE for link in router["up"])
+        links = sum(link["place"] != DEFAULT_SLOT for link in router["up"])
         seen = "never seen" if router["last_seen_s"] is None else f"seen {age(max(router['last_seen_s'], 0))} ago"
         yield Text(f"{router['name']}: {plural(links, 'link')} up, {seen}", "bold")
         yield from folded(_facts(router), 2, width)
@@ -89,4 +91,4 @@ def _facts(router: dict[str, Any]) -> list[str]:
 
 
 def _called(place: int) -> str:
-    return "everything else" if place == EVERYTHING_ELSE else f"link {place}"
+    return "everything else" if place == DEFAULT_SLOT else f"link {place}"

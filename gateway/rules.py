@@ -10,7 +10,7 @@ from gateway.settings import GatewaySettings
 from squid import targets
 from tributary.settings.ports import Ports
 from tributary.settings.templates import rendered
-from tributary.wireguard.addresses import EVERYTHING_ELSE, block_of, gateway, of_tunnel
+from tributary.wireguard.addresses import DEFAULT_SLOT, block_of, gateway, tunnel_address
 from tributary.wireguard.interface import Network
 
 TABLE = "tributary-gateway"
@@ -59,7 +59,7 @@ def led(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address
 
 def led_to(network: IPv4Network, router: Router) -> IPv4Address:
     """Where ports lead to a router: its tunnel for everything else, the old one until a rotation ends."""
-    return of_tunnel(block_of(network, router.number), EVERYTHING_ELSE)
+    return tunnel_address(block_of(network, router.number), DEFAULT_SLOT)
 
 
 def refused(settings: GatewaySettings) -> Sequence[Network]:

@@ -10,7 +10,7 @@ from squid.values import PRIVATE, PrivateNetwork
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, or_none, require
-from tributary.wireguard.addresses import GLOBAL, LAN, most_routers
+from tributary.wireguard.addresses import GLOBAL, LAN, max_routers
 from tributary.wireguard.addresses import PRIVATE as OWN
 from tributary.wireguard.enrolment import PORT, Place
 
@@ -36,7 +36,7 @@ def _host(value: object) -> str:
 
 def _network(value: object) -> IPv4Network:
     network = value if isinstance(value, IPv4Network) else IPv4Network(as_text(value))
-    require(network.prefixlen >= 8 and most_routers(network) >= 1)
+    require(network.prefixlen >= 8 and max_routers(network) >= 1)
     return network
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.peers import Tunnel, by_router
-from tributary.wireguard.interface import Seen
+from tributary.wireguard.interface import PeerStatus
 
 Counters = tuple[int, int]
 """Bytes received and sent."""
@@ -28,7 +28,7 @@ Tallies = Mapping[str, Tally]
 """By the names of the routers."""
 
 
-def counted(before: Tallies, tunnels: Iterable[Tunnel], there: Mapping[str, Seen]) -> Tallies:
+def counted(before: Tallies, tunnels: Iterable[Tunnel], there: Mapping[str, PeerStatus]) -> Tallies:
     """The tallies after a look at the interface, of the routers that ``tunnels`` belong to and of no others."""
     return {
         name: _counted(before.get(name, Tally()), [there[tunnel.key] for tunnel in its_own if tunnel.key in there])
@@ -36,7 +36,7 @@ def counted(before: Tallies, tunnels: Iterable[Tunnel], there: Mapping[str, Seen
     }
 
 
-def _counted(before: Tally, there: list[Seen]) -> Tally:
+def _counted(before: Tally, there: list[PeerStatus]) -> Tally:
     grown = [_grown(before.counters.get(peer.public_key, (0, 0)), (peer.received, peer.sent)) for peer in there]
     heard = [peer.handshake for peer in there if peer.handshake is not None]
     return Tally(

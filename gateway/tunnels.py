@@ -13,7 +13,7 @@ from gateway.state import State
 from gateway.tally import Tallies, counted
 from tributary.settings.errors import CommandError
 from tributary.wireguard import addresses, device
-from tributary.wireguard.interface import Interface, Seen
+from tributary.wireguard.interface import Interface, PeerStatus
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Gateway:
         """The nft table as it should be."""
         return rules.text(self.settings, routers, self.for_tunnels)
 
-    def there(self) -> Sequence[Seen]:
+    def there(self) -> Sequence[PeerStatus]:
         """The peers of its interface; raises CommandError, exit 69, without one."""
         return device.peers(self.settings.interface)
 
-    def counted(self, before: Tallies, routers: Routers, there: Sequence[Seen]) -> Tallies:
+    def counted(self, before: Tallies, routers: Routers, there: Sequence[PeerStatus]) -> Tallies:
         """What was counted of the routers up to now, with what was ``before``."""
         return counted(before, self.tunnels(routers), by_key(there))
 
@@ -80,7 +80,7 @@ def up(gateway: Gateway) -> list[str]:
         gateway.state.note_forwarding6(None)
         gateway.state.note_boot()
     try:
-        device.make(gateway.settings.interface)
+        device.create(gateway.settings.interface)
         return _set_up(gateway, contents)
     except BaseException:
         _take_down(gateway)
@@ -95,10 +95,10 @@ def _set_up(gateway: Gateway, contents: Contents) -> list[str]:
     # With the rules, which go by what was noted, before anything is passed on.
     done = _align(gateway, contents, there, always=True)
     inside = addresses.gateway(settings.network)
-    device.give(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
+    device.set_addresses(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
     kernel.forward(True)
     if settings.lan_prefix:
-        device.lead(settings.interface, settings.lan_prefix)
+        device.add_route(settings.interface, settings.lan_prefix)
         if begins6:
             kernel.forward6(True, gateway.state.hearing_routers or ())
     return done
@@ -121,7 +121,7 @@ def sync(gateway: Gateway) -> list[str]:
     return done + _align(gateway, replace(contents, routers=routers), there, rotated=kept)
 
 
-def ended_rotations(routers: Routers, there: Sequence[Seen]) -> list[str]:
+def ended_rotations(routers: Routers, there: Sequence[PeerStatus]) -> list[str]:
     """The routers that have been heard by their next keys. Pure."""
     heard = {peer.public_key for peer in there if peer.handshake is not None}
     return [name for name, router in routers.items() if router.next and heard & set(router.next.keys)]
@@ -138,7 +138,12 @@ def align(gateway: Gateway, contents: Contents, rotated: Sequence[str] = ()) -> 
 
 
 def _align(
-    gateway: Gateway, contents: Contents, there: Sequence[Seen], *, always: bool = False, rotated: Sequence[str] = ()
+    gateway: Gateway,
+    contents: Contents,
+    there: Sequence[PeerStatus],
+    *,
+    always: bool = False,
+    rotated: Sequence[str] = (),
 ) -> list[str]:
     routers = contents.routers
     # First of all: nobody comes in before they stand.
@@ -167,7 +172,7 @@ def _load(gateway: Gateway, text: str) -> None:
     gateway.state.note_rules(f"{digest} {kernel.loaded()}")
 
 
-def _count(gateway: Gateway, contents: Contents, there: Sequence[Seen]) -> list[str]:
+def _count(gateway: Gateway, contents: Contents, there: Sequence[PeerStatus]) -> list[str]:
     """Keep what was counted of routers; says why it could not be: nobody is let in or kept in for that."""
     notes: list[str] = []
     try:

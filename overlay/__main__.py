@@ -12,7 +12,7 @@ from typing import Any
 
 from overlay import access, explanation, plane
 from overlay.calculator import ask
-from tributary.settings.entry import Arguments, run
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
         plane.become_dns(arguments[1:])
     if arguments[:1] == ["up"]:
         os.execv(sys.executable, [sys.executable, "-m", "experiments.overlay", *arguments[1:]])
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -160,7 +160,7 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar=names)
     about = "the best chain between two nodes"
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
-    paths.does(Paths, _paths)
+    paths.set_handler(Paths, _paths)
     _add_graph(paths)
     paths.add_argument("a", metavar="A", help="the node where clients come in")
     paths.add_argument("b", metavar="B", help="the node next to the server")
@@ -168,7 +168,7 @@ def parser() -> Arguments:
     paths.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
     about = "compare with chains that are chosen by one criterion"
     simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL + _CODES)
-    simulate.does(Simulate, _simulate)
+    simulate.set_handler(Simulate, _simulate)
     _add_graph(simulate)
     about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
@@ -176,7 +176,7 @@ def parser() -> Arguments:
     simulate.add_argument("--peers", type=_peers, metavar="N", help=about)
     about = "a picture of the nodes, the links in use and a pair's chain"
     map_ = commands.add_parser("map", help=about, description=_MAP, epilog=_MODEL + _CODES)
-    map_.does(Map, _map)
+    map_.set_handler(Map, _map)
     _add_graph(map_)
     map_.add_argument("pair", nargs="*", metavar="A B", help="the ends of the chain to draw (default: none)")
     about = f"round trips that transfers take, 1 to {_MOST_ROUNDS} (default: %(default)s)"
@@ -186,10 +186,10 @@ def parser() -> Arguments:
     access.add(commands, _CODES)
     about = "what is so in the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
-    status.does(Status, _status)
+    status.set_handler(Status, _status)
     about = "the way of an ingress's connections to a server"
     explain = commands.add_parser("explain", help=about, description=_EXPLAIN, epilog=_MODEL + _CODES)
-    explain.does(Explain, _explain)
+    explain.set_handler(Explain, _explain)
     explain.add_argument("ingress", metavar="INGRESS", help="the node where clients come in")
     explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
     about = "the server's port, 1 to 65535 (default: what the ingress's egresses have for all ports)"

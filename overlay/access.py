@@ -9,7 +9,7 @@ from typing import Any
 
 from overlay import authority, plane
 from overlay.authority import Purpose
-from tributary.settings.entry import Arguments
+from tributary.settings.cli import Arguments
 
 _ENROL = """\
 Makes a certificate that an authority of the overlay's own signs, and prints its folder (ca.pem, node.pem, node.key),
@@ -89,14 +89,14 @@ def add(commands: "argparse._SubParsersAction[Arguments]", codes: str) -> None:
     _add_enrol(commands.add_parser("enrol", help="a certificate for a node", description=_ENROL, epilog=codes))
     about = "have etcd allow a node, a controller or a reader what it takes"
     authorize = commands.add_parser("authorize", help=about, description=_AUTHORIZE, epilog=codes)
-    authorize.does(Authorize, _authorize)
+    authorize.set_handler(Authorize, _authorize)
     authorize.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
     parts = ("node", "controller", "reader")
     about = "what they are: node, controller or reader (default: %(default)s)"
     authorize.add_argument("--as", dest="part", choices=parts, default="node", metavar="PART", help=about)
     about = "take a node, a controller or a reader out"
     revoke = commands.add_parser("revoke", help=about, description=_REVOKE, epilog=codes)
-    revoke.does(Revoke, _revoke)
+    revoke.set_handler(Revoke, _revoke)
     revoke.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
     for each in (authorize, revoke):
         _add_authority(each, "where the authority is, with the certificate of root")
@@ -106,7 +106,7 @@ def add(commands: "argparse._SubParsersAction[Arguments]", codes: str) -> None:
 
 
 def _add_enrol(parser: Arguments) -> None:
-    parser.does(Enrol, _enrol)
+    parser.set_handler(Enrol, _enrol)
     parser.add_argument("name", metavar="NAME", help="the holder's name")
     _add_authority(parser, "where the authority is, or is made")
     purpose = parser.add_mutually_exclusive_group()

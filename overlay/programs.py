@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
 _BUILD = ROOT / "scripts/setup.d/overlay"

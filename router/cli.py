@@ -14,7 +14,7 @@ from router.control import CONTROL
 from router.settings import Multipath, Wan, read
 from router.usage_file import UsageFile
 from tributary.daemons import directories, logs
-from tributary.settings.entry import Arguments, Commands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.probing import Probe
 from tributary.settings.units import Size
@@ -79,7 +79,7 @@ group tributary.
 
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class UsageOf:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="router", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
-    command = Commands(made, _EXIT_CODES).add
+    command = Subcommands(made, _EXIT_CODES).add
     run = command("run", Run, _run, "keep the links until stopped", _RUN)
     plan = command("plan", Plan, _plan, "what run would change now", _PLAN)
     check = command("check", Check, _check, "whether the settings are accepted", _CHECK)

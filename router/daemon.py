@@ -28,16 +28,16 @@ from router.settings import RouterSettings, read
 from router.stillness import Stillness
 from router.usage import Allowance
 from router.usage_file import UsageFile
-from tributary.commands import TimedOut
 from tributary.daemons import directories
-from tributary.daemons.control import Answer
-from tributary.daemons.exchange import Server
+from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
+from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
+from tributary.process import TimedOut
 from tributary.settings.errors import CommandError, Exit
 
 _BETWEEN_LOOKS = 30.0
@@ -326,10 +326,10 @@ class Daemon:
             self._resolver.ask(gateways.names)
             self._next_names = now + (_BETWEEN_NAMES if self._keeper.health.answers else _BETWEEN_NAMES_LOST)
 
-    def _respond(self, request: bytes, asker: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, asker, self._answer, ("status",))
+    def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
+        return CONTROL.respond(request, peer, self._answer, ("status",))
 
-    def _answer(self, asked: Answer) -> Answer:
+    def _answer(self, asked: Request) -> Response:
         if asked["command"] == "set-usage":
             return self._set_usage(str(asked["link"]), int(asked["used"]))
         if asked["command"] != "status":
@@ -340,7 +340,7 @@ class Daemon:
             shown["shaped"] = self._quality.status(link)
         return {"settings": str(self._file), "uptime_s": round(now - self._started, 3), **status}
 
-    def _set_usage(self, link: str, used: int) -> Answer:
+    def _set_usage(self, link: str, used: int) -> Response:
         if not self._keeper.usage.set(link, used):
             capped = ", ".join(sorted(self._keeper.usage.capped)) or "none"
             raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")

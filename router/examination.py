@@ -13,7 +13,7 @@ from router.pinger import Pinger
 from router.prober import Prober
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor
-from tributary.mptcp.agreed import IPPROTO_MPTCP
+from tributary.mptcp.info import IPPROTO_MPTCP
 
 
 class Examination:
@@ -74,7 +74,7 @@ class Examination:
     def _try_multipath(self, keeper: Keeper, now: float, log: Log) -> None:
         verdicts, before = keeper.verdicts, dict(keeper.verdicts.found)
         for outcome in self._multipath.outcomes(now):
-            if verdicts.told(outcome.about, outcome.speaks_mptcp, outcome.is_refused, now):
+            if verdicts.told(outcome.about, outcome.is_mptcp, outcome.is_refused, now):
                 self._connect(self._plain, keeper, outcome.about, now)
         for outcome in self._plain.outcomes(now):
             verdicts.told_plainly(outcome.about, outcome.rtt is not None and not outcome.is_refused, now)

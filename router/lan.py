@@ -156,7 +156,7 @@ def standing(lan: Lan) -> tuple[LanAddress, ...]:
     return tuple(
         LanAddress(number, _address(prefix))
         for each, prefix in found
-        if number is not None and each == addresses.of_lan(prefix) and (prefix in ours or _is_a_links(lan, each))
+        if number is not None and each == addresses.lan_address(prefix) and (prefix in ours or _is_a_links(lan, each))
     )
 
 
@@ -188,4 +188,4 @@ def _given_out(lan: Lan) -> IPv6Network | None:
 
 
 def _address(prefix: IPv6Network) -> IPv6Interface:
-    return IPv6Interface((addresses.of_lan(prefix), prefix.prefixlen))
+    return IPv6Interface((addresses.lan_address(prefix), prefix.prefixlen))

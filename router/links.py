@@ -9,7 +9,7 @@ from ipaddress import IPv6Network
 from router.observed import Address, Interface, InterfaceAddress, Observed, Route
 from router.ours import MAIN, SHAPED, is_our_route
 from router.settings import RouterSettings, Wan
-from tributary.delegated import prefix_of
+from tributary.prefix_delegation import prefix_of
 
 
 class Reason(StrEnum):

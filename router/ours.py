@@ -33,7 +33,7 @@ EVERYTHING_ELSE_TABLE = 8410
 BY_TUNNEL = 0x8410
 """The kind of netfilter mark of what a tunnel sends, with the place of its link added: it leaves by no other link.
 
-What a by-pass list lets past has another kind (BY_LINK of tributary/marks.py), and falls back to the best link.
+What a by-pass list lets past has another kind (BY_LINK of tributary/fwmarks.py), and falls back to the best link.
 """
 
 OF_A_KIND = 0xFFFFFFF0

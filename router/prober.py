@@ -13,7 +13,7 @@ from typing import Generic
 from router.kernel.rtnetlink import family
 from router.observed import Address
 from router.under_way import K, UnderWay
-from tributary.mptcp.agreed import IPPROTO_MPTCP, speaks_mptcp
+from tributary.mptcp.info import IPPROTO_MPTCP, is_mptcp
 from tributary.settings.hosts import Target
 
 _TCP_INFO = struct.Struct("=68xI")
@@ -25,7 +25,7 @@ _ANSWERS = {0, errno.ECONNREFUSED}
 
 @dataclass(frozen=True)
 class Outcome(Generic[K]):
-    """``rtt`` in seconds; None with a reason if there was no answer. ``speaks_mptcp``: None without a connection.
+    """``rtt`` in seconds; None with a reason if there was no answer. ``is_mptcp``: None without a connection.
 
     The kernel measured it; but for a refusal, of which it is the time until that was heard here.
     """
@@ -34,7 +34,7 @@ class Outcome(Generic[K]):
     rtt: float | None
     reason: str = ""
     is_refused: bool = False
-    speaks_mptcp: bool | None = None
+    is_mptcp: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Prober(UnderWay[K, _Attempt], Generic[K]):
         for about in self._heard():
             attempt = self._attempts[about]
             code = attempt.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            speaks = speaks_mptcp(attempt.socket) if code == 0 and self._protocol == IPPROTO_MPTCP else None
+            speaks = is_mptcp(attempt.socket) if code == 0 and self._protocol == IPPROTO_MPTCP else None
             measured = _rtt(attempt.socket) if code == 0 else None
             self.forget(about)
             if code in _ANSWERS:
                 rtt = now - attempt.began if measured is None else measured
-                yield Outcome(about, rtt, is_refused=code != 0, speaks_mptcp=speaks)
+                yield Outcome(about, rtt, is_refused=code != 0, is_mptcp=speaks)
             else:
                 yield Outcome(about, None, os.strerror(code))
         for about in self._overdue(now):

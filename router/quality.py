@@ -11,7 +11,7 @@ from router.observed import Observed
 from router.overflow import Rates
 from router.settings import RouterSettings
 from router.shaping import ChangeRates, Given, Kind, Shape, ShapingStep, Stands, command, difference, shapes
-from tributary.commands import TimedOut
+from tributary.process import TimedOut
 from tributary.settings.errors import CommandError
 from tributary.settings.units import PositiveRate
 

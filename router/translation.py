@@ -8,7 +8,7 @@ link is gone it is told so at once, since the other end would not know it by ano
 from dataclasses import dataclass
 from ipaddress import IPv6Network
 
-from tributary.marks import BY_LINK
+from tributary.fwmarks import BY_LINK
 
 TABLE = "tributary-translated"
 

@@ -60,11 +60,11 @@ class Leg:
     @property
     def everything_else(self) -> Tunnel | None:
         """The one that is bound to no link, if its interface is there."""
-        return self._standing(addresses.EVERYTHING_ELSE)
+        return self._standing(addresses.DEFAULT_SLOT)
 
     def takes(self, version: int) -> bool:
         """Whether everything else of this IP version is for the gateway now."""
-        other = self.tunnels.get(addresses.EVERYTHING_ELSE)
+        other = self.tunnels.get(addresses.DEFAULT_SLOT)
         return self.answers and other is not None and version in {each.version for each in other.addresses}
 
     def _standing(self, place: int) -> Tunnel | None:
@@ -98,7 +98,11 @@ def leg(settings: RouterSettings, enrolment: Enrolment, observed: Observed, answ
     there = {interface.name: interface.index for interface in observed.interfaces}
     made = {
         place: Tunnel(
-            place, name, addresses.of_tunnel(enrolment.addresses, place), there.get(name), _address6(enrolment, place)
+            place,
+            name,
+            addresses.tunnel_address(enrolment.addresses, place),
+            there.get(name),
+            _address6(enrolment, place),
         )
         for place, name in enumerate(settings.tunnel_names)
     }
@@ -124,7 +128,7 @@ def setups(
     """
     alive = working(links, {*dead, *shunned})
     if alive:
-        yield _setup(settings, enrolment, addresses.EVERYTHING_ELSE, alive, found, paths, chosen or {})
+        yield _setup(settings, enrolment, addresses.DEFAULT_SLOT, alive, found, paths, chosen or {})
     for link in links:
         if link.ways:
             yield _setup(settings, enrolment, link.place + 1, [link], found, paths, chosen or {})
@@ -141,7 +145,7 @@ def scout(
     if ways:
         usable = outsides(ways[0], found)
         chosen = {ways[0].name: usable[turn % len(usable)]} if usable else {}
-        made = _setup(settings, enrolment, addresses.EVERYTHING_ELSE, ways, found, {}, chosen)
+        made = _setup(settings, enrolment, addresses.DEFAULT_SLOT, ways, found, {}, chosen)
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
         interface = replace(made.interface, peers=(asked,))
@@ -157,7 +161,7 @@ def _setup(
     paths: Mapping[str, int],
     chosen: Mapping[str, Address],
 ) -> Setup:
-    own = place == addresses.EVERYTHING_ELSE
+    own = place == addresses.DEFAULT_SLOT
     address6 = _address6(enrolment, place)
     everywhere = (EVERYWHERE[4], *([EVERYWHERE[6]] if address6 else []))
     rooms = (
@@ -173,7 +177,7 @@ def _setup(
     return Setup(
         settings.tunnels.name(place),
         Interface(keys.private_key(enrolment.secret, place), (peer,), mark=BY_TUNNEL + place),
-        addresses.of_tunnel(enrolment.addresses, place),
+        addresses.tunnel_address(enrolment.addresses, place),
         # Where it has IPv6, packets that are too large for a link are cut outside (wireguard.com/protocol).
         max(room_of_all, LEAST_OF_IPV6) if address6 else room_of_all,
         links[0].addresses,
@@ -187,9 +191,9 @@ def _keepalive(settings: RouterSettings, link: Link) -> int:
 
 
 def _address6(enrolment: Enrolment, place: int) -> IPv6Address | None:
-    if enrolment.prefix is None or place != addresses.EVERYTHING_ELSE:
+    if enrolment.prefix is None or place != addresses.DEFAULT_SLOT:
         return None
-    return addresses.of_everything_else(enrolment.prefix)
+    return addresses.default_tunnel_address(enrolment.prefix)
 
 
 def room(interface: int, gateway: Address | None, path: int | None) -> int:

@@ -45,7 +45,7 @@ from router.ours import (
 )
 from router.translation import Translation
 from router.tunnels import Leg, Setup, Tunnel
-from tributary.marks import BACK, BY_LINK
+from tributary.fwmarks import BY_LINK, RETURN
 from tributary.settings.links import Use
 
 
@@ -147,8 +147,8 @@ def _rules_of_marks(links: Sequence[Link], kind: int, each: int, end: int, other
 
 def _rules_back() -> Iterator[Rule]:
     """For answers to what the tunnel for everything else brought: another way would give them another address."""
-    yield Rule(LINKS_RULES, Mark(4, BACK), EVERYTHING_ELSE_TABLE, PROTOCOL)
-    yield Rule(LINKS_END, Mark(4, BACK), None, PROTOCOL)
+    yield Rule(LINKS_RULES, Mark(4, RETURN), EVERYTHING_ELSE_TABLE, PROTOCOL)
+    yield Rule(LINKS_END, Mark(4, RETURN), None, PROTOCOL)
 
 
 def _standing(leg: Leg, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel, int]]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from squid import host, process, render
 from squid.settings import SquidSettings
 from squid.targets import Address
-from tributary.settings import entry
+from tributary.settings import cli
 from tributary.settings.files import load
 
 _Options = TypeVar("_Options")
@@ -75,20 +75,18 @@ class Run:
 
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
-def parser() -> entry.Arguments:
+def parser() -> cli.Arguments:
     """All commands and their arguments."""
-    made = entry.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
+    made = cli.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None]) -> entry.Arguments:
-        added: entry.Arguments = commands.add_parser(
-            name, description=f"See squid --help for what `squid {name}` does."
-        )
+    def command(name: str, of: type[_Options], act: Callable[[_Options], None]) -> cli.Arguments:
+        added: cli.Arguments = commands.add_parser(name, description=f"See squid --help for what `squid {name}` does.")
         added.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
-        added.does(of, act)
+        added.set_handler(of, act)
         return added
 
     command("guard", Guard, _guard)
@@ -148,7 +146,7 @@ def _keys() -> str:
 
 def command() -> None:
     """The whole command: ends the process."""
-    entry.run(main, "squid")
+    cli.run(main, "squid")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from squid.settings import SquidSettings
 from squid.targets import Address
-from tributary.commands import run
 from tributary.daemons import directories
+from tributary.process import run
 from tributary.settings.errors import CommandError, Exit
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it

@@ -12,8 +12,8 @@ from typing import Self
 
 from squid import host, render
 from squid.settings import SquidSettings
-from tributary.commands import run
 from tributary.daemons import directories
+from tributary.process import run
 from tributary.settings.errors import CommandError, Exit
 
 _START_SECONDS = 30.0

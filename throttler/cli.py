@@ -23,9 +23,9 @@ from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from throttler.shaping import apply
-from tributary.daemons.control import Answer
+from tributary.daemons.control import Response
 from tributary.daemons.logs import Format
-from tributary.settings.entry import Arguments, Commands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import invalid_value
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ For root, and members of the group tributary.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command in ``arguments``; returns its exit code or raises CommandError."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    command = Commands(made, _EXIT_CODES).add
+    command = Subcommands(made, _EXIT_CODES).add
     run = command("run", RunOptions, _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
@@ -228,7 +228,7 @@ def _reload(given: ReloadOptions) -> None:
     _changed(CONTROL.ask("reload"), given.json)
 
 
-def _changed(answer: Answer, as_json: bool) -> None:
+def _changed(answer: Response, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
         return

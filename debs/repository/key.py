@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}")

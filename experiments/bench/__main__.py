@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Measuring, add_measuring
 from experiments.study.catalogue import BENCH, BENCHMARKS
-from tributary.settings.entry import Arguments, run
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Listing:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one ``bench`` command; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -113,9 +113,9 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | run")
     listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
     listing.add_argument("--json", action="store_true", help="one JSON object: what each is about, by its name")
-    listing.does(Listing, _list)
+    listing.set_handler(Listing, _list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
-    measure.does(Run, _run)
+    measure.set_handler(Run, _run)
     measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
     measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)

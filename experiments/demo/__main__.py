@@ -39,8 +39,8 @@ from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
-from tributary.places import ROOT
-from tributary.settings.entry import Arguments, run
+from tributary.paths import ROOT
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import read
 from tributary.settings.units import Rate, Share, Size
@@ -100,7 +100,7 @@ class Options(ProfileOptions):
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def _demo(options: Options) -> int:
@@ -128,7 +128,7 @@ def _demo(options: Options) -> int:
 def parser() -> Arguments:
     """The arguments of the demo."""
     parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.does(Options, _demo)
+    parser.set_handler(Options, _demo)
     add_profile_arguments(parser)
     parser.add_argument("--size", type=Size.argument, default=Size(50_000_000), help="of the file (default: 50MB)")
     add_tolerance(parser)

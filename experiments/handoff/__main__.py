@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.handoff.demo import Fetched, fetch_by_one_connection, until_handed
 from experiments.handoff.network import BACK_ENDS, Network, standing_network
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -43,7 +43,7 @@ class Demo:
 
 def main(arguments: Sequence[str]) -> int:
     """Do what a ``handoff`` command does; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -51,7 +51,7 @@ def parser() -> Arguments:
     made = Arguments(prog="handoff", description=_DESCRIPTION, epilog=_CODES)
     commands = made.add_subparsers(required=True, metavar="demo")
     demo = commands.add_parser("demo", help="one connection, two back ends", description=_DESCRIPTION, epilog=_CODES)
-    demo.does(Demo, _demo)
+    demo.set_handler(Demo, _demo)
     about = "of each object (default: 10MB)"
     demo.add_argument("--size", type=Size.argument, default=Size.argument("10MB"), metavar="SIZE", help=about)
     demo.add_argument("--json", action="store_true", help="one JSON object on standard output")

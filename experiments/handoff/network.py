@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.testbed import native
 from experiments.testbed.node import Node, Process, end_processes, run
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 SERVICE = "10.7.1.2:80"
 TOGETHER = "10.7.0.1:80"

@@ -20,8 +20,8 @@ from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
-from tributary.places import ROOT
-from tributary.settings.entry import Arguments, run
+from tributary.paths import ROOT
+from tributary.settings.cli import Arguments, run
 from tributary.settings.files import load
 from tributary.settings.units import Share
 
@@ -59,13 +59,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
     """The arguments of the demo."""
     made = Arguments(prog="demo home", description=_DESCRIPTION, epilog=_EPILOG)
-    made.does(Options, _demo)
+    made.set_handler(Options, _demo)
     add_tolerance(made)
     made.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
     made.add_argument("--name", default="home", help="the network's name (default: home)")

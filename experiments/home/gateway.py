@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments.home.network import GATEWAY, PROVIDERS, Network
 from experiments.testbed import kernel_settings, native
 from experiments.testbed.node import Node
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 from tributary.wireguard.enrolment import PORT, Enrolment
 

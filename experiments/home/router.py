@@ -22,7 +22,7 @@ from image.firstboot.firewall import firewall
 from image.firstboot.home import home
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import Enrolment, text
@@ -50,7 +50,7 @@ class Router:
         """The address by which a connection of the router's own takes this link alone: that of the tunnel, if any."""
         if self.enrolment is None:
             return str(link.client4)
-        return str(addresses.of_tunnel(self.enrolment.addresses, self.links.index(link) + 1))
+        return str(addresses.tunnel_address(self.enrolment.addresses, self.links.index(link) + 1))
 
     def wait_until_whole(self) -> None:
         """Until all links are in use, and tunnels, if any, for everything; raises CommandError, exit 71."""

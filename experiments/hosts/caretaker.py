@@ -30,7 +30,7 @@ from typing import Any
 
 from experiments.results import machine
 from experiments.testbed import native
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 
 MARK = "TRIBUTARY_HOST"
 SILENCE = 30.0  # seconds after which the other end is gone

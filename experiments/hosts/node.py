@@ -12,7 +12,7 @@ from typing import Self
 from experiments.hosts.caretaker import MARK
 from experiments.hosts.connection import Host
 from experiments.testbed.node import Node, Process
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError
 
 

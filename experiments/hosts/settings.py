@@ -22,7 +22,7 @@ from experiments.testbed.topology import (
     Topology,
     link_names,
 )
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.files import Settings, load
 from tributary.settings.units import Duration, PositiveRate
 

@@ -17,7 +17,7 @@ from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
 from overlay import calculator, plane
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -60,13 +60,13 @@ class Up:
 
 def main(arguments: Sequence[str]) -> int:
     """Do what ``overlay up`` does; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
     """Its arguments."""
     made = Arguments(prog="overlay up", description=_DESCRIPTION, epilog=_EXAMPLES)
-    made.does(Up, _up)
+    made.set_handler(Up, _up)
     made.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times")
     about = (
         f"how many of the graph's, evenly spread, or which: {_FEWEST_NODES} to {MOST_NODES} (default: {_DEFAULT_NODES})"

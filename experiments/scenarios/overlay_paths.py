@@ -28,7 +28,7 @@ from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Profile, Topology
 from overlay.calculator import ask
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 _GRAPHS = ROOT / "overlay/graphs"
 _OTHERS = ("shortest", "minimax", "tree")

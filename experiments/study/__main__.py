@@ -22,7 +22,7 @@ from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.native import measure_released
 from experiments.testbed.topology import Profile
-from tributary.settings.entry import Arguments, run
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Report:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one ``experiment`` command; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -169,11 +169,11 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | new | run | report | publish")
     listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    listing.does(Listing, _list)
+    listing.set_handler(Listing, _list)
     about = "write a file to make your own from"
     new = commands.add_parser("new", help=about, description=_NEW, epilog=_NEW_END)
     new.add_argument("name", type=_new_name, metavar="NAME", help="what to call it: a-z, 0-9 and -")
-    new.does(New, _new)
+    new.set_handler(New, _new)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
@@ -183,7 +183,7 @@ def parser() -> Arguments:
 
 
 def _describe_run(parser: Arguments) -> None:
-    parser.does(Run, _run)
+    parser.set_handler(Run, _run)
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
     parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
@@ -227,7 +227,7 @@ def _describe_run(parser: Arguments) -> None:
 
 
 def _describe_publish(parser: Arguments) -> None:
-    parser.does(Publish, _publish)
+    parser.set_handler(Publish, _publish)
     _add_names(parser)
     add_results(parser, "where the results are")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
@@ -240,7 +240,7 @@ def _add_names(parser: Arguments) -> None:
 
 
 def _describe_report(parser: Arguments) -> None:
-    parser.does(Report, _report)
+    parser.set_handler(Report, _report)
     _add_names(parser)
     add_results(parser, "where the results are")
     parser.add_argument(

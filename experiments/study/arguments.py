@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.tolerance import add_tolerance
-from tributary.places import ROOT
-from tributary.settings.entry import Arguments
+from tributary.paths import ROOT
+from tributary.settings.cli import Arguments
 from tributary.settings.units import Share
 
 _MOST_STOLEN = Share(20_000)

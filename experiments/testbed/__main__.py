@@ -19,7 +19,7 @@ from experiments.testbed.profile import ProfileOptions, add_profile_arguments, p
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
-from tributary.settings.entry import Arguments, run
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
@@ -80,7 +80,7 @@ class Down:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one ``testbed`` command; returns its exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -96,18 +96,18 @@ def parser() -> Arguments:
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
-    up.does(Up, _up)
+    up.set_handler(Up, _up)
     inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
-    inside.does(Exec, _exec)
+    inside.set_handler(Exec, _exec)
     status = commands.add_parser(
         "status",
         help="show the testbeds that stand",
         description="Shows the testbeds that stand, and the processes on each of their nodes.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
-    status.does(Status, _status)
+    status.set_handler(Status, _status)
     down = commands.add_parser(
         "down",
         help="remove a testbed, and whatever a killed run has left behind",
@@ -115,7 +115,7 @@ def parser() -> Arguments:
     )
     down.add_argument("--all", action="store_true", help="remove every testbed")
     down.add_argument("--dry-run", action="store_true", help="say what would be removed, and change nothing")
-    down.does(Down, _down)
+    down.set_handler(Down, _down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
     return made

@@ -1,7 +1,7 @@
 """The appliance's kernel settings (kernel-config/), given to a node."""
 
 from experiments.testbed.node import Node
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 _ALWAYS = ROOT / "kernel-config/90-tributary.conf"
 _TOGETHER = ROOT / "kernel-config/retransmissions.conf"

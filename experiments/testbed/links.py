@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiments.testbed.node import Node, run
 from experiments.testbed.topology import Direction, Link
-from tributary.places import CACHE
+from tributary.paths import CACHE
 from tributary.settings.errors import CommandError, Exit
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.

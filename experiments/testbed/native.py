@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tributary.places import CACHE
+from tributary.paths import CACHE
 from tributary.settings.errors import CommandError, Exit
 
 _BUILD = Path(__file__).parents[2] / "scripts/setup.d/converter"

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from experiments.testbed.links import need_an_emulator
-from tributary.settings.entry import need_root
+from tributary.settings.cli import need_root
 from tributary.settings.errors import CommandError, Exit
 
 _TOOLS = ("ip", "tc", "ss", "nft", "sysctl", "ethtool", "ping", "nginx", "squid", "mptcpize")

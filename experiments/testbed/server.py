@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
-from tributary.places import CACHE
+from tributary.paths import CACHE
 from tributary.settings.errors import CommandError, Exit
 
 FILES = CACHE / "files"

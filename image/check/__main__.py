@@ -13,7 +13,7 @@ from image.check.examination import BOARDS, examine
 from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import image_file
-from tributary.settings.entry import Arguments, run
+from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -58,13 +58,13 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
     """The arguments of check-image."""
     parser = Arguments(prog="check-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.does(Options, _check)
+    parser.set_handler(Options, _check)
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the image")
     parser.add_argument("--board", choices=sorted(BOARDS), help="what it is for")
     parser.add_argument("--role", choices=list(Role), help="what it is")

@@ -18,7 +18,7 @@ from image.firstboot.forward import Forward
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -87,7 +87,7 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def _run(options: Options) -> int:
@@ -111,7 +111,7 @@ def _run(options: Options) -> int:
 def parser() -> Arguments:
     """The arguments of firstboot."""
     parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
-    parser.does(Options, _run)
+    parser.set_handler(Options, _run)
     parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
     parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")

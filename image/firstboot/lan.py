@@ -8,10 +8,10 @@ from image.firstboot.bypass import BEST, GATEWAY, Bypass, is_in
 from image.firstboot.names import NOBODY
 from image.firstboot.settings import Card, Lan
 from squid.targets import OPENABLE
-from tributary.marks import BACK, BY_LINK
+from tributary.fwmarks import BY_LINK, RETURN
 from tributary.settings.hosts import Target
 from tributary.settings.templates import rendered
-from tributary.wireguard.addresses import EVERYTHING_ELSE, GLOBAL
+from tributary.wireguard.addresses import DEFAULT_SLOT, GLOBAL
 
 PORT = 8300
 """Of the converter's listener for all that devices send to the Internet by TCP."""
@@ -46,12 +46,12 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         ways=ways,
         forwards=card.forwards,
         gateways=[each.gateway.address for each in card.enrolments if isinstance(each.gateway.address, IPv4Address)],
-        back=f"{BACK:#x}",
+        back=f"{RETURN:#x}",
         prefixes=card.prefixes,
         ipv6=card.ipv6,
         bonds_ipv6=card.bonds_ipv6,
         internet6=GLOBAL,
-        tunnel=card.tunnels.name(EVERYTHING_ELSE),
+        tunnel=card.tunnels.name(DEFAULT_SLOT),
     )
 
 
@@ -71,7 +71,7 @@ def names(card: Card, lan: Lan) -> str:
         fixed=leases,
         has_ipv6=bool(card.prefixes),
         lifetime=LIFETIME,
-        tunnel=None if card.asks_links else card.tunnels.name(EVERYTHING_ELSE),
+        tunnel=None if card.asks_links else card.tunnels.name(DEFAULT_SLOT),
     )
 
 

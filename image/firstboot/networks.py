@@ -15,7 +15,7 @@ from image.firstboot.ini import sections
 from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network, Role, Wan
 from image.firstboot.vlans import Vlan
-from tributary.delegated import TOKEN
+from tributary.prefix_delegation import TOKEN
 
 _FOLDER = "/etc/systemd/network"
 _FIRST_METRIC = 1024

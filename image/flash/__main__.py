@@ -7,7 +7,7 @@ from pathlib import Path
 from image.flash import describe, judge, sysfs
 from image.flash.order import Order, Task, run
 from image.flash.report import Json, Report, Text
-from tributary.settings import entry
+from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
 
 USAGE = "flash-pi [--yes] [--force] [--dry-run | --verify-only] [--json] IMAGE DEVICE | --list [--json]"
@@ -95,7 +95,7 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def _act(options: Options) -> None:
@@ -120,7 +120,7 @@ def _words(error: BaseException) -> str:
 
 
 def _code(error: BaseException) -> int:
-    """The exit code that tributary.settings.entry makes of ``error``."""
+    """The exit code that tributary.settings.cli makes of ``error``."""
     if isinstance(error, CommandError):
         return error.code
     if isinstance(error, SystemExit):
@@ -137,10 +137,10 @@ def _list(as_json: bool) -> None:
         Json().facts("disk", {**describe.disk_facts(disk), "refused": reason}, [])
 
 
-def parser() -> entry.Arguments:
+def parser() -> cli.Arguments:
     """The arguments of flash-pi."""
-    parser = entry.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
-    parser.does(Options, _act)
+    parser = cli.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
+    parser.set_handler(Options, _act)
     parser.add_argument("image", nargs="?", type=Path, metavar="IMAGE", help="the image: .img or .img.zst")
     parser.add_argument("device", nargs="?", type=Path, metavar="DEVICE", help="the disk, such as /dev/sdb")
     tasks = parser.add_mutually_exclusive_group()
@@ -155,4 +155,4 @@ def parser() -> entry.Arguments:
 
 
 if __name__ == "__main__":
-    entry.run(main, "flash-pi")
+    cli.run(main, "flash-pi")

@@ -21,8 +21,8 @@ from image.kernel.build import (
     read_patches,
     unpack_source,
 )
-from tributary.places import CACHE, ROOT
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.paths import CACHE, ROOT
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -60,13 +60,13 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Merge, build, say where the files are; returns the exit code."""
-    return parser().perform(arguments)
+    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
     """The arguments of build-kernel."""
     parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
-    parser.does(Options, _build)
+    parser.set_handler(Options, _build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
     parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
     output, jobs = Path("results/kernel"), os.cpu_count() or 1

@@ -12,8 +12,8 @@ from image.flash.sizes import sized
 from image.make import tools
 from image.make.boards import BOARDS, SUITE, Role
 from image.make.watch import Json, Text
-from tributary.places import CACHE, ROOT
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.paths import CACHE, ROOT
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = f"""\
@@ -97,7 +97,7 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def _build(options: Options) -> None:
@@ -128,7 +128,7 @@ def _build(options: Options) -> None:
 def parser() -> Arguments:
     """The arguments of build-image."""
     parser = Arguments(prog="build-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.does(Options, _build)
+    parser.set_handler(Options, _build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="what it boots on")
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"

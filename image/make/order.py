@@ -20,7 +20,7 @@ from image.make.layout import Layout, layout
 from image.make.stage import Durations, Stage, digest_of
 from image.make.texts import compatible
 from image.make.watch import Watch
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 LOCKS = Path(__file__).parent / "lock"

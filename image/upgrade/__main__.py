@@ -14,7 +14,7 @@ from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
-from tributary.settings.entry import Arguments, Commands, need_root, run
+from tributary.settings.cli import Arguments, Subcommands, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -90,13 +90,13 @@ class Confirm:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-upgrade", description=DESCRIPTION, epilog=EPILOG)
-    command = Commands(made, EPILOG).add
+    command = Subcommands(made, EPILOG).add
     install = command("install", Install, _install, "put a bundle into the other slot", _INSTALL)
     install.add_argument("bundle", metavar="BUNDLE", help="a file, or an http or https URL")
     install.add_argument("--allow-older", action="store_true", help="also a version older than the one that runs")

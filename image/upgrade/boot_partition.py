@@ -13,7 +13,7 @@ from pathlib import Path
 
 from image.firstboot.files import put
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming
-from tributary import commands
+from tributary import process
 from tributary.settings.errors import CommandError, Exit
 
 BOOT = Path("/boot/firmware")
@@ -115,7 +115,7 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _settle(place: Path) -> None:
     """All that was written to the file system of ``place`` is on the card: of FAT, fsync(2) knows too little."""
-    done = commands.run(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
+    done = process.run(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
     if done.returncode != 0:
         raise CommandError(Exit.SYSTEM, done.stderr.strip())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from image.upgrade.boot_partition import BOOT, BootPartition, fill
 from image.upgrade.choice import SLOTS, folder
-from tributary.settings.entry import Arguments
+from tributary.settings.cli import Arguments
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -52,7 +52,7 @@ class Fill:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -60,18 +60,18 @@ def parser() -> Arguments:
     made = Arguments(prog="firmware-slots", description=DESCRIPTION)
     verbs = made.add_subparsers(required=True, metavar="VERB")
     primary = verbs.add_parser("get-primary", help="print the slot that starts next")
-    primary.does(GetPrimary, _get_primary)
+    primary.set_handler(GetPrimary, _get_primary)
     preferring = verbs.add_parser("set-primary", help="let a slot start next: on trial, unless it runs")
-    preferring.does(SetPrimary, _set_primary)
+    preferring.set_handler(SetPrimary, _set_primary)
     asking = verbs.add_parser("get-state", help="print whether a slot may be started: good, bad")
-    asking.does(GetState, _get_state)
+    asking.set_handler(GetState, _get_state)
     judging = verbs.add_parser("set-state", help="say whether a slot may be started; the one that runs stays if it may")
-    judging.does(SetState, _set_state)
+    judging.set_handler(SetState, _set_state)
     for each in (preferring, asking, judging):
         each.add_argument("slot", choices=SLOTS)
     judging.add_argument("state", choices=("good", "bad"))
     filling = verbs.add_parser("fill", help="let the slot that runs start its newest kernel")
-    filling.does(Fill, _fill)
+    filling.set_handler(Fill, _fill)
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.health import PROPERTIES, Verdict, asked, parse, verdict
-from tributary import commands
+from tributary import process
 from tributary.settings.errors import CommandError, Exit
 
 CONFIGURATION = Path("/etc/rauc/system.conf")
@@ -45,7 +45,7 @@ def bundle(where: str) -> Bundle:
         )
     if "://" not in where and not Path(where).exists():
         raise CommandError(Exit.NO_INPUT, f"{where}: there is no such file")
-    done = commands.run(["rauc", "info", "--output-format=json", where], timeout=_LONG)
+    done = process.run(["rauc", "info", "--output-format=json", where], timeout=_LONG)
     if done.returncode == 0:
         return Bundle.of(json.loads(done.stdout))
     said = _last(done)
@@ -58,8 +58,8 @@ def bundle(where: str) -> Bundle:
 
 def install(where: str) -> None:
     """Write the bundle into the other slot, with progress on standard error; raises CommandError (71)."""
-    commands.run(["modprobe", "--all", *_MODULES])
-    commands.run(["udevadm", "settle", "--timeout=10"])
+    process.run(["modprobe", "--all", *_MODULES])
+    process.run(["udevadm", "settle", "--timeout=10"])
     done = subprocess.run(["rauc", "install", "--progress", where], stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise CommandError(Exit.SYSTEM, f"rauc install ended with {done.returncode}: see above; what runs is as it was")
@@ -98,26 +98,26 @@ def _unmount(folder: str, *, change: bool) -> None:
     try:
         _done(["umount", folder])
     except BaseException:  # Ctrl-C and SIGTERM as well
-        commands.run(["umount", "--lazy", folder])
+        process.run(["umount", "--lazy", folder])
         raise
 
 
 def version(root: Path = Path("/")) -> str:
     """Tributary's in the system below ``root``; empty if there is none."""
     admin = root / "var/lib/dpkg"
-    done = commands.run(["dpkg-query", f"--admindir={admin}", "--show", "--showformat=${Version}", _PACKAGE])
+    done = process.run(["dpkg-query", f"--admindir={admin}", "--show", "--showformat=${Version}", _PACKAGE])
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def is_older(one: str, other: str) -> bool:
     """Whether version ``one`` is older than ``other``."""
-    return commands.run(["dpkg", "--compare-versions", one, "lt", other]).returncode == 0
+    return process.run(["dpkg", "--compare-versions", one, "lt", other]).returncode == 0
 
 
 def look() -> Verdict:
     """What there is to say of this start so far."""
     listing = ["systemctl", "list-unit-files", "--state=enabled", "--plain", "--no-legend", "tributary-*.service"]
-    enabled = [line.split()[0] for line in commands.run(listing).stdout.splitlines() if line.strip()]
+    enabled = [line.split()[0] for line in process.run(listing).stdout.splitlines() if line.strip()]
     shown = _done(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *asked(enabled)])
     return verdict(parse(shown))
 
@@ -127,7 +127,7 @@ def _rauc_json(*words: str) -> Any:
 
 
 def _done(command: Sequence[str]) -> str:
-    done = commands.run(command, timeout=_LONG)
+    done = process.run(command, timeout=_LONG)
     if done.returncode != 0:
         raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
     return done.stdout

@@ -27,8 +27,8 @@ from router.kernel.endpoints import Command
 from router.lan import LanAddress
 from router.observed import Interface, Observed, Route, Rule
 from router.translation import NOTHING, TABLE, Translation, rules
-from tributary.commands import QUICK, run
 from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+from tributary.process import QUICK, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import device
 
@@ -124,10 +124,10 @@ class Door:
             case SetLimits(limits):
                 self._tell(endpoints.limits_body(limits))
             case MakeTunnel(name):
-                device.make(name)
+                device.create(name)
             case SetTunnel(setup):
                 device.configure(setup.name, setup.interface)
-                device.give(setup.name, setup.inside, setup.mtu)
+                device.set_addresses(setup.name, setup.inside, setup.mtu)
             case RemoveTunnel(name):
                 device.remove(name)
             case Translate(translation):

@@ -7,7 +7,7 @@ from typing import Any
 
 from router.ours import SHAPED
 from router.shaping import HANDLE, PREFERENCE, ChangeRates, Kind, RemoveShape, SetShape, ShapingStep, Stands, lines
-from tributary.commands import QUICK, TimedOut, run
+from tributary.process import QUICK, TimedOut, run
 from tributary.settings.errors import CommandError, Exit
 
 _NOBODYS = "0:"

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 HERE = Path(__file__).parent
 ANSIBLE = ROOT / "ansible"

@@ -13,7 +13,7 @@ import pytest
 from gateway.registry import Registry
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ansible, play
 from tests.unit.gateway.house import NETWORK, router
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 
 def quickstart(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

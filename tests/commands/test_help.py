@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
 MODULES = [module for path in SCRIPTS for module in re.findall(r' -m ([a-z.]+) "\$@"', path.read_text())]

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 USER = 65534
 """nobody"""

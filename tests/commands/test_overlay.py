@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from overlay.__main__ import main
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 CHECKOUT = ROOT / "scripts/setup.d/checkout"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop"\nrate = "5mbit"\n'

@@ -17,7 +17,7 @@ import pytest
 
 from debs import checkout, elf, program
 from debs.release import ARCHITECTURES
-from tributary.places import CACHE
+from tributary.paths import CACHE
 
 OTHER = next(each for each in ARCHITECTURES.values() if each.machine != platform.machine())
 QEMU = f"qemu-{OTHER.machine}-static"

@@ -11,7 +11,7 @@ from pathlib import Path
 from image.debian import base, here
 from tests.debs.layers import Layer, layer
 from tests.debs.ubuntu import sources
-from tributary.places import CACHE
+from tributary.paths import CACHE
 
 # What our packages depend on, so that dpkg alone can install them; and who looks at them.
 _PACKAGES = (

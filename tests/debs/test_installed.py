@@ -81,7 +81,7 @@ def test_the_changelog_has_the_version(installed: Chroot, made: Made, suite: str
 
 def test_modules_are_compiled_and_no_other_python_is_meant(installed: Chroot, suite: str) -> None:
     major, minor = SUITES[suite].python
-    for module in ("tributary/settings/entry", "throttler/cli", "squid/render", "pydantic/main"):
+    for module in ("tributary/settings/cli", "throttler/cli", "squid/render", "pydantic/main"):
         path = installed.root / f"usr/lib/tributary/python/{module}.py"
         assert [each.name for each in (path.parent / "__pycache__").glob(f"{path.stem}.*")] == [
             f"{path.stem}.cpython-{major}{minor}.pyc"

@@ -4,7 +4,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from tributary.places import CACHE
+from tributary.paths import CACHE
 
 # The Ubuntu Archive Automatic Signing Key of 2018, F6EC B376 2474 EDA9 D21B 7022 8719 20D1 991B C93C, as the package
 # ubuntu-keyring has it.

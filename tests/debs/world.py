@@ -10,7 +10,7 @@ from pathlib import Path
 from debs import archive, build, parts, tree
 from debs.package import Inputs
 from debs.release import ARCHITECTURES, SUITES, Release
-from tributary.places import CACHE
+from tributary.paths import CACHE
 
 SERVICES = ("tributary-converter", "tributary-throttler", "tributary-squid")
 """Packages whose one service, of the same name, is enabled by installing them."""

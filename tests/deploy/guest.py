@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.testbed.node import Node, run
 from image.debian import base, here
-from tributary.places import CACHE
+from tributary.paths import CACHE
 
 SUITE = "trixie"
 ADMIN, GUEST, OUTSIDE, SERVER = "10.77.0.1", "10.77.0.2", "203.0.113.1", "203.0.113.2"

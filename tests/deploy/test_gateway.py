@@ -18,7 +18,7 @@ from tests.ansible.playbooks import environment_in, needs_ansible, program
 from tests.debs.world import Made, make
 from tests.deploy.guest import ADMIN, GUEST, SERVER, SUITE, Guest, booted, missing
 from tests.netns.squid_world import IPPROTO_MPTCP, inside
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),

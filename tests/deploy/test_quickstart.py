@@ -17,7 +17,7 @@ from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import House
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.image.flash.made import bmap_of, disk_image, ranges_without
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 DISK = 16 << 20
 BLOCKS = 3000  # three chunks of an image, the last one not full

@@ -10,7 +10,7 @@ from image.make import order, tools
 from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.make.watch import Text
-from tributary.places import CACHE
+from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
 
 

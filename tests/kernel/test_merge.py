@@ -21,7 +21,7 @@ from image.kernel.build import (
     unpack_source,
 )
 from image.kernel.fragments import parse
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.netns.traces import traces
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 

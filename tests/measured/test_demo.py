@@ -11,7 +11,7 @@ import pytest
 
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
 pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]

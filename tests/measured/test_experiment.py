@@ -12,7 +12,7 @@ from tests.measured.experiments import EXPERIMENT, measured
 from tests.measured.test_claims import PAPERS
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.

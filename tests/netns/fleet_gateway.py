@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.testbed.node import Node, Process, run
 from tests.ansible.playbooks import play
 from tests.netns.converter_world import program
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PORT = 3129
 SHARED = {4: "198.51.100.80", 6: "2001:db8:80::80"}

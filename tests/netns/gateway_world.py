@@ -55,14 +55,14 @@ class House:
         name = f"t{os.getpid()}-{next(_numbers)}"
         gateway = Peer(enrolment.public_key, (EVERYWHERE, IPv6Network("::/0")), str(enrolment.gateway), keepalive=1)
         interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
-        address = str(addresses.of_tunnel(enrolment.addresses, place))
+        address = str(addresses.tunnel_address(enrolment.addresses, place))
         with inside(self.node):
-            device.make(name)
+            device.create(name)
             self.made[name] = interface
             device.configure(name, interface)
-            device.give(name, [f"{address}/32"], 1420)
-        if enrolment.prefix and place == addresses.EVERYTHING_ELSE:
-            self.node.ip("address", "add", f"{addresses.of_everything_else(enrolment.prefix)}/128", "dev", name)
+            device.set_addresses(name, [f"{address}/32"], 1420)
+        if enrolment.prefix and place == addresses.DEFAULT_SLOT:
+            self.node.ip("address", "add", f"{addresses.default_tunnel_address(enrolment.prefix)}/128", "dev", name)
             self.node.ip("-6", "route", "add", "default", "dev", name)
         # By its address it is chosen, as a router's rules do it.
         self.node.ip("route", "add", "default", "dev", name, "table", str(100 + len(self.made)))

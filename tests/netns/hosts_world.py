@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.node import Node, Process, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 from tributary.settings.files import check
 
 ROLES = (CLIENT, GATEWAY, SERVER)

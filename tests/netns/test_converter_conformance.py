@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.netns.converter_world import CLIENT, CLIENT6, CLIENTS, GATEWAY, World, conv, needs_tools
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 __all__ = ["conv"]
 

@@ -14,7 +14,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
 from tests.netns.world import process, said_ready
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 # A daemon that holds the control socket and nothing else.

@@ -15,7 +15,7 @@ import pytest
 from experiments.testbed.node import Node
 from tests.netns.squid_world import inside
 from tests.netns.world import standing_nodes
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")

@@ -27,7 +27,7 @@ from tests.netns.gateway_world import (
 )
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.wireguard import keys
 
 pytestmark = needs_tools

@@ -17,7 +17,7 @@ from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 pytestmark = needs_tools
 

@@ -21,7 +21,7 @@ from tests.netns.home_ipv6_world import (
 )
 from tests.netns.home_world import dnsmasq
 from tests.netns.world import eventually
-from tributary.delegated import TOKEN
+from tributary.prefix_delegation import TOKEN
 
 PREFIX = IPv6Network("fd12:3456:789a:1::/64")
 LAN = f'ipv6 = "translated"\nipv6_prefix = "{PREFIX}"\nbond_ipv6 = true\n'

@@ -18,7 +18,7 @@ from experiments.hosts.caretaker import SILENCE, marked
 from tests.netns.hosts_world import ROLES, World, address_of, machines, sessions
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 pytestmark = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 
 NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
 missing = [tool for tool in NEEDED if shutil.which(tool) is None]

@@ -36,7 +36,7 @@ pytestmark = [
 
 NETWORK, ANOTHER = IPv4Network("10.84.0.0/16"), IPv4Network("10.85.0.0/16")
 BLOCK = addresses.block_of(NETWORK, 1)
-ELSE, DSL, LTE = (str(addresses.of_tunnel(BLOCK, place)) for place in range(3))
+ELSE, DSL, LTE = (str(addresses.tunnel_address(BLOCK, place)) for place in range(3))
 MIRROR = "9000"
 # Interfaces of WireGuard meet in one folder of all namespaces.
 PREFIX, GATEWAY = f"t{os.getpid()}-", f"g{os.getpid()}"
@@ -125,17 +125,17 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
     peers = tuple(
         Peer(
             keys.public_key(keys.private_key(secret, place)),
-            (IPv4Network(f"{addresses.of_tunnel(block, place)}/32"),),
+            (IPv4Network(f"{addresses.tunnel_address(block, place)}/32"),),
         )
         for place in range(3)
     )
     provider = Node(built.provider, built.directory)
     with inside(provider):
-        device.make(name)
+        device.create(name)
     try:
         with inside(provider):
             device.configure(name, Interface(own, peers, port=port))
-            device.give(name, [f"{addresses.gateway(network)}/16"], 1420)
+            device.set_addresses(name, [f"{addresses.gateway(network)}/16"], 1420)
         yield Enrolment(
             gateway=Place(SERVER_4, port),
             public_key=keys.public_key(own),
@@ -244,7 +244,7 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
             house.world.on(house.world.provider, f"ip link set {first} up")
             eventually(lambda: house.gateway()["place"] == str(preferred.gateway), 20.0)
             with house.world.transfer(str(preferred.inside)):
-                house.by_tunnels(*(str(addresses.of_tunnel(preferred.addresses, place)) for place in (1, 2)))
+                house.by_tunnels(*(str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2)))
             assert f"{PREFIX}9" not in house.world.on_router("ip -br link")
 
 

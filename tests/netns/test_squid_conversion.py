@@ -40,7 +40,7 @@ def net(built: World) -> World:
     return built
 
 
-def speaks_mptcp(connection: socket.socket) -> bool:
+def is_mptcp(connection: socket.socket) -> bool:
     """Whether the kernel counts this connection as MPTCP and not as fallen back to TCP (RFC 8684 section 3.7)."""
     info = connection.getsockopt(SOL_MPTCP, MPTCP_INFO, 16)
     return not int.from_bytes(info[8:12], "little") & FALLBACK
@@ -54,7 +54,7 @@ def test_download_is_mptcp_for_the_client_and_tcp_for_the_server(
     net.origin.body = bytes(range(256)) * 40_000
     with net.connect(proxy, protocol=IPPROTO_MPTCP) as client:
         client.sendall(f"GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n".encode())
-        assert speaks_mptcp(client)
+        assert is_mptcp(client)
         assert len(subflows_of(client)) == 1
         answer = read_answer(client, 20)
     assert (answer.status, answer.body == net.origin.body) == (200, True)
@@ -68,7 +68,7 @@ def test_tunnel_is_mptcp_for_the_client_and_tcp_for_the_server(net: World, serve
         assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
         client.sendall(b"there and back")
         assert client.recv(1000) == b"there and back"
-        assert speaks_mptcp(client)
+        assert is_mptcp(client)
     assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.wire.syns()] == [(server.strip("[]"), 443, False)]
 
 

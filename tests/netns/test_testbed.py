@@ -27,7 +27,7 @@ from experiments.testbed.selfcheck import check_links
 from experiments.testbed.topology import Profile
 from tests.netns.traces import traces
 from tests.netns.world import process
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 

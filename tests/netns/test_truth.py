@@ -11,7 +11,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
 from tests.netns.world import eventually, program
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 TOLERANCE = 0.02
 

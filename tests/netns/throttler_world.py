@@ -26,7 +26,7 @@ import pytest
 
 from experiments.testbed.node import Node
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"

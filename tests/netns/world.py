@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed.node import Node, end_processes
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 

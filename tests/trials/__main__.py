@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from xml.etree import ElementTree
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 Trials = Mapping[str, Mapping[str, Any]]
 

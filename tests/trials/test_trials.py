@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.trials.__main__ import trials
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 TRIALS = trials()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "converter/examples").iterdir())
 

@@ -10,7 +10,7 @@ import pytest
 
 from image.firstboot import gateway
 from squid.settings import SquidSettings
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), DOCS / "results/README.md"]

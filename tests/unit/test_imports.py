@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 BELOW: dict[str, set[str]] = {
     "tributary": set(),

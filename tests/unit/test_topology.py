@@ -6,7 +6,7 @@ from experiments.study.blueprint import TestbedBlueprint
 from experiments.testbed.links import delay_command, rate_commands
 from experiments.testbed.profile import DEFAULT, PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.entry import Arguments
+from tributary.settings.cli import Arguments
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 

@@ -9,7 +9,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES, ProfileOptions, add_profile_arguments, profile_from
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
-from tributary.settings.entry import Arguments
+from tributary.settings.cli import Arguments
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 

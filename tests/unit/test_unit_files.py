@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 SERVICES = {

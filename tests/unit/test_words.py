@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_docs import PAGES
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 HOUSE_WORDS = re.compile(r"\b(anew|heeds?|nobody's|ours|said|thaws?|told|whom|yonder)\b", re.IGNORECASE)
 CODE = re.compile(r"^( {4}|```.*?^```).*?$|`[^`]*`|\*\*`.*?`\*\*", re.MULTILINE | re.DOTALL)

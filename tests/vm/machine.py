@@ -17,7 +17,7 @@ from experiments.testbed import native
 from image.debian import base
 from image.make.foreign import runnable
 from tests.debs.ubuntu import sources
-from tributary.places import CACHE, ROOT
+from tributary.paths import CACHE, ROOT
 
 # And what the kernel's package does not bring with it.
 _KERNELS = {

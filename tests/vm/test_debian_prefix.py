@@ -21,7 +21,7 @@ from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import facts
 from tests.vm.machine import boot, debian_folder
 from tests.vm.said import SHELL, addresses, section, write
-from tributary.delegated import prefix_of
+from tributary.prefix_delegation import prefix_of
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),

@@ -9,7 +9,7 @@ import pytest
 from experiments.testbed import native
 from tests.vm.machine import boot, root_folder
 from tests.vm.said import SHELL, section
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 KERNELS = {"bookworm": "6.1", "noble": "6.8", "trixie": "6.12"}
 EXAMPLES = sorted(path.name for path in (ROOT / "converter/examples").glob("*.toml"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.vm.machine import Machine, arm, boot, debian_folder, pc
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="Debian's folders are made with x86-64's programs"),

@@ -20,11 +20,11 @@ from throttler.shaping.layout import layout
 from throttler.shaping.plan import Plan
 from throttler.sources import interfaces
 from throttler.sources.source import Source
-from tributary.daemons.control import Answer
+from tributary.daemons.control import Request, Response
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
-FOR_ANYBODY = ("status", "explain")
+UNPRIVILEGED = ("status", "explain")
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
 """Has the engine see events, carries out the plan, and returns it; raises StepFailed."""
@@ -43,9 +43,9 @@ class Commands:
         self._feed = feed
         self._started = time.monotonic()
 
-    def answer(self, asked: Answer) -> Answer | Future[bytes]:
+    def answer(self, asked: Request) -> Response | Future[bytes]:
         """The answer to a request: {"command": NAME, ...}."""
-        known: dict[str, Callable[[Answer], Answer | Future[bytes]]] = {
+        known: dict[str, Callable[[Request], Response | Future[bytes]]] = {
             "status": lambda _: self.reporter.ask(_status),
             "explain": self._explain,
             "set": self._set,
@@ -63,7 +63,7 @@ class Commands:
         now = time.monotonic_ns()
         return lambda: Report(subject, report.measure(snapshot.devices), now)
 
-    def _explain(self, asked: Answer) -> Future[bytes]:
+    def _explain(self, asked: Request) -> Future[bytes]:
         question = report.question(self._engine, asked["ends"])
         return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
 
@@ -76,24 +76,24 @@ class Commands:
         """The policy that decides now."""
         return self._policy
 
-    def reload(self) -> Answer:
+    def reload(self) -> Response:
         """Decide by what is in the policy's file now; what was set at run time is gone."""
         return self._change(model.read(self._file), frozenset())
 
-    def _set(self, asked: Answer) -> Answer:
+    def _set(self, asked: Request) -> Response:
         rule = files.check(asked["rule"], Rule, where="set")
         policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
         return self._change_live(policy, rule.name)
 
-    def _unset(self, asked: Answer) -> Answer:
+    def _unset(self, asked: Request) -> Response:
         name = str(asked["rule"])
         return self._change_live(model.without_rule(self._policy, name), name)
 
-    def _change_live(self, policy: Policy, name: str) -> Answer:
+    def _change_live(self, policy: Policy, name: str) -> Response:
         model.check(policy, "set")
         return self._change(policy, self._runtime | {name})
 
-    def _change(self, policy: Policy, runtime: frozenset[str]) -> Answer:
+    def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         apply.refuse_foreign(layout(policy).devices)
         self.watch(policy, interfaces.now())
         self._policy, self._runtime = policy, runtime

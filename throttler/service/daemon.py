@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.service import metrics_server
-from throttler.service.commands import FOR_ANYBODY, Commands
+from throttler.service.commands import UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, Emptied, EngineEvent, InterfacesAre, Stopping
@@ -30,10 +30,10 @@ from throttler.shaping.ruleset import Ruleset
 from throttler.sources import interfaces
 from throttler.sources.interfaces import Interfaces, Numbers
 from throttler.sources.source import Source, Which
-from tributary.daemons.control import Answer
-from tributary.daemons.exchange import Server
+from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
+from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
 from tributary.mptcp.events import Ended
 from tributary.mptcp.four_tuple import FourTuple
@@ -281,10 +281,10 @@ class Daemon:
         except CommandError as failure:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
-    def _respond(self, request: bytes, asker: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, asker, self._answer, FOR_ANYBODY)
+    def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
+        return CONTROL.respond(request, peer, self._answer, UNPRIVILEGED)
 
-    def _answer(self, asked: Answer) -> Answer | Future[bytes]:
+    def _answer(self, asked: Request) -> Response | Future[bytes]:
         try:
             return self._commands.answer(asked)
         except StepFailed as failed:
@@ -298,7 +298,7 @@ class Daemon:
 
         return Exporter()
 
-    def _scrape(self, request: bytes, _asker: socket.socket) -> bytes | Future[bytes]:
+    def _scrape(self, request: bytes, _peer: socket.socket) -> bytes | Future[bytes]:
         refused = metrics_server.refusal(request)
         return self._commands.reporter.ask(lambda report: self._page(request, report)) if refused is None else refused
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from tributary.daemons.exchange import CONNECTIONS, Server
+from tributary.daemons.request_server import CONNECTIONS, Server
 from tributary.settings.errors import CommandError, Exit, invalid_value
 
 _HEAD = 8192

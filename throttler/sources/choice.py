@@ -8,7 +8,7 @@ from tributary.mptcp.path_manager import PathManager
 
 def choose() -> Which:
     """The source that fits this host: the kernel's own events where MPTCP sessions end here, else the sniffer."""
-    return Which.KERNEL if PathManager.is_available() and sockets.ends_sessions() else Which.SNIFFER
+    return Which.KERNEL if PathManager.is_available() and sockets.terminates_mptcp() else Which.SNIFFER
 
 
 def open_source(which: Which) -> Source:

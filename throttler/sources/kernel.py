@@ -35,7 +35,7 @@ class KernelEvents:
         self._thread = ThreadPoolExecutor(1, "sockets")
         self._looking: Future[_Seen | None] | None = None
         self._touched: set[FourTuple | int] = set()
-        self._lingering = Lingering(sockets.sends)
+        self._lingering = Lingering(sockets.has_unsent_data)
         self._next_look = 0.0
         self._counts: Counter[str] = Counter()
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tributary.daemons import directories, exchange
+from tributary.daemons import directories, request_server
 from tributary.settings.errors import CommandError, Exit
 
 GROUP = "tributary"
@@ -29,8 +29,9 @@ GROUP = "tributary"
 _QUEUE = 128
 """Connections that may wait to be accepted."""
 
-Answer = dict[str, Any]
-Handler = Callable[[Answer], "Answer | Future[bytes]"]
+Request = dict[str, Any]
+Response = dict[str, Any]
+Handler = Callable[[Request], "Response | Future[bytes]"]
 """From a request to what is answered; a Future is the whole response, as JSON, which comes later."""
 
 
@@ -52,7 +53,7 @@ class Control:
         return _path(self.name)
 
     @contextmanager
-    def server(self) -> Iterator[exchange.Server]:
+    def server(self) -> Iterator[request_server.Server]:
         """The daemon's end, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
         path, link = self.path, directories.RUN / f"{self.name}.sock"
         try:
@@ -68,7 +69,7 @@ class Control:
             raise CommandError(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
         too_long = failed(Exit.USAGE, "the request is too long")
         try:
-            with exchange.Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
+            with request_server.Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
                 yield server
         finally:
             with suppress(OSError):
@@ -77,14 +78,14 @@ class Control:
                 path.unlink()
 
     def respond(
-        self, request: bytes, asker: socket.socket, handle: Handler, for_anybody: Collection[str]
+        self, request: bytes, peer: socket.socket, handle: Handler, unprivileged: Collection[str]
     ) -> bytes | Future[bytes]:
         """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
         response.
         """
         try:
             asked = json.loads(request)
-            if asked["command"] not in for_anybody and not _is_root(asker):
+            if asked["command"] not in unprivileged and not _is_root(peer):
                 raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
             answer = handle(asked)
             return answer if isinstance(answer, Future) else json.dumps(answer).encode()
@@ -93,7 +94,7 @@ class Control:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             return failed(Exit.USAGE, f"not a request: {error!r}")
 
-    def ask(self, command: str, **arguments: object) -> Answer:
+    def ask(self, command: str, **arguments: object) -> Response:
         """What this network namespace's daemon answers; raises the CommandError it had.
 
         Without a daemon the exit code is 69; 77 for who may not ask.
@@ -105,7 +106,7 @@ class Control:
                 connection.connect(str(self.path))
                 connection.settimeout(self.timeout)
                 connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
-                answer: Answer = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+                answer: Response = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 raise CommandError(Exit.UNAVAILABLE, f"no {self.daemon} runs in this network namespace") from error
             except PermissionError as error:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from tributary.daemons import notify
-from tributary.daemons.exchange import Respond, Server
 from tributary.daemons.logs import Level, Log
+from tributary.daemons.request_server import Respond, Server
 from tributary.settings.errors import CommandError
 
 LONGEST_WAIT = 1.0

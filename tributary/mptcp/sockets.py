@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tributary.mptcp.agreed import IPPROTO_MPTCP
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
 from tributary.mptcp.path_manager import InterfaceOf, address6
 
@@ -133,7 +133,7 @@ def count() -> int:
     return found
 
 
-def sends(subflow: FourTuple) -> bool:
+def has_unsent_data(subflow: FourTuple) -> bool:
     """Whether the kernel has a TCP socket of these addresses and ports that may have data to send."""
     family = socket.AF_INET6 if ":" in subflow.local else socket.AF_INET
     ports = [port.to_bytes(2) for port in (subflow.local_port, subflow.remote_port)]
@@ -145,7 +145,7 @@ def sends(subflow: FourTuple) -> bool:
         return False
 
 
-def ends_sessions() -> bool:
+def terminates_mptcp() -> bool:
     """Whether this network namespace has MPTCP sockets, listening or connected, or forwards nothing for others."""
     try:
         return any(_mptcp_sockets()) or not _forwards()

@@ -20,13 +20,13 @@ GLOBAL, PRIVATE = IPv6Network("2000::/3"), IPv6Network("fd00::/8")
 """Where such prefixes are: what IANA gives out to the Internet (RFC 4291 section 2.4), and what anybody may take for
 himself (RFC 4193 section 3.1), with which nobody gets out untranslated."""
 
-EVERYTHING_ELSE = 0
+DEFAULT_SLOT = 0
 """The place of the tunnel for what is not bonded; it may leave by any link."""
 
 LINKS = range(1, 9)
 """Places of the tunnels that are bound to a link each, in the order of the links in the router's settings."""
 
-PLACES = (EVERYTHING_ELSE, *LINKS)
+SLOTS = (DEFAULT_SLOT, *LINKS)
 
 
 def gateway(network: IPv4Network) -> IPv4Address:
@@ -34,19 +34,19 @@ def gateway(network: IPv4Network) -> IPv4Address:
     return network[1]
 
 
-def most_routers(network: IPv4Network) -> int:
+def max_routers(network: IPv4Network) -> int:
     """How many routers have room in ``network``."""
     return int(2 ** (BLOCK - network.prefixlen)) - 1
 
 
 def block_of(network: IPv4Network, number: int) -> IPv4Network:
     """The block of the router with this ``number``, from 1; raises ValueError if there is none."""
-    if not 1 <= number <= most_routers(network):
+    if not 1 <= number <= max_routers(network):
         raise ValueError(f"no block {number} in {network}")
     return IPv4Network((int(network.network_address) + number * 2 ** (32 - BLOCK), BLOCK))
 
 
-def of_tunnel(block: IPv4Network, place: int) -> IPv4Address:
+def tunnel_address(block: IPv4Network, place: int) -> IPv4Address:
     """The address of the tunnel at ``place`` in a router's block."""
     return block[place + 1]
 
@@ -58,11 +58,11 @@ def prefix_of(network: IPv6Network, number: int) -> IPv6Network | None:
     return IPv6Network((int(network.network_address) + (number << (128 - LAN)), LAN))
 
 
-def of_lan(prefix: IPv6Network) -> IPv6Address:
+def lan_address(prefix: IPv6Network) -> IPv6Address:
     """The router's own address in its LAN."""
     return prefix[1]
 
 
-def of_everything_else(prefix: IPv6Network) -> IPv6Address:
+def default_tunnel_address(prefix: IPv6Network) -> IPv6Address:
     """The address of a router's tunnel for everything else, by which the router itself uses IPv6."""
     return prefix[2]

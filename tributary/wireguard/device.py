@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ipaddress import IPv6Network
 from pathlib import Path
 
-from tributary.commands import QUICK, run
+from tributary.process import QUICK, run
 from tributary.settings.errors import CommandError, Exit
-from tributary.wireguard.interface import Interface, Seen, configuration, seen
+from tributary.wireguard.interface import Interface, PeerStatus, configuration, peer_statuses
 
 _SOCKETS = Path("/var/run/wireguard")
 """Where wireguard-go(1) and wg(8) meet."""
@@ -18,7 +18,7 @@ _EACH_PEER = 0.01
 """Seconds more that wg(8) may take for each peer."""
 
 
-def make(name: str) -> None:
+def create(name: str) -> None:
     """A new interface, switched off; raises CommandError, exit 69 if there is no WireGuard, 71 if it is refused."""
     # The kernel loads the module, if it has one.
     done = run(["ip", "link", "add", name, "type", "wireguard"], timeout=QUICK)
@@ -46,7 +46,7 @@ def configure(name: str, interface: Interface) -> None:
         raise CommandError(Exit.SYSTEM, f"wg refuses the configuration of {name}{reason if system else ''}")
 
 
-def give(name: str, addresses: Sequence[str], mtu: int) -> None:
+def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
     """Give it addresses, in the form '10.84.0.17/32', and switch it on; raises CommandError, exit 71."""
     _all(
         *(["ip", "address", "replace", address, "dev", name] for address in addresses),
@@ -54,7 +54,7 @@ def give(name: str, addresses: Sequence[str], mtu: int) -> None:
     )
 
 
-def lead(name: str, network: IPv6Network) -> None:
+def add_route(name: str, network: IPv6Network) -> None:
     """Have packets to ``network`` leave by it, which must be switched on; raises CommandError, exit 71."""
     _all(["ip", "-6", "route", "replace", str(network), "dev", name])
 
@@ -66,19 +66,19 @@ def _all(*commands: Sequence[str]) -> None:
             raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def drop(name: str, public_key: str) -> None:
+def remove_peer(name: str, public_key: str) -> None:
     """Remove a peer: from now on nothing of it is accepted. Raises CommandError, exit 71."""
     done = run(["wg", "set", name, "peer", public_key, "remove"])
     if done.returncode:
         raise CommandError(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
 
 
-def peers(name: str) -> Sequence[Seen]:
+def peers(name: str) -> Sequence[PeerStatus]:
     """What it knows of its peers; raises CommandError, exit 69 if there is no such interface."""
     done = run(["wg", "show", name, "dump"])
     if done.returncode:
         raise CommandError(Exit.UNAVAILABLE, f"no WireGuard interface {name}: {done.stderr.strip()}")
-    return seen(done.stdout)
+    return peer_statuses(done.stdout)
 
 
 def exists(name: str) -> bool:

@@ -33,7 +33,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PeerStatus:
     """A peer as the interface knows it: where it was heard, when last (seconds since 1970, None: never), bytes."""
 
     public_key: str
@@ -65,14 +65,14 @@ def _lines(interface: Interface) -> Iterator[str]:
             yield f"PersistentKeepalive = {peer.keepalive}"
 
 
-def seen(dump: str) -> Sequence[Seen]:
+def peer_statuses(dump: str) -> Sequence[PeerStatus]:
     """What ``wg show NAME dump`` prints of the peers, one line for each behind the interface's own."""
     return [_peer(line.split("\t")) for line in dump.splitlines()[1:]]
 
 
-def _peer(fields: Sequence[str]) -> Seen:
+def _peer(fields: Sequence[str]) -> PeerStatus:
     public_key, _preshared, endpoint, allowed, handshake, received, sent, _keepalive = fields
-    return Seen(
+    return PeerStatus(
         public_key,
         None if endpoint == "(none)" else endpoint,
         float(handshake) if int(handshake) else None,

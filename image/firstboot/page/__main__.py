@@ -15,7 +15,7 @@ from image.firstboot.page.app import Box, Page
 from image.firstboot.page.serving import LanSide
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
-from tributary.settings.entry import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -70,13 +70,13 @@ class Options:
 
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
-    return parser().perform(words)
+    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
     """The arguments of first-start."""
     parser = Arguments(prog="first-start", description=DESCRIPTION, epilog=EPILOG)
-    parser.does(Options, _run)
+    parser.set_handler(Options, _run)
     parser.add_argument("--dry-run", action="store_true", help="show the page, change nothing")
     parser.add_argument(
         "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"

@@ -11,7 +11,7 @@ from pathlib import Path
 from image.firstboot import addresses
 from image.firstboot.interfaces import Interface, Kind, interfaces
 from image.firstboot.page.lan_side import Port
-from tributary import commands
+from tributary import process
 
 _DISCOVERY = 0x8863  # PPPoE's own Ethernet type, RFC 2516 section 4
 _ANSWER = 0x07  # PADO, section 5.2
@@ -43,7 +43,7 @@ def has_upstream(name: str, own: IPv4Interface) -> bool:
 
 def _default_routes(version: str, name: str) -> Sequence[object]:
     """What ip(8) shows; nothing of an interface that is gone."""
-    done = commands.run(["ip", "-json", version, "route", "show", "default", "dev", name])
+    done = process.run(["ip", "-json", version, "route", "show", "default", "dev", name])
     found: Sequence[object] = json.loads(done.stdout or "[]") if done.returncode == 0 else []
     return found
 

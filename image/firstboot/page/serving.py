@@ -11,7 +11,7 @@ from waitress import create_server, wasyncore
 from image.firstboot.firewall import LAN_SIDE, TABLE
 from image.firstboot.page.app import LARGEST, Page
 from image.firstboot.settings import Lan
-from tributary import commands
+from tributary import process
 from tributary.settings.errors import CommandError, Exit
 
 CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10
@@ -107,9 +107,9 @@ def lan_side(lan: Lan, *, gives_address: bool) -> Iterator[LanSide]:
         with _dhcp(lan) as dhcp:
             yield LanSide(lan, gives_address, dhcp)
     finally:
-        commands.run(["nft", "delete", *_element(lan.interface)])
+        process.run(["nft", "delete", *_element(lan.interface)])
         if gives_address:
-            commands.run(["ip", "address", "delete", str(lan.address), "dev", lan.interface])
+            process.run(["ip", "address", "delete", str(lan.address), "dev", lan.interface])
 
 
 @contextmanager
@@ -157,6 +157,6 @@ def _element(interface: str) -> Sequence[str]:
 
 
 def _run(*command: str) -> None:
-    done = commands.run(command)
+    done = process.run(command)
     if done.returncode != 0:
         raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")

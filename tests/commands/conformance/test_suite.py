@@ -24,7 +24,7 @@ from tests.commands.conformance.proof import (
     surprises,
 )
 from tests.commands.conformance.reference import Converter
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 SOME = ["RepliesTooEarly", "LosesDataBehindMessage", "ClosesBothWaysOnClientsFIN", "MadeUpMSS", "TakesTwoConnects",
         "Reaches 127.0.0.1", "ResetsBehindErrors", "AnyCookieDoes"]  # fmt: skip

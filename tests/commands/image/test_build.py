@@ -17,7 +17,7 @@ from image.make.boards import BOARDS, Role
 from image.make.command import Runner
 from image.make.order import LOCKS, Making, Order
 from tests.unit.debs import sample
-from tributary.places import CACHE
+from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
 
 

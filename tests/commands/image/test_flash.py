@@ -9,7 +9,7 @@ import pytest
 
 from image.flash.__main__ import main
 from tests.unit.image.flash.made import disk_image, files
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 

@@ -9,7 +9,7 @@ from debs import parts, tree
 from debs.package import PYTHON, File, Inputs, Package
 from squid import targets
 from tests.unit.debs.sample import inputs, release
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
 TRIXIE = inputs(release())

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from debs import lock, parts, wheels
 from tests.unit.debs.sample import release
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 LOCK = (ROOT / "requirements.lock").read_text()

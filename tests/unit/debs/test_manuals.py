@@ -19,7 +19,7 @@ from router.settings import Multipath, Wan
 from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
 from throttler import cli
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.probing import Probe
 from tributary.wireguard.tunnels import Tunnels
 

@@ -9,7 +9,7 @@ import pytest
 
 from debs import checkout, program
 from debs.release import ARCHITECTURES
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 SOURCES = program.sources(checkout.tracked())
 

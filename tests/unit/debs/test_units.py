@@ -13,7 +13,7 @@ from router.settings import RouterSettings
 from squid.settings import SquidSettings
 from throttler import dry_run
 from throttler.policy import model
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.files import load
 
 UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the others

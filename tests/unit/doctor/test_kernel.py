@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doctor.kernel import PROBES, Probe, examine
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 FRAGMENTS = sorted((ROOT / "kernel-config").glob("*.config"))
 

@@ -8,8 +8,8 @@ from ipaddress import IPv4Network, IPv6Network
 from gateway.peers import Networks, Tunnel, tunnels
 from gateway.registry import Identity, Router
 from tributary.settings.ports import Ports
-from tributary.wireguard.addresses import PLACES
-from tributary.wireguard.interface import Seen
+from tributary.wireguard.addresses import SLOTS
+from tributary.wireguard.interface import PeerStatus
 
 NETWORK = IPv4Network("10.84.0.0/16")
 LANS = IPv6Network("2001:db8:1::/48")
@@ -21,7 +21,7 @@ def key(number: int, place: int = 0) -> str:
 
 
 def identity(number: int) -> Identity:
-    return Identity(number=number, keys=[key(number, place) for place in PLACES], enrolled=MOMENT)
+    return Identity(number=number, keys=[key(number, place) for place in SLOTS], enrolled=MOMENT)
 
 
 def router(number: int, following: int | None = None, forward: Sequence[str] = ()) -> Router:
@@ -33,6 +33,6 @@ def of(name: str, number: int, lans: IPv6Network | None = None) -> list[Tunnel]:
     return tunnels({name: router(number)}, Networks(NETWORK, lans))
 
 
-def heard(tunnel: Tunnel, at: float | None = None, received: int = 0, sent: int = 0) -> Seen:
+def heard(tunnel: Tunnel, at: float | None = None, received: int = 0, sent: int = 0) -> PeerStatus:
     outside = None if at is None else "203.0.113.9:4000"
-    return Seen(tunnel.key, outside, at, received, sent, tunnel.allowed)
+    return PeerStatus(tunnel.key, outside, at, received, sent, tunnel.allowed)

@@ -19,7 +19,7 @@ from image.make.layout import layout
 from image.make.texts import texts
 from image.make.watch import Watch
 from image.upgrade.boot_partition import fill
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 NAME = "tributary-miniature-0.1.0"
 IDENTITY = Identity.of(NAME)

@@ -10,7 +10,7 @@ from image.firstboot.page.app import LARGEST
 from image.firstboot.page.serving import CONNECTIONS, LARGEST_HEAD, SILENCE
 from image.firstboot.settings import Card, Lan, Role
 from tests.unit.image.firstboot.systems import facts
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PAGE = (ROOT / "docs/first-start.md").read_text()
 WORDS = " ".join(PAGE.split())

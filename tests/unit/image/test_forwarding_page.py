@@ -6,7 +6,7 @@ from image.firstboot.forward import MOST_PORTS, MOST_TABLES, Forward
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import ENROLMENT, LINKS
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PAGE = (ROOT / "docs/forwarding.md").read_text()
 

@@ -9,7 +9,7 @@ from image.firstboot.facts import Facts
 from image.firstboot.next_steps import next_steps
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Role
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PAGE = (ROOT / "docs/install-pi.md").read_text()
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f you@laptop"

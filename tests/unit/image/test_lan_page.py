@@ -7,7 +7,7 @@ from image.firstboot.gateway import IDLE
 from image.firstboot.reading import read
 from image.firstboot.settings import MOST_PORTS, Role
 from tests.unit.image.firstboot.cards import HOME
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PAGE = (ROOT / "docs/lan.md").read_text()
 BLOCKS = [re.sub(r"^    ", "", each, flags=re.M) for each in re.findall(r"(?:^    .*\n|^\n(?=    ))+", PAGE, re.M)]

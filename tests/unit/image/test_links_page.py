@@ -8,7 +8,7 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role, Wan
 from tests.unit.image.firstboot.systems import facts
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 PAGE = (ROOT / "docs/wan-links.md").read_text()
 BLOCKS = [re.sub(r"(?m)^    ", "", found) for found in re.findall(r"(?m)(?:^    .*\n|^\n(?=    ))+", PAGE)]

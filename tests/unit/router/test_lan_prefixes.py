@@ -11,7 +11,7 @@ from router.memory import Memory
 from router.observed import Interface, Observed
 from router.translation import NOTHING, Side, Translation, rules
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
-from tributary.delegated import TOKEN, prefix_of
+from tributary.prefix_delegation import TOKEN, prefix_of
 from tributary.settings.errors import CommandError
 
 LAN = Plug(Interface(4, "end0"))

@@ -18,7 +18,7 @@ from experiments.testbed import native
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 

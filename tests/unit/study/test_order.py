@@ -14,7 +14,7 @@ from experiments.study.changes import orders, over
 from experiments.study.order import Order
 from experiments.study.readings import name_of
 from experiments.testbed.profile import PROFILES
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 MINE = """\

@@ -13,7 +13,7 @@ from experiments.study.catalogue import EVERYTHING, SCENARIOS
 from experiments.study.papers import TABLE, table
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
-from tributary.places import ROOT
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 

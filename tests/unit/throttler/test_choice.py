@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tributary.places import ROOT
+from tributary.paths import ROOT
 
 
 def test_a_throttler_that_listens_to_the_kernel_does_not_load_scapy() -> None:

@@ -18,7 +18,7 @@ from throttler.service.metrics import Exporter
 from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen
 from throttler.service.status import ClassCounters, Status
-from tributary.daemons.exchange import Server
+from tributary.daemons.request_server import Server
 from tributary.settings.errors import CommandError, Exit
 
 NAME = "tributary_throttler"

@@ -36,7 +36,7 @@ def answering(handle: control.Handler) -> Iterator[None]:
         def loop() -> None:
             while not ended.is_set():
                 selector.select(0.02)
-                server.serve(lambda request, asker: CONTROL.respond(request, asker, handle, ("now",)))
+                server.serve(lambda request, peer: CONTROL.respond(request, peer, handle, ("now",)))
 
         thread = threading.Thread(target=loop)
         thread.start()

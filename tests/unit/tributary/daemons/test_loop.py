@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tributary.daemons.exchange import Server
 from tributary.daemons.logs import Log, as_text
 from tributary.daemons.loop import LONGEST_WAIT, Loop
+from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 

@@ -12,7 +12,7 @@ from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment, Place, text
-from tributary.wireguard.interface import Interface, Peer, Seen, configuration, seen
+from tributary.wireguard.interface import Interface, Peer, PeerStatus, configuration, peer_statuses
 
 SECRET = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 OTHER = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8="
@@ -83,7 +83,7 @@ def test_a_secret_stands_in_no_printed_form() -> None:
 
 
 def test_keys_follow_from_the_secret_and_the_place_alone() -> None:
-    made = [keys.private_key(SECRET, place) for place in addresses.PLACES]
+    made = [keys.private_key(SECRET, place) for place in addresses.SLOTS]
     assert len(set(made)) == 9
     # HKDF-SHA256 as the package cryptography computes it.
     assert made[0] == hkdf(SECRET, b"tributary tunnel 0")
@@ -99,11 +99,11 @@ def hkdf(secret: str, info: bytes) -> str:
 def test_each_router_has_a_block_and_each_tunnel_an_address_in_it() -> None:
     network = IPv4Network("10.84.0.0/16")
     assert addresses.gateway(network) == IPv4Address("10.84.0.1")
-    assert addresses.most_routers(network) == 4095
+    assert addresses.max_routers(network) == 4095
     blocks = [addresses.block_of(network, number) for number in range(1, 4096)]
     assert len(set(blocks)) == 4095
     assert all(each.subnet_of(network) and addresses.gateway(network) not in each for each in blocks)
-    used = [addresses.of_tunnel(blocks[0], place) for place in addresses.PLACES]
+    used = [addresses.tunnel_address(blocks[0], place) for place in addresses.SLOTS]
     assert used[0] == IPv4Address("10.84.0.17") and used[-1] == IPv4Address("10.84.0.25")
     for number in (0, 4096):
         with pytest.raises(ValueError):
@@ -147,7 +147,7 @@ def test_peers_are_read_as_wg_show_dumps_them() -> None:
         f"{SECRET}\t(none)\t203.0.113.9:4000\t10.84.0.18/32,2001:db8:1:1::/64\t1790000000\t1234\t99\t20\n"
     )
     allowed = (IPv4Network("10.84.0.18/32"), IPv6Network("2001:db8:1:1::/64"))
-    assert seen(dump) == [
-        Seen(OTHER, None, None, 0, 0),
-        Seen(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99, allowed),
+    assert peer_statuses(dump) == [
+        PeerStatus(OTHER, None, None, 0, 0),
+        PeerStatus(SECRET, "203.0.113.9:4000", 1790000000.0, 1234, 99, allowed),
     ]

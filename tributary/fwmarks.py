@@ -1,6 +1,6 @@
 """Netfilter marks that parts agree on: one sets them on packets, another has rules for them."""
 
-BACK = 0x8420
+RETURN = 0x8420
 """Of what answers a connection that came by the tunnel for everything else: it leaves by that tunnel or not at all."""
 
 BY_LINK = 0x8400

@@ -9,7 +9,7 @@ _FLAGS = struct.Struct("=8xI")  # struct mptcp_info in linux/mptcp.h
 _FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK
 
 
-def speaks_mptcp(connection: socket.socket) -> bool:
+def is_mptcp(connection: socket.socket) -> bool:
     """Whether an established MPTCP socket did not fall back; one that did has no MPTCP_INFO, or says so."""
     try:
         info = connection.getsockopt(_SOL_MPTCP, _MPTCP_INFO, _FLAGS.size)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tributary.daemons.exchange import CONNECTIONS, Server
+from tributary.daemons.request_server import CONNECTIONS, Server
 
 
 class Ground:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tributary.settings.entry import Arguments
+from tributary.settings.cli import Arguments
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ def parser(done: list[object]) -> Arguments:
         return 3
 
     write = commands.add_parser("write")
-    write.does(Write, written)
+    write.set_handler(Write, written)
     write.add_argument("names", nargs="*")
     for option in ("--fast", "--slow"):
         write.add_argument(option, action="store_true")
-    commands.add_parser("read").does(Read, done.append)
+    commands.add_parser("read").set_handler(Read, done.append)
     return made
 
 
 def test_a_command_gets_its_own_options_and_gives_the_exit_code() -> None:
     done: list[object] = []
-    assert parser(done).perform(["write", "--fast", "a", "b"]) == 3
-    assert parser(done).perform(["read"]) == 0
+    assert parser(done).dispatch(["write", "--fast", "a", "b"]) == 3
+    assert parser(done).dispatch(["read"]) == 0
     assert done == [Write(["a", "b"], fast=True, slow=False), Read()]
 
 
@@ -55,17 +55,17 @@ def test_arguments_that_contradict_each_other_are_refused_before_anything_is_don
 ) -> None:
     done: list[object] = []
     with pytest.raises(SystemExit) as ended:
-        parser(done).perform(["write", "--fast", "--slow"])
+        parser(done).dispatch(["write", "--fast", "--slow"])
     assert (ended.value.code, done) == (64, [])
     assert capsys.readouterr().err == "book: --fast and --slow: accepted: one of them (see book --help)\n"
 
 
 def test_an_argument_that_no_field_takes_is_a_fault_of_ours() -> None:
     made = Arguments(prog="book")
-    made.does(Read, lambda _: None)
+    made.set_handler(Read, lambda _: None)
     made.add_argument("--unknown")
     with pytest.raises(TypeError, match="unknown"):
-        made.perform([])
+        made.dispatch([])
 
 
 def test_a_typo_is_refused_with_the_word_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ class Arguments(argparse.ArgumentParser):
 
     What a command is given is a frozen dataclass of its own, one field for each of its arguments, under their names::
 
-        command.does(Plan, _plan)        # def _plan(options: Plan) -> int | None
-        return parser.perform(words)
+        command.set_handler(Plan, _plan)        # def _plan(options: Plan) -> int | None
+        return parser.dispatch(words)
     """
 
     def __init__(self, *args: object, **options: object) -> None:
@@ -28,11 +28,11 @@ class Arguments(argparse.ArgumentParser):
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)  # type: ignore[arg-type]
 
-    def does(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
-        """Have ``perform`` call ``act`` with this command's arguments as ``options``."""
+    def set_handler(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
+        """Have ``dispatch`` call ``act`` with this command's arguments as ``options``."""
         self.set_defaults(options=options, act=act)
 
-    def perform(self, words: Sequence[str]) -> int:
+    def dispatch(self, words: Sequence[str]) -> int:
         """Do what ``words`` ask for; returns the exit code.
 
         Arguments that contradict each other raise ValueError when the options are made.
@@ -57,7 +57,7 @@ class Arguments(argparse.ArgumentParser):
         self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-class Commands:
+class Subcommands:
     """The commands of a program: each has arguments of its own, and their help ends alike."""
 
     def __init__(self, program: Arguments, epilog: str) -> None:
@@ -69,7 +69,7 @@ class Commands:
     ) -> Arguments:
         """A command, with a line ``about`` it for the program's help and a ``text`` for its own."""
         added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=self._epilog)
-        added.does(options, act)
+        added.set_handler(options, act)
         return added
 
 
