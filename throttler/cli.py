@@ -283,7 +283,7 @@ def _explain(given: ExplainOptions) -> None:
         return
     for subflow in answer["subflows"]:
         print(f"{subflow['subflow']} on path {subflow['path'] or '(none)'} (session {subflow['token']})")
-        for reason in subflow["rules"]:
-            print(f"  {reason['rule']}: " + ("applies" if reason["applies"] else f"does not apply: {reason['why']}"))
-        if not any(reason["applies"] for reason in subflow["rules"]):
+        for result in subflow["rules"]:
+            print(f"  {result['rule']}: " + ("applies" if result["applies"] else f"does not apply: {result['reason']}"))
+        if not any(result["applies"] for result in subflow["rules"]):
             print("  no rule applies: it is not throttled")

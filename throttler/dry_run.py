@@ -1,13 +1,13 @@
 """What a policy would install, as text for a reader; nothing is asked of the kernel, nothing is changed."""
 
-from throttler.policy.decide import Hold, Matcher, Moment
+from throttler.policy.decide import Assignment, EvaluationContext, Matcher
 from throttler.policy.model import Policy, Rule
 from throttler.policy.values import SubflowType
 from throttler.sessions import Session, Subflow
 from throttler.shaping import render
-from throttler.shaping.layout import UPLOAD_DEVICE, Layout, layout
-from throttler.shaping.plan import GRACE, Ledger
+from throttler.shaping.plan import GRACE, ClassTable
 from throttler.shaping.render import Kernel, Leaf
+from throttler.shaping.topology import UPLOAD_DEVICE, Topology, topology
 from tributary.mptcp.four_tuple import FourTuple
 
 # Documentation addresses (RFC 5737, RFC 3849).
@@ -19,13 +19,13 @@ _EXAMPLES = (
 
 def text(policy: Policy) -> str:
     """The scripts of a whole life: start, one subflow per rule and address family held and released, stop."""
-    stands, kernel = layout(policy), Kernel()
+    stands, kernel = topology(policy), Kernel()
     ups = (f"link add {UPLOAD_DEVICE} numtxqueues 1 numrxqueues 1 type ifb\n", f"link set {UPLOAD_DEVICE} up\n")
     parts = [
         "## When it starts\n",
         _script("ip -batch -", "".join(ups)) if UPLOAD_DEVICE in stands.devices else "",
-        _script("tc -batch -", render.roots(Layout(), stands) + render.trunks(Layout(), stands, kernel)),
-        _script("nft -f -", render.tables(Layout(), stands)),
+        _script("tc -batch -", render.roots(Topology(), stands) + render.root_classes(Topology(), stands, kernel)),
+        _script("nft -f -", render.tables(Topology(), stands)),
         *(_held(policy, rule, stands) for rule in policy.rules),
         "## When it stops\n",
         _script("nft -f -", render.no_tables()),
@@ -35,7 +35,7 @@ def text(policy: Policy) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _held(policy: Policy, rule: Rule, stands: Layout) -> str:
+def _held(policy: Policy, rule: Rule, stands: Topology) -> str:
     if not rule.acts:
         return f"## Rule {rule.name} throttles nothing\n"
     interface = policy.interfaces_of(rule)[0]
@@ -43,23 +43,25 @@ def _held(policy: Policy, rule: Rule, stands: Layout) -> str:
     return "\n".join(parts)
 
 
-def _holds(policy: Policy, rule: Rule, interface: str, example: FourTuple) -> tuple[Hold, ...]:
+def _holds(policy: Policy, rule: Rule, interface: str, example: FourTuple) -> tuple[Assignment, ...]:
     subflow = Subflow(example, interface, 0, rule.subflow_type is not SubflowType.JOIN, bool(rule.backup), 0)
-    return Matcher(policy).holds(rule, Session(0x1A2B3C4D, 0, (subflow,)), subflow, Moment(frozenset((rule.name,))))
+    return Matcher(policy).assignments(
+        rule, Session(0x1A2B3C4D, 0, (subflow,)), subflow, EvaluationContext(frozenset((rule.name,)))
+    )
 
 
-def _life(rule: Rule, interface: str, holds: tuple[Hold, ...], stands: Layout) -> str:
-    ledger = Ledger()
-    hold = ledger.step({1: holds}, now=0)
-    release = ledger.step({1: ()}, now=0)
-    close = ledger.step({}, now=GRACE)
-    without = render.before_elements(hold, stands, Kernel(Leaf.TBF))
+def _life(rule: Rule, interface: str, assignments: tuple[Assignment, ...], stands: Topology) -> str:
+    table = ClassTable()
+    assignment = table.step({1: assignments}, now=0)
+    release = table.step({1: ()}, now=0)
+    close = table.step({}, now=GRACE)
+    without = render.before_elements(assignment, stands, Kernel(Leaf.TBF))
     leaves = "".join(f"# without fq_codel in the kernel: {line}\n" for line in without.splitlines() if " tbf " in line)
     return "\n".join(
         (
-            f"## When rule {rule.name} throttles the subflow {holds[0].subflow} (an example) on {interface}\n",
-            _script("tc -batch -", render.before_elements(hold, stands, Kernel()) + leaves),
-            _script("nft -f -", render.elements(hold)),
+            f"## When rule {rule.name} throttles the subflow {assignments[0].subflow} (an example) on {interface}\n",
+            _script("tc -batch -", render.before_elements(assignment, stands, Kernel()) + leaves),
+            _script("nft -f -", render.elements(assignment)),
             "## When it releases it, and its class is empty\n",
             _script("nft -f -", render.elements(release)),
             _script("tc -batch -", render.after_elements(release, stands, Kernel())),

@@ -1,4 +1,4 @@
-"""What the policy says of a subflow at a moment, and why: the first rule of which every condition holds decides."""
+"""Evaluates the policy for a subflow at a moment: the first rule whose every condition matches decides."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _ADDRESSES_KEPT = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How a class behaves: bits per second, and HTB's priority. Without a limit the rate is that of the link."""
+class ClassRates:
+    """HTB's parameters: bits per second, and the priority. Without a limit the rate is that of the link."""
 
     rate: int
     ceiling: int
@@ -34,7 +34,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Assignment:
     """One direction of a subflow that is to be in the class of ``owner`` on ``interface``.
 
     ``dscp`` is the code point that its packets are to carry, None to leave them as they are.
@@ -44,13 +44,13 @@ class Hold:
     interface: str
     direction: Direction
     owner: Owner
-    shape: Shape
+    rates: ClassRates
     dscp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What changes the answer besides the session: the active rules, and the owners whose quota is exhausted."""
+class EvaluationContext:
+    """What a decision depends on besides the session: the active rules, and the owners whose quota is exhausted."""
 
     rules: frozenset[str]
     exhausted: Collection[Owner] = frozenset()
@@ -65,11 +65,11 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """What one rule said of a subflow: ``against`` is why it does not apply, None if it does."""
+class RuleResult:
+    """The result of one rule for a subflow: ``mismatch`` is why it does not apply, None if it does."""
 
     rule: str
-    against: str | None
+    mismatch: str | None
 
 
 class Matcher:
@@ -86,48 +86,50 @@ class Matcher:
         """The name of the path that ``subflow`` takes, if it takes one of the policy's."""
         return self._path_of(subflow.interface, subflow.name.remote)
 
-    def rule(self, session: Session, subflow: Subflow, moment: Moment) -> Rule | None:
+    def rule(self, session: Session, subflow: Subflow, context: EvaluationContext) -> Rule | None:
         """The rule that decides about ``subflow``; none does if it takes no path of the policy."""
         if self.path(subflow) is None:
             return None
         for rule, conditions in self._rules:
-            if rule.name in moment.rules and all(condition.fits(session, subflow) for condition in conditions):
+            if rule.name in context.rules and all(condition.fits(session, subflow) for condition in conditions):
                 return rule
         return None
 
-    def holds(self, rule: Rule, session: Session, subflow: Subflow, moment: Moment) -> tuple[Hold, ...]:
-        """What ``rule``, which decided about ``subflow``, wants: a hold for each of its directions, if it acts."""
+    def assignments(
+        self, rule: Rule, session: Session, subflow: Subflow, context: EvaluationContext
+    ) -> tuple[Assignment, ...]:
+        """The assignments of ``rule``, which applies to ``subflow``: one for each of its directions, none without action."""
         if not rule.acts:
             return ()
         who, code = owner(rule, session, subflow), rule.dscp.code if rule.dscp else None
-        where, exhausted = subflow.interface, who in moment.exhausted
+        where, exhausted = subflow.interface, who in context.exhausted
         return tuple(
-            Hold(subflow.name, where, way, who, self._shape(rule, where, way, exhausted), code)
+            Assignment(subflow.name, where, way, who, self._rates(rule, where, way, exhausted), code)
             for way in rule.direction.each
         )
 
-    def explain(self, session: Session, subflow: Subflow, moment: Moment) -> list[Reason]:
+    def explain(self, session: Session, subflow: Subflow, context: EvaluationContext) -> list[RuleResult]:
         """What each rule says of ``subflow``, up to the one that decides."""
         reasons = []
         for rule, conditions in self._rules:
             unmet = (one.complaint(session, subflow) for one in conditions if not one.fits(session, subflow))
-            against = next(unmet, None)
-            if rule.name not in moment.rules:
-                against = "it is not active now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
+            mismatch = next(unmet, None)
+            if rule.name not in context.rules:
+                mismatch = "it is not active now: " + " ".join(map(str, (*rule.days, rule.hours or "all day")))
             if self.path(subflow) is None:
-                against = f"it takes no path: its interface is {subflow.interface or 'not known'}"
-            reasons.append(Reason(rule.name, against))
-            if against is None:
+                mismatch = f"it takes no path: its interface is {subflow.interface or 'not known'}"
+            reasons.append(RuleResult(rule.name, mismatch))
+            if mismatch is None:
                 break
         return reasons
 
-    def _shape(self, rule: Rule, interface: str, way: Direction, exhausted: bool) -> Shape:
+    def _rates(self, rule: Rule, interface: str, way: Direction, exhausted: bool) -> ClassRates:
         if exhausted and rule.over_quota_rate is not None:
-            return Shape(rule.over_quota_rate.amount, rule.over_quota_rate.amount, rule.priority)
+            return ClassRates(rule.over_quota_rate.amount, rule.over_quota_rate.amount, rule.priority)
         link = self.policy.link_rate(interface, way) or HIGHEST
         rate = rule.rate or link
         ceiling = (rule.ceiling or link) if rule.borrow else rate
-        return Shape(rate.amount, max(rate, ceiling).amount, rule.priority)
+        return ClassRates(rate.amount, max(rate, ceiling).amount, rule.priority)
 
     def _find_path(self, interface: str, remote: str) -> str | None:
         for name, path in self._paths:

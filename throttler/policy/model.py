@@ -12,11 +12,11 @@ from throttler.policy.values import (
     Direction,
     Directions,
     Dscp,
-    HoldRate,
     Interface,
     Name,
     Networks,
     Quota,
+    RuleRate,
     SharedBy,
     SubflowType,
 )
@@ -37,8 +37,8 @@ IDLE = 7440
 class LinkSettings(Settings):
     """What an interface can carry each way; without a rate nothing but throttled subflows is shaped."""
 
-    download: HoldRate | None = Field(None, title="rate towards the clients", description=_RATE)
-    upload: HoldRate | None = Field(None, title="rate from the clients", description=_RATE)
+    download: RuleRate | None = Field(None, title="rate towards the clients", description=_RATE)
+    upload: RuleRate | None = Field(None, title="rate from the clients", description=_RATE)
 
 
 class PathSettings(Settings):
@@ -81,15 +81,15 @@ class Rule(Settings):
     direction: Directions = Field(
         Directions.DOWNLOAD, strict=False, title="which way", description="'download', 'upload' or 'both'"
     )
-    rate: HoldRate | None = Field(None, title="the limit; with borrow: guaranteed", description=_RATE)
+    rate: RuleRate | None = Field(None, title="the limit; with borrow: guaranteed", description=_RATE)
     borrow: bool = Field(False, title="may use what the link has to spare", description="true or false")
-    ceiling: HoldRate | None = Field(None, title="up to this rate when it borrows", description=_RATE)
+    ceiling: RuleRate | None = Field(None, title="up to this rate when it borrows", description=_RATE)
     priority: int = Field(
         3, ge=0, le=7, title="who may borrow first: 0", description="a whole number from 0 (first) to 7 (last)"
     )
     dscp: Dscp | None = Field(None, title="code point to write into its packets", description=values.DSCP)
     quota: Quota | None = Field(None, title="so many bytes, then slower", description=values.QUOTA)
-    over_quota_rate: HoldRate | None = Field(None, title="rate when the quota is exhausted", description=_RATE)
+    over_quota_rate: RuleRate | None = Field(None, title="rate when the quota is exhausted", description=_RATE)
     shared_by: SharedBy = Field(
         SharedBy.SUBFLOW,
         strict=False,

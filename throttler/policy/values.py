@@ -151,5 +151,5 @@ class SubflowType(StrEnum):
 Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=NAME)]
 # IFNAMSIZ in linux/if.h allows 15 bytes; the characters are those that tc needs no quotes for.
 Interface = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@-]{0,14}\z", description=INTERFACE)]
-HoldRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
+RuleRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
 Networks = tuple[Annotated[Network, PlainValidator(_network)], ...]

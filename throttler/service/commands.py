@@ -16,8 +16,8 @@ from throttler.service.report import Report
 from throttler.service.reporter import Reporter
 from throttler.service.status import encode
 from throttler.shaping import apply
-from throttler.shaping.layout import layout
 from throttler.shaping.plan import Plan
+from throttler.shaping.topology import topology
 from throttler.sources import interfaces
 from throttler.sources.source import Source
 from tributary.daemons.control import Request, Response
@@ -94,14 +94,14 @@ class Commands:
         return self._change(policy, self._runtime | {name})
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
-        apply.refuse_foreign(layout(policy).devices)
+        apply.refuse_foreign(topology(policy).devices)
         self.watch(policy, interfaces.now())
         self._policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])
         return {
             "rules": [_described(rule) for rule in policy.rules],
-            "elements_added": len(plan.enter),
-            "elements_removed": len(plan.leave),
+            "elements_added": len(plan.add),
+            "elements_removed": len(plan.remove),
         }
 
 

@@ -19,7 +19,7 @@ from throttler.service import metrics_server
 from throttler.service.commands import UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
-from throttler.service.events import CounterRead, Emptied, EngineEvent, InterfacesAre, Stopping
+from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
 from throttler.service.installation import Installation, StepFailed
 from throttler.service.report import Report
 from throttler.service.silence import Silence
@@ -136,7 +136,7 @@ class Daemon:
         self._there = interfaces.now()
         self._commands.watch(self._commands.policy, self._there)
         self._tell_absent(self._there.keys())
-        plan = self._see([InterfacesAre(frozenset(self._there)), *self._source.start()])
+        plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
         _spare_the_collector()
         while (failed := self._stand(plan)) is not None:
             there = interfaces.now()
@@ -146,7 +146,7 @@ class Daemon:
                     raise failed.failure
                 last_failure = time.monotonic()
             self._log.event("reset", Level.WARNING, reason=str(failed.failure))
-            plan = self._see([*(event for each in self._follow(there) for event in each), Emptied()])
+            plan = self._handle([*(event for each in self._follow(there) for event in each), KernelReset()])
 
     def _stand(self, plan: Plan) -> StepFailed | None:
         """Put ``plan`` up, and go on until a stop signal; returns what ended it otherwise.
@@ -167,29 +167,29 @@ class Daemon:
             return StepFailed(failure)
         return None
 
-    def _see(self, events: Iterable[EngineEvent]) -> Plan:
+    def _handle(self, events: Iterable[EngineEvent]) -> Plan:
         """What follows from what the counters showed last, and then from ``events``."""
         readings, self._readings = self._readings, []
-        return self._engine.see((*readings, *events), time.monotonic_ns())
+        return self._engine.handle((*readings, *events), time.monotonic_ns())
 
     def _take(self, plan: Plan) -> None:
         """Read what ``plan`` says, for the next turn, and carry it out."""
         # One by one: what was read before one failed counts.
         self._readings.extend(self._installation.read(plan))
         self._installation.carry_out(plan)
-        if plan.layout is not None:
+        if plan.topology is not None:
             self._ruleset.watch(self._installation.tables)
 
     def _feed(self, events: Iterable[EngineEvent]) -> Plan:
-        plan = self._see(events)
+        plan = self._handle(events)
         self._take(plan)
         return plan
 
     def _end(self) -> None:
         """Read what is used of the quotas. No plan is carried out any more: everything is taken down."""
         try:
-            self._readings.extend(self._installation.read(self._see([Stopping()])))
-            self._see([])
+            self._readings.extend(self._installation.read(self._handle([Shutdown()])))
+            self._handle([])
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a reset.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
@@ -241,10 +241,10 @@ class Daemon:
         if gone:
             self._tell_absent(before.keys() - gone)
             ended = self._source.drop(self._engine.on_interfaces(gone), Ended.GONE)
-            yield [InterfacesAre(frozenset(before.keys() - gone)), *ended]
+            yield [InterfacesChanged(frozenset(before.keys() - gone)), *ended]
         for name in sorted(came):
             self._log.event("interface there", interface=name)
-        yield [InterfacesAre(frozenset(there))]
+        yield [InterfacesChanged(frozenset(there))]
 
     def _tell_absent(self, there: Collection[str]) -> None:
         for name in self._commands.policy.interfaces:
@@ -313,6 +313,6 @@ class Daemon:
 
 
 def _spare_the_collector() -> None:
-    # What is here now stays. Sessions hold no cycles, so the collector has little to find and much to look through.
+    # What is here now stays. Sessions have no cycles, so the collector has little to find and much to look through.
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)

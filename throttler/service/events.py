@@ -1,4 +1,4 @@
-"""What the engine sees besides the subflows' events."""
+"""The engine's events besides those of subflows."""
 
 from dataclasses import dataclass
 
@@ -16,26 +16,26 @@ class CounterRead:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """From now on another policy decides."""
+    """Another policy decides from now on."""
 
     policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
-class InterfacesAre:
-    """This network namespace has these interfaces now, and no others."""
+class InterfacesChanged:
+    """The interfaces of this network namespace now."""
 
     names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
-    """A plan failed, and everything was taken down: nothing stands in the kernel."""
+class KernelReset:
+    """A plan failed and everything was removed: nothing is installed in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
-    """Everything is about to be taken down."""
+class Shutdown:
+    """Everything is about to be removed."""
 
 
-EngineEvent = Event | CounterRead | PolicyChanged | InterfacesAre | Emptied | Stopping
+EngineEvent = Event | CounterRead | PolicyChanged | InterfacesChanged | KernelReset | Shutdown

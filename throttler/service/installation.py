@@ -1,13 +1,13 @@
-"""What stands in the kernel: plans go in, byte counters come out."""
+"""The installed state in the kernel: applies plans, reads byte counters."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.service.events import CounterRead
 from throttler.shaping import apply, statistics
-from throttler.shaping.layout import Layout, device
 from throttler.shaping.plan import Element, Plan
 from throttler.shaping.render import TABLES, Kernel, class_id
+from throttler.shaping.topology import Topology, device
 from tributary.daemons.logs import Log
 from tributary.settings.errors import CommandError
 
@@ -27,60 +27,60 @@ class Installation:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._kernel = Kernel()
-        self._layout = Layout()
+        self._topology = Topology()
 
     @property
     def tables(self) -> list[str]:
         """The nft tables that are to be there."""
-        return [TABLES[direction] for direction in self._layout.tables]
+        return [TABLES[direction] for direction in self._topology.tables]
 
     @contextmanager
     def standing(self, first: Plan) -> Iterator[None]:
-        """The layout of the plan that is to be carried out first stands while the block runs; all is gone afterwards.
+        """The topology of the plan that is to be carried out first stands while the block runs; all is gone afterwards.
 
         Raises CommandError, with nothing left behind, if it cannot stand.
         """
-        layout = first.layout or Layout()
-        apply.refuse_foreign(layout.devices)
+        topology = first.topology or Topology()
+        apply.refuse_foreign(topology.devices)
         apply.remove_leftovers()
-        with apply.installed(layout) as kernel:
-            self._kernel, self._layout = kernel, layout
+        with apply.installed(topology) as kernel:
+            self._kernel, self._topology = kernel, topology
             yield
 
     def read(self, plan: Plan) -> Iterator[CounterRead]:
         """What the counters show that ``plan`` says to read; to be called before it is carried out."""
         with _step():
-            for placed in plan.read:
-                where = device(placed.place.interface, placed.place.direction)
-                found = statistics.of_class(where, placed.minor)
-                yield CounterRead(placed.minor, found.ip_bytes if found else None)
+            for htb in plan.read:
+                where = device(htb.key.interface, htb.key.direction)
+                found = statistics.of_class(where, htb.minor)
+                yield CounterRead(htb.minor, found.ip_bytes if found else None)
 
     def carry_out(self, plan: Plan) -> None:
         """Bring ``plan`` into the kernel."""
         with _step():
-            if plan.layout is not None:
-                self._extend(plan.layout)
+            if plan.topology is not None:
+                self._extend(plan.topology)
             if not plan.is_empty:
-                apply.carry_out(plan, self._layout, self._kernel)
-        self._tell("release", plan.leave)
-        self._tell("throttle", plan.enter)
+                apply.carry_out(plan, self._topology, self._kernel)
+        self._tell("release", plan.remove)
+        self._tell("throttle", plan.add)
 
-    def _extend(self, layout: Layout) -> None:
-        apply.check_roots(self._layout.devices & layout.devices)
-        if layout != self._layout:
-            self._kernel = apply.extend(self._layout, layout, self._kernel)
-            self._layout = layout
+    def _extend(self, topology: Topology) -> None:
+        apply.check_roots(self._topology.devices & topology.devices)
+        if topology != self._topology:
+            self._kernel = apply.extend(self._topology, topology, self._kernel)
+            self._topology = topology
 
     def _tell(self, what: str, elements: Iterable[Element]) -> None:
         for element in elements:
-            placed = element.placed
+            htb = element.htb
             self._log.event(
                 what,
                 subflow=str(element.subflow),
-                interface=placed.place.interface,
-                direction=str(placed.place.direction),
-                rule=placed.place.owner.rule,
-                **{"class": class_id(placed.minor)},
+                interface=htb.key.interface,
+                direction=str(htb.key.direction),
+                rule=htb.key.owner.rule,
+                **{"class": class_id(htb.minor)},
             )
 
 

@@ -12,7 +12,7 @@ from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction
 from throttler.service.engine import Engine
-from throttler.service.snapshot import Question, Snapshot, Verdict
+from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     AnnouncedAddress,
     CaptureStatus,
@@ -27,10 +27,10 @@ from throttler.service.status import (
 )
 from throttler.sessions import Session, Subflow
 from throttler.shaping import statistics
-from throttler.shaping.layout import device
-from throttler.shaping.plan import Class
+from throttler.shaping.plan import ActiveClass
 from throttler.shaping.render import class_id
 from throttler.shaping.statistics import ClassStatistics
+from throttler.shaping.topology import device
 from throttler.sources.source import Which
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
@@ -108,7 +108,7 @@ class Report:
     def _status(self, classes: int | None, sessions: int | None) -> Status:
         subject, snapshot = self.subject, self.subject.snapshot
         dry = {rule.name for rule in snapshot.policy.rules if rule.dry_run}
-        classes_by_rule = Counter(place.owner.rule for place in snapshot.classes)
+        classes_by_rule = Counter(key.owner.rule for key in snapshot.classes)
         used = defaultdict[str, list[int]](list)
         for owner, _, amount in snapshot.used:
             used[owner.rule].append(amount)
@@ -133,12 +133,12 @@ class Report:
 
     def _session(self, session: Session, dry: Collection[str]) -> SessionStatus:
         snapshot, now = self.subject.snapshot, self.now
-        verdicts = {verdict.subflow: verdict for verdict in snapshot.verdicts.get(session.token, ())}
-        held = snapshot.held.get(session.token, {})
+        decisions = {decision.subflow: decision for decision in snapshot.decisions.get(session.token, ())}
+        class_keys = snapshot.class_keys.get(session.token, {})
         classes = {
-            (name, way): class_id(snapshot.classes[place].placed.minor)
-            for (way, name), place in held.items()
-            if place in snapshot.classes
+            (name, way): class_id(snapshot.classes[key].htb.minor)
+            for (way, name), key in class_keys.items()
+            if key in snapshot.classes
         }
         traffic = self.measured.subflows
         return SessionStatus(
@@ -147,7 +147,7 @@ class Report:
             active_subflows=session.active,
             announced=tuple(AnnouncedAddress(number, address) for number, address in session.announced),
             subflows=tuple(
-                _subflow(subflow, verdicts.get(subflow.name), dry, classes, traffic.get(subflow.name), now)
+                _subflow(subflow, decisions.get(subflow.name), dry, classes, traffic.get(subflow.name), now)
                 for subflow in session.subflows
             ),
         )
@@ -166,7 +166,7 @@ def _rule(snapshot: Snapshot, rule: Rule, runtime: bool, classes: int, used: Seq
         name=rule.name,
         runtime=runtime,
         dry_run=rule.dry_run,
-        active=rule.name in snapshot.moment.rules,
+        active=rule.name in snapshot.context.rules,
         shared_by=str(rule.shared_by),
         rate=str(rule.rate) if rule.rate else None,
         subflows=snapshot.subflows_by_rule[rule.name],
@@ -199,18 +199,18 @@ def _path(snapshot: Snapshot, name: str) -> PathStatus:
     )
 
 
-def _class(shown: Class, measured: Measured) -> ClassStatus:
-    placed = shown.placed
-    where = device(placed.place.interface, placed.place.direction)
-    found = measured.classes.get((where, placed.minor))
+def _class(shown: ActiveClass, measured: Measured) -> ClassStatus:
+    htb = shown.htb
+    where = device(htb.key.interface, htb.key.direction)
+    found = measured.classes.get((where, htb.minor))
     return ClassStatus(
         device=where,
-        id=class_id(placed.minor),
-        direction=str(placed.place.direction),
-        rule=placed.place.owner.rule,
-        owner=placed.place.owner.key,
-        rate=_rate(placed.shape.rate),
-        ceiling=_rate(placed.shape.ceiling),
+        id=class_id(htb.minor),
+        direction=str(htb.key.direction),
+        rule=htb.key.owner.rule,
+        owner=htb.key.owner.key,
+        rate=_rate(htb.rates.rate),
+        ceiling=_rate(htb.rates.ceiling),
         subflows=shown.members,
         counters=ClassCounters(found.bytes, found.packets, found.drops, found.backlog) if found else None,
     )
@@ -218,7 +218,7 @@ def _class(shown: Class, measured: Measured) -> ClassStatus:
 
 def _subflow(
     subflow: Subflow,
-    verdict: Verdict | None,
+    decision: Decision | None,
     dry: Collection[str],
     classes: Mapping[tuple[FourTuple, Direction], str],
     traffic: Traffic | None,
@@ -231,16 +231,16 @@ def _subflow(
         remote=name.remote,
         remote_port=name.remote_port,
         interface=subflow.interface,
-        path=verdict.path if verdict else None,
+        path=decision.path if decision else None,
         address_id=subflow.address_id,
         initial=subflow.initial,
         backup=subflow.backup,
         age_s=_seconds(now - subflow.since),
-        rule=verdict.rule if verdict else None,
+        rule=decision.rule if decision else None,
         sent_bytes=traffic.acked if traffic else None,
         received_bytes=traffic.received if traffic else None,
         rtt_us=traffic.rtt_us if traffic else None,
-        dry_run=verdict is not None and verdict.rule in dry,
+        dry_run=decision is not None and decision.rule in dry,
         download=classes.get((name, Direction.DOWNLOAD)),
         upload=classes.get((name, Direction.UPLOAD)),
     )
@@ -254,7 +254,7 @@ def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / SECOND, 3)
 
 
-def question(engine: Engine, ends: object) -> Question:
+def question(engine: Engine, ends: object) -> ExplainQuery:
     """What is to be explained: the session of a token, or the subflow of two ends, in either order.
 
     Raises CommandError, exit 64, for anything else, and if there is no such session or subflow.
@@ -267,7 +267,7 @@ def question(engine: Engine, ends: object) -> Question:
     return found
 
 
-def _asked(engine: Engine, ends: list[str]) -> Question | None:
+def _asked(engine: Engine, ends: list[str]) -> ExplainQuery | None:
     if len(ends) == 1:
         return engine.of_session(int(ends[0], 16)) if _TOKEN.fullmatch(ends[0]) else None
     split = [match for match in map(_END.fullmatch, ends) if match]
@@ -278,17 +278,19 @@ def _asked(engine: Engine, ends: list[str]) -> Question | None:
     return next(filter(None, map(engine.of_subflow, either)), None)
 
 
-def explain(asked: Question) -> Json:
+def explain(asked: ExplainQuery) -> Json:
     """Which rule applies to the first of the subflows that are asked about, and why not the others."""
     explained = []
     for subflow in asked.subflows[:EXPLAINED]:
-        reasons = asked.matcher.explain(asked.session, subflow, asked.moment)
+        results = asked.matcher.explain(asked.session, subflow, asked.context)
         explained.append(
             {
                 "token": f"{asked.session.token:08x}",
                 "subflow": str(subflow.name),
                 "path": asked.matcher.path(subflow),
-                "rules": [{"rule": why.rule, "applies": why.against is None, "why": why.against} for why in reasons],
+                "rules": [
+                    {"rule": each.rule, "applies": each.mismatch is None, "reason": each.mismatch} for each in results
+                ],
             }
         )
     return {"subflows": explained}

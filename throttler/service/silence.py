@@ -5,8 +5,8 @@ sent is counted; a subflow all of whose classes have stood still for too long co
 """
 
 from throttler.service.report import Report
-from throttler.shaping.layout import device
-from throttler.shaping.plan import Place
+from throttler.shaping.plan import ClassKey
+from throttler.shaping.topology import device
 from tributary.mptcp.four_tuple import FourTuple
 
 
@@ -14,34 +14,34 @@ class Silence:
     """Compares one report with those before it; times are in nanoseconds of their clock."""
 
     def __init__(self) -> None:
-        self._counted: dict[Place, tuple[int, int, int]] = {}
+        self._counted: dict[ClassKey, tuple[int, int, int]] = {}
         """The minor number of a class, what it had sent, and since when it has sent no more."""
 
     def look(self, report: Report, longest: int) -> list[FourTuple]:
         """The subflows that have been silent for ``longest``."""
         self._count(report)
-        silent = {place for place, (_, _, since) in self._counted.items() if report.now - since >= longest}
+        silent = {key for key, (_, _, since) in self._counted.items() if report.now - since >= longest}
         if not silent:
             return []
-        held = report.subject.snapshot.held
+        class_keys = report.subject.snapshot.class_keys
         return [
             subflow.name
             for session in report.subject.snapshot.sessions
-            if session.token in held
+            if session.token in class_keys
             for subflow in session.subflows
             if report.now - subflow.since >= longest
-            and (places := [place for (_, name), place in held[session.token].items() if name == subflow.name])
-            and silent.issuperset(places)
+            and (keys := [key for (_, name), key in class_keys[session.token].items() if name == subflow.name])
+            and silent.issuperset(keys)
         ]
 
     def _count(self, report: Report) -> None:
         counted = {}
-        for place, each in report.subject.snapshot.classes.items():
-            minor = each.placed.minor
-            found = report.measured.classes.get((device(place.interface, place.direction), minor))
-            before = self._counted.get(place)
+        for key, each in report.subject.snapshot.classes.items():
+            minor = each.htb.minor
+            found = report.measured.classes.get((device(key.interface, key.direction), minor))
+            before = self._counted.get(key)
             if found is None:
                 continue
             is_same = before is not None and before[:2] == (minor, found.bytes)
-            counted[place] = before if before and is_same else (minor, found.bytes, report.now)
+            counted[key] = before if before and is_same else (minor, found.bytes, report.now)
         self._counted = counted

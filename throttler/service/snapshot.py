@@ -1,19 +1,19 @@
-"""What the engine tells of itself at a moment, for reports."""
+"""The engine's state at a moment, for reports."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from throttler.policy.decide import Matcher, Moment, Owner
+from throttler.policy.decide import EvaluationContext, Matcher, Owner
 from throttler.policy.model import Policy
 from throttler.policy.quotas import Use
 from throttler.sessions import Session, Subflow
-from throttler.shaping.plan import Class, Held, Place
+from throttler.shaping.plan import ActiveClass, ClassKey, ClassKeys
 from tributary.mptcp.four_tuple import FourTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """What was decided about a subflow: its path, and the rule that applies, if any do."""
 
     subflow: FourTuple
@@ -23,11 +23,11 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """All that it takes to say what each rule says of ``subflows`` of a ``session``."""
+class ExplainQuery:
+    """What ``explain`` evaluates: the rules for ``subflows`` of a ``session``."""
 
     matcher: Matcher
-    moment: Moment
+    context: EvaluationContext
     session: Session
     subflows: Sequence[Subflow]
 
@@ -36,7 +36,7 @@ class Question:
 class Snapshot:
     """What the engine knew at a moment. It is made in the loop, and so copies references alone.
 
-    ``verdicts`` and ``held`` are by the sessions' tokens. ``used`` has what each owner has used of its quota;
+    ``decisions`` and ``class_keys`` are by the sessions' tokens. ``used`` has what each owner has used of its quota;
     ``counts`` are by what was counted. Holds that found no class of their own are ``shared``, those that found none at
     all ``refused``, those whose nft map was full ``unmapped``; ``absent`` are the interfaces that are not there.
     """
@@ -44,14 +44,14 @@ class Snapshot:
     policy: Policy
     devices: frozenset[str]
     absent: frozenset[str]
-    moment: Moment
+    context: EvaluationContext
     exhausted: frozenset[Owner]
     sessions: Sequence[Session]
     subflows_total: int
     throttled_total: int
-    classes: Mapping[Place, Class]
-    verdicts: Mapping[int, Sequence[Verdict]]
-    held: Mapping[int, Held]
+    classes: Mapping[ClassKey, ActiveClass]
+    decisions: Mapping[int, Sequence[Decision]]
+    class_keys: Mapping[int, ClassKeys]
     subflows_by_rule: Counter[str]
     matches_by_rule: Counter[str]
     subflows_by_path: Counter[str]

@@ -1,1 +1,1 @@
-"""From wanted holds to the kernel: the plan, its text for tc and nft, and the one door through which it goes."""
+"""From assignments to the kernel: the plan, its text for tc and nft, and the module that applies it."""

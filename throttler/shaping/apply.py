@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from throttler.shaping import nftables, render, tc
-from throttler.shaping.layout import UPLOAD_DEVICE, Layout
 from throttler.shaping.plan import Plan
 from throttler.shaping.render import Kernel, Leaf
+from throttler.shaping.topology import UPLOAD_DEVICE, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _NO_HANDLE = "0:"
@@ -129,16 +129,16 @@ def _remove_device(name: str) -> None:
 
 
 @contextmanager
-def installed(wanted: Layout) -> Iterator[Kernel]:
+def installed(wanted: Topology) -> Iterator[Kernel]:
     """``wanted`` stands in the kernel, without elements; all is gone afterwards, as far as ``remove_leftovers`` can."""
     try:
-        yield extend(Layout(), wanted, Kernel())
+        yield extend(Topology(), wanted, Kernel())
     finally:
         remove_leftovers()
 
 
-def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
-    """Bring the kernel from one layout to one with more links; raises CommandError, exit 71, when it may be there in
+def extend(before: Topology, after: Topology, kernel: Kernel) -> Kernel:
+    """Bring the kernel from one topology to one with more links; raises CommandError, exit 71, when it may be there in
     part.
 
     Returns what is known of the kernel afterwards.
@@ -155,7 +155,7 @@ def extend(before: Layout, after: Layout, kernel: Kernel) -> Kernel:
     tc.carry_out(render.roots(before, after))
     leaf = kernel.leaf if before.links or not after.links else _best_leaf(after.links[0].device)
     kernel = Kernel(leaf, frames)
-    tc.carry_out(render.trunks(before, after, kernel))
+    tc.carry_out(render.root_classes(before, after, kernel))
     nftables.carry_out(render.tables(before, after))
     return kernel
 
@@ -191,10 +191,10 @@ def _frame(interface: str) -> int:
     return int(struct.unpack("16xi20x", answer)[0]) + _ETHERNET_HEADER
 
 
-def carry_out(plan: Plan, layout: Layout, kernel: Kernel) -> None:
+def carry_out(plan: Plan, topology: Topology, kernel: Kernel) -> None:
     """Bring ``plan`` into the kernel; raises CommandError, exit 71, when it, or the one before, may be there in
     part.
     """
-    tc.carry_out(render.before_elements(plan, layout, kernel))
+    tc.carry_out(render.before_elements(plan, topology, kernel))
     nftables.carry_out(render.elements(plan))
-    tc.hand_over(render.after_elements(plan, layout, kernel))
+    tc.hand_over(render.after_elements(plan, topology, kernel))

@@ -1,4 +1,4 @@
-"""Wanted holds against installed classes and elements: the step from the one to the other.
+"""Compares desired assignments with installed classes and elements, and plans the step between them.
 
 Classes are bounded: a subflow that finds no room for one of its own shares that of its client, or else that of its
 rule.
@@ -8,10 +8,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.decide import Assignment, ClassRates, Owner
 from throttler.policy.model import CLASSES, PER_CLIENT
 from throttler.policy.values import Direction, SharedBy
-from throttler.shaping.layout import Layout
+from throttler.shaping.topology import Topology
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
 
@@ -24,8 +24,8 @@ GRACE = 2 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What makes a class one and not another."""
+class ClassKey:
+    """What identifies a class."""
 
     interface: str
     direction: Direction
@@ -34,80 +34,80 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A class: where, its minor number, which is also the low half of its mark, and how it behaves."""
+class HtbClass:
+    """An HTB class: its minor number, which is also the low half of its mark, and its parameters."""
 
-    place: Place
+    key: ClassKey
     minor: int
-    shape: Shape
+    rates: ClassRates
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One direction of a subflow in its class."""
+    """One direction of a subflow, in its class: an entry of an nft map."""
 
     subflow: FourTuple
-    placed: Placed
+    htb: HtbClass
 
     @property
     def direction(self) -> Direction:
         """That of the class."""
-        return self.placed.place.direction
+        return self.htb.key.direction
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. Classes are opened or changed, elements leave and enter, classes drain, and drained ones are closed.
+    """One step. Classes are opened or changed, elements removed and added, classes drained, and drained ones closed.
 
-    Before all that the counters of ``read`` are read, and ``layout``, if there is one, takes the place of what stood.
+    Before that the counters of ``read`` are read, and ``topology``, if any, replaces the installed one.
     Classes that are ``lost`` went with their interfaces: there is nothing to do about them.
     """
 
-    read: tuple[Placed, ...] = ()
-    layout: Layout | None = None
-    open: tuple[Placed, ...] = ()
-    change: tuple[Placed, ...] = ()
-    leave: tuple[Element, ...] = ()
-    enter: tuple[Element, ...] = ()
-    drain: tuple[Placed, ...] = ()
-    close: tuple[Placed, ...] = ()
-    lost: tuple[Placed, ...] = ()
+    read: tuple[HtbClass, ...] = ()
+    topology: Topology | None = None
+    open: tuple[HtbClass, ...] = ()
+    change: tuple[HtbClass, ...] = ()
+    remove: tuple[Element, ...] = ()
+    add: tuple[Element, ...] = ()
+    drain: tuple[HtbClass, ...] = ()
+    close: tuple[HtbClass, ...] = ()
+    lost: tuple[HtbClass, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether no class and no element is touched."""
-        return not (self.open or self.change or self.leave or self.enter or self.drain or self.close)
+        """Whether no class and no element changes."""
+        return not (self.open or self.change or self.remove or self.add or self.drain or self.close)
 
 
 @dataclass
-class Class:
+class ActiveClass:
     """A class that is in use: by so many ``members``, the first of which was of that ``client``."""
 
-    placed: Placed
+    htb: HtbClass
     client: str
     members: int = 0
 
 
-Held = Mapping[tuple[Direction, FourTuple], Place]
-"""Where each direction of a session's throttled subflows is."""
+ClassKeys = Mapping[tuple[Direction, FourTuple], ClassKey]
+"""The class of each throttled direction of a session's subflows."""
 
 
 @dataclass
 class _Step:
-    """A plan in the making."""
+    """A plan under construction."""
 
-    open: dict[Place, Placed] = field(default_factory=dict)
-    change: dict[Place, Placed] = field(default_factory=dict)
-    leave: list[Element] = field(default_factory=list)
-    enter: list[Element] = field(default_factory=list)
-    emptied: dict[Place, None] = field(default_factory=dict)
+    open: dict[ClassKey, HtbClass] = field(default_factory=dict)
+    change: dict[ClassKey, HtbClass] = field(default_factory=dict)
+    remove: list[Element] = field(default_factory=list)
+    add: list[Element] = field(default_factory=list)
+    emptied: dict[ClassKey, None] = field(default_factory=dict)
 
 
-class Ledger:
-    """What is installed, by session.
+class ClassTable:
+    """The classes and elements that are installed.
 
-    ``shared`` counts holds that found no class of their own, ``refused`` those for which not even their rule had one,
-    ``unmapped`` those that found their map full. One client may have ``per_client`` classes to itself.
+    ``shared`` counts assignments that found no class of their own, ``refused`` those for which not even their rule had
+    one, ``unmapped`` those that found their map full. One client may have ``per_client`` classes to itself.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class Ledger:
         map_size: int = ELEMENTS,
         per_client: int = PER_CLIENT,
     ) -> None:
-        self._classes: dict[Place, Class] = {}
-        self._held: dict[int, Held] = {}
+        self._classes: dict[ClassKey, ActiveClass] = {}
+        self._class_keys: dict[int, ClassKeys] = {}
         # The number that has been free for the longest comes first, so that a late packet meets no new class.
         self._free = deque(range(1, capacity + 1))
         self._reserved = reserved
         self._of_client: Counter[str] = Counter()
-        self._draining: deque[tuple[int, Placed]] = deque()
-        self._lost: list[Placed] = []
+        self._draining: deque[tuple[int, HtbClass]] = deque()
+        self._lost: list[HtbClass] = []
         self._absent: frozenset[str] = frozenset()
         self._map_size = map_size
         self._in_map: Counter[tuple[Direction, bool]] = Counter()
@@ -137,7 +137,7 @@ class Ledger:
         self.refused = 0
 
     @property
-    def classes(self) -> Mapping[Place, Class]:
+    def classes(self) -> Mapping[ClassKey, ActiveClass]:
         """The classes that are in use."""
         return self._classes
 
@@ -145,119 +145,121 @@ class Ledger:
         return len(self._classes)
 
     @property
-    def held(self) -> Mapping[int, Held]:
+    def class_keys(self) -> Mapping[int, ClassKeys]:
         """What is installed for each session that has an element; that of one session is not changed any more."""
-        return self._held
+        return self._class_keys
 
     def sharers(self, owner: Owner) -> Collection[int]:
         """The sessions that have a part in the classes of ``owner``, which is a client or a rule."""
         return self._sharers.get(owner, {}).keys()
 
-    def lose(self, absent: frozenset[str]) -> None:
-        """These interfaces are not there: their classes went with them, and neither drain nor are to be closed."""
+    def set_absent(self, absent: frozenset[str]) -> None:
+        """The absent interfaces: their classes went with them, and are neither drained nor closed."""
         self._absent = absent
-        self._lost += [placed for _, placed in self._draining if self._is_lost(placed)]
-        self._draining = deque((time, placed) for time, placed in self._draining if not self._is_lost(placed))
+        self._lost += [htb for _, htb in self._draining if self._is_lost(htb)]
+        self._draining = deque((time, htb) for time, htb in self._draining if not self._is_lost(htb))
 
-    def _is_lost(self, placed: Placed) -> bool:
+    def _is_lost(self, htb: HtbClass) -> bool:
         # Those of uploads are in a device of the throttler's own.
-        return placed.place.direction is Direction.DOWNLOAD and placed.place.interface in self._absent
+        return htb.key.direction is Direction.DOWNLOAD and htb.key.interface in self._absent
 
     @property
     def next_close(self) -> int | None:
         """When a drained class can be closed, in nanoseconds of the clock that the steps had."""
         return self._draining[0][0] + GRACE if self._draining else None
 
-    def step(self, wanted: Mapping[int, Iterable[Hold]], now: int) -> Plan:
-        """The step to ``wanted``, which is everything that is wanted for the sessions that it names.
+    def step(self, wanted: Mapping[int, Iterable[Assignment]], now: int) -> Plan:
+        """The step to ``wanted``, which has all assignments of the sessions that it names.
 
-        The ledger takes it as done: whoever fails to do it begins with a new ledger.
+        The table counts it as done: after a failure begin with a new table.
         """
         step = _Step()
-        for token, holds in wanted.items():
-            self._settle(token, holds, step)
-        drain = tuple(self._retire(place, now) for place in step.emptied if not self._classes[place].members)
+        for token, assignments in wanted.items():
+            self._update_session(token, assignments, step)
+        drain = tuple(self._start_drain(key, now) for key in step.emptied if not self._classes[key].members)
         return Plan(
             open=tuple(step.open.values()),
             change=tuple(step.change.values()),
-            leave=tuple(step.leave),
-            enter=tuple(step.enter),
+            remove=tuple(step.remove),
+            add=tuple(step.add),
             drain=drain,
             close=tuple(self._close(now)),
-            lost=self._forget_lost(),
+            lost=self._take_lost(),
         )
 
-    def _forget_lost(self) -> tuple[Placed, ...]:
+    def _take_lost(self) -> tuple[HtbClass, ...]:
         lost, self._lost = tuple(self._lost), []
-        self._free.extend(placed.minor for placed in lost)
+        self._free.extend(htb.minor for htb in lost)
         return lost
 
-    def _settle(self, token: int, holds: Iterable[Hold], step: _Step) -> None:
-        before: Held = self._held.get(token, {})
-        after: dict[tuple[Direction, FourTuple], Place] = {}
-        for hold in holds:
-            name = (hold.direction, hold.subflow)
+    def _update_session(self, token: int, assignments: Iterable[Assignment], step: _Step) -> None:
+        before: ClassKeys = self._class_keys.get(token, {})
+        after: dict[tuple[Direction, FourTuple], ClassKey] = {}
+        for assignment in assignments:
+            name = (assignment.direction, assignment.subflow)
             old = before.get(name)
-            if old is None and self._in_map[hold.direction, hold.subflow.is_ipv6] >= self._map_size:
+            if old is None and self._in_map[assignment.direction, assignment.subflow.is_ipv6] >= self._map_size:
                 self.unmapped += 1
                 continue
-            place = old if old in _candidates(hold) else self._find(hold, step)
-            if place is None:
+            key = old if old in _candidates(assignment) else self._find(assignment, step)
+            if key is None:
                 self.refused += 1
                 continue
-            after[name] = place
-            self._shape(place, hold.shape, step)
-            if place != old:
-                self._enter(token, name, place, step)
-        for name, place in before.items():
-            if after.get(name) != place:
-                self._leave(token, name, place, step)
+            after[name] = key
+            self._set_rates(key, assignment.rates, step)
+            if key != old:
+                self._add(token, name, key, step)
+        for name, key in before.items():
+            if after.get(name) != key:
+                self._remove(token, name, key, step)
         if after:
-            self._held[token] = after
+            self._class_keys[token] = after
         else:
-            self._held.pop(token, None)
+            self._class_keys.pop(token, None)
 
-    def _find(self, hold: Hold, step: _Step) -> Place | None:
-        """The narrowest place that is there already, or that there is room to open."""
-        for place in (candidates := _candidates(hold)):
-            if place not in self._classes and self._has_room(place, hold):
-                self._open(place, hold, step)
-            if place in self._classes:
-                self.shared += place != candidates[0]
-                return place
+    def _find(self, assignment: Assignment, step: _Step) -> ClassKey | None:
+        """The narrowest class that exists, or that there is room to open."""
+        for key in (candidates := _candidates(assignment)):
+            if key not in self._classes and self._has_room(key, assignment):
+                self._open(key, assignment, step)
+            if key in self._classes:
+                self.shared += key != candidates[0]
+                return key
         return None
 
-    def _has_room(self, place: Place, hold: Hold) -> bool:
-        if place.owner.shared_by is SharedBy.RULE:
+    def _has_room(self, key: ClassKey, assignment: Assignment) -> bool:
+        if key.owner.shared_by is SharedBy.RULE:
             return bool(self._free)
-        within = not _is_single(place) or self._of_client[client_of(hold.subflow.remote)] < self.per_client
+        within = not _is_single(key) or self._of_client[client_of(assignment.subflow.remote)] < self.per_client
         return within and len(self._free) > self._reserved
 
-    def _open(self, place: Place, hold: Hold, step: _Step) -> None:
-        opened = Class(Placed(place, self._free.popleft(), hold.shape), client_of(hold.subflow.remote))
-        self._classes[place] = opened
-        self._of_client[opened.client] += _is_single(place)
-        step.open[place] = opened.placed
+    def _open(self, key: ClassKey, assignment: Assignment, step: _Step) -> None:
+        opened = ActiveClass(
+            HtbClass(key, self._free.popleft(), assignment.rates), client_of(assignment.subflow.remote)
+        )
+        self._classes[key] = opened
+        self._of_client[opened.client] += _is_single(key)
+        step.open[key] = opened.htb
 
-    def _shape(self, place: Place, shape: Shape, step: _Step) -> None:
-        known = self._classes[place]
-        if known.placed.shape != shape:
-            known.placed = replace(known.placed, shape=shape)
-            (step.open if place in step.open else step.change)[place] = known.placed
+    def _set_rates(self, key: ClassKey, rates: ClassRates, step: _Step) -> None:
+        known = self._classes[key]
+        if known.htb.rates != rates:
+            known.htb = replace(known.htb, rates=rates)
+            (step.open if key in step.open else step.change)[key] = known.htb
 
-    def _enter(self, token: int, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
-        known = self._classes[place]
+    def _add(self, token: int, name: tuple[Direction, FourTuple], key: ClassKey, step: _Step) -> None:
+        known = self._classes[key]
         known.members += 1
-        self._count(token, name, place.owner, 1)
-        step.enter.append(Element(name[1], known.placed))
+        self._count(token, name, key.owner, 1)
+        step.add.append(Element(name[1], known.htb))
 
-    def _leave(self, token: int, name: tuple[Direction, FourTuple], place: Place, step: _Step) -> None:
-        known = self._classes[place]
+    def _remove(self, token: int, name: tuple[Direction, FourTuple], key: ClassKey, step: _Step) -> None:
+        known = self._classes[key]
         known.members -= 1
-        self._count(token, name, place.owner, -1)
-        step.leave.append(Element(name[1], known.placed))
+        self._count(token, name, key.owner, -1)
+        step.remove.append(Element(name[1], known.htb))
         if not known.members:
-            step.emptied[place] = None
+            step.emptied[key] = None
 
     def _count(self, token: int, name: tuple[Direction, FourTuple], owner: Owner, by: int) -> None:
         self.elements += by
@@ -270,35 +272,35 @@ class Ledger:
             if not sharers:
                 del self._sharers[owner]
 
-    def _retire(self, place: Place, now: int) -> Placed:
-        retired = self._classes.pop(place)
-        if _is_single(place):
+    def _start_drain(self, key: ClassKey, now: int) -> HtbClass:
+        retired = self._classes.pop(key)
+        if _is_single(key):
             self._of_client[retired.client] -= 1
             if not self._of_client[retired.client]:
                 del self._of_client[retired.client]
-        if self._is_lost(retired.placed):
-            self._lost.append(retired.placed)
+        if self._is_lost(retired.htb):
+            self._lost.append(retired.htb)
         else:
-            self._draining.append((now, retired.placed))
-        return retired.placed
+            self._draining.append((now, retired.htb))
+        return retired.htb
 
-    def _close(self, now: int) -> Iterator[Placed]:
+    def _close(self, now: int) -> Iterator[HtbClass]:
         while self._draining and self._draining[0][0] + GRACE <= now:
-            _, placed = self._draining.popleft()
-            self._free.append(placed.minor)
-            yield placed
+            _, htb = self._draining.popleft()
+            self._free.append(htb.minor)
+            yield htb
 
 
-def _candidates(hold: Hold) -> tuple[Place, ...]:
-    """Where ``hold`` may be, the narrowest place first."""
-    rule, shared_by = hold.owner.rule, hold.owner.shared_by
-    owners = [hold.owner]
+def _candidates(assignment: Assignment) -> tuple[ClassKey, ...]:
+    """The classes that ``assignment`` may be in, the narrowest first."""
+    rule, shared_by = assignment.owner.rule, assignment.owner.shared_by
+    owners = [assignment.owner]
     if shared_by in (SharedBy.SUBFLOW, SharedBy.SESSION):
-        owners.append(Owner(rule, SharedBy.CLIENT, client_of(hold.subflow.remote)))
+        owners.append(Owner(rule, SharedBy.CLIENT, client_of(assignment.subflow.remote)))
     if shared_by is not SharedBy.RULE:
         owners.append(Owner(rule, SharedBy.RULE, rule))
-    return tuple(Place(hold.interface, hold.direction, owner, hold.dscp) for owner in owners)
+    return tuple(ClassKey(assignment.interface, assignment.direction, owner, assignment.dscp) for owner in owners)
 
 
-def _is_single(place: Place) -> bool:
-    return place.owner.shared_by in (SharedBy.SUBFLOW, SharedBy.SESSION)
+def _is_single(key: ClassKey) -> bool:
+    return key.owner.shared_by in (SharedBy.SUBFLOW, SharedBy.SESSION)

@@ -1,4 +1,4 @@
-"""Layouts and plans as text: lines for ``tc -batch -`` and scripts for ``nft -f -``.
+"""Topologies and plans as text: lines for ``tc -batch -`` and scripts for ``nft -f -``.
 
 nftables finds a packet of a throttled subflow in a map by its 4-tuple and gives it a mark, and by the mark a priority,
 which names an HTB class (tc-htb(8), CLASSIFICATION); no tc filter is needed. Downloads are matched where they leave
@@ -12,8 +12,8 @@ from enum import Enum
 
 from throttler.policy.model import CLASSES
 from throttler.policy.values import Direction, SharedBy
-from throttler.shaping.layout import UPLOAD_DEVICE, Layout, Link, device
-from throttler.shaping.plan import ELEMENTS, Element, Placed, Plan
+from throttler.shaping.plan import ELEMENTS, Element, HtbClass, Plan
+from throttler.shaping.topology import UPLOAD_DEVICE, Link, Topology, device
 
 HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""
@@ -55,13 +55,13 @@ def class_id(minor: int) -> str:
 # What stands while the throttler runs
 
 
-def roots(before: Layout, after: Layout) -> str:
+def roots(before: Topology, after: Topology) -> str:
     """tc lines that put an HTB that lets everything pass at the root of each new device."""
     known = {link.device for link in before.links}
     new = {link.device: link for link in after.links if link.device not in known}
+    defaults = {name: "0" if name == UPLOAD_DEVICE else f"{link.default_class:x}" for name, link in new.items()}
     return "".join(
-        f"qdisc add dev {name} root handle {HANDLE} htb default {0 if name == UPLOAD_DEVICE else f'{link.rest:x}'}\n"
-        for name, link in new.items()
+        f"qdisc add dev {name} root handle {HANDLE} htb default {minor}\n" for name, minor in defaults.items()
     )
 
 
@@ -70,31 +70,31 @@ def no_root(name: str) -> str:
     return f"qdisc del dev {name} root handle {HANDLE}\n"
 
 
-def trunks(before: Layout, after: Layout, kernel: Kernel) -> str:
+def root_classes(before: Topology, after: Topology, kernel: Kernel) -> str:
     """tc lines for the classes that all others are under, and for those of all other packets."""
     old = {(link.interface, link.direction): link for link in before.links}
-    return "".join(_trunk(old.get((link.interface, link.direction)), link, kernel) for link in after.links)
+    return "".join(_root_class(old.get((link.interface, link.direction)), link, kernel) for link in after.links)
 
 
-def _trunk(old: Link | None, new: Link, kernel: Kernel) -> str:
+def _root_class(old: Link | None, new: Link, kernel: Kernel) -> str:
     if old == new:
         return ""
     frame = kernel.frame(new.interface)
-    where = f"dev {new.device} parent {HANDLE} classid {class_id(new.trunk)}"
-    lines = f"class {'change' if old else 'add'} {where} htb {_htb(new.trunk_rate, new.trunk_rate, frame)}\n"
-    had_rest, has_rest = bool(old and old.rate), bool(new.rate)
-    where = f"dev {new.device} parent {class_id(new.trunk)} classid {class_id(new.rest)}"
-    if has_rest:
-        verb = "change" if had_rest else "add"
-        lines += f"class {verb} {where} htb {_htb(new.rest_rate, new.trunk_rate, frame)} prio 3\n"
-    if has_rest and not had_rest and kernel.leaf is Leaf.FQ_CODEL:
-        lines += f"qdisc add dev {new.device} parent {class_id(new.rest)} fq_codel\n"
-    if had_rest and not has_rest:
+    where = f"dev {new.device} parent {HANDLE} classid {class_id(new.root_class)}"
+    lines = f"class {'change' if old else 'add'} {where} htb {_htb(new.root_rate, new.root_rate, frame)}\n"
+    had_default, has_default = bool(old and old.rate), bool(new.rate)
+    where = f"dev {new.device} parent {class_id(new.root_class)} classid {class_id(new.default_class)}"
+    if has_default:
+        verb = "change" if had_default else "add"
+        lines += f"class {verb} {where} htb {_htb(new.default_rate, new.root_rate, frame)} prio 3\n"
+    if has_default and not had_default and kernel.leaf is Leaf.FQ_CODEL:
+        lines += f"qdisc add dev {new.device} parent {class_id(new.default_class)} fq_codel\n"
+    if had_default and not has_default:
         lines += f"class del {where}\n"
     return lines
 
 
-def tables(before: Layout, after: Layout) -> str:
+def tables(before: Topology, after: Topology) -> str:
     """The nft script, one transaction, that makes the tables with empty maps, or brings them up to date."""
     return "".join(
         _table(direction, direction in before.tables, before, after)
@@ -103,16 +103,16 @@ def tables(before: Layout, after: Layout) -> str:
     )
 
 
-def _table(direction: Direction, is_there: bool, before: Layout, after: Layout) -> str:
+def _table(direction: Direction, is_there: bool, before: Topology, after: Topology) -> str:
     text = "" if is_there else f"table {TABLES[direction]} {{\n{_maps(direction)}{_postrouting(direction)}}}\n"
-    new_codes = after.codes - before.codes if is_there else after.codes
-    text += "".join(_code_chain(TABLES[direction], code) for code in sorted(new_codes))
+    new_dscp_values = after.dscp_values - before.dscp_values if is_there else after.dscp_values
+    text += "".join(_code_chain(TABLES[direction], code) for code in sorted(new_dscp_values))
     if direction is Direction.UPLOAD:
         text += "".join(_ingress(link) for link in after.links if _is_new_upload(link, before))
     return text
 
 
-def _is_new_upload(link: Link, before: Layout) -> bool:
+def _is_new_upload(link: Link, before: Topology) -> bool:
     return link.direction is Direction.UPLOAD and link.is_there and link not in before.links
 
 
@@ -162,7 +162,9 @@ def _code_chain(table: str, code: int) -> str:
 def _ingress(link: Link) -> str:
     table = TABLES[Direction.UPLOAD]
     chain = f"in-{link.number}"
-    rest = f"        meta protocol {{ ip, ip6 }} meta priority set {class_id(link.rest)} fwd to {UPLOAD_DEVICE}\n"
+    rest = (
+        f"        meta protocol {{ ip, ip6 }} meta priority set {class_id(link.default_class)} fwd to {UPLOAD_DEVICE}\n"
+    )
     return (
         f"table {table} {{\n    chain {chain} {{\n"
         f'        type filter hook ingress device "{link.interface}" priority filter; policy accept;\n'
@@ -183,22 +185,22 @@ def no_tables() -> str:
 # One step
 
 
-def before_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
+def before_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
     """tc lines for the classes that ``plan`` opens and changes: they come before the elements."""
     return "".join(
         (
-            *(_open(placed, layout, kernel) for placed in plan.open),
-            *(_change(placed, layout, kernel) for placed in plan.change),
+            *(_open(htb, topology, kernel) for htb in plan.open),
+            *(_change(htb, topology, kernel) for htb in plan.change),
         )
     )
 
 
-def after_elements(plan: Plan, layout: Layout, kernel: Kernel) -> str:
+def after_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
     """tc lines for the classes that ``plan`` drains and closes, but for those whose device went away."""
     return "".join(
         (
-            *(_drain(placed, layout, kernel) for placed in plan.drain if _device(placed) in layout.devices),
-            *(f"class del dev {_device(placed)} classid {class_id(placed.minor)}\n" for placed in plan.close),
+            *(_drain(htb, topology, kernel) for htb in plan.drain if _device(htb) in topology.devices),
+            *(f"class del dev {_device(htb)} classid {class_id(htb.minor)}\n" for htb in plan.close),
         )
     )
 
@@ -207,22 +209,22 @@ def elements(plan: Plan) -> str:
     """The nft script, one transaction, that takes out and puts in the map elements of ``plan``."""
     lines: list[str] = []
     for direction in Direction:
-        drained = [placed for placed in plan.drain if placed.place.direction is direction]
-        opened = [placed for placed in plan.open if placed.place.direction is direction]
+        drained = [htb for htb in plan.drain if htb.key.direction is direction]
+        opened = [htb for htb in plan.open if htb.key.direction is direction]
         # Out first: a subflow that changes its class is in both lists.
-        lines += _subflows("delete", direction, plan.leave)
+        lines += _subflows("delete", direction, plan.remove)
         lines += _batch("delete", direction, "classes", (_mark(one.minor) for one in drained))
         lines += _batch("delete", direction, "codes", (_mark(one.minor) for one in drained if _writes_code(one)))
         lines += _batch("add", direction, "classes", (f"{_mark(one.minor)} : {class_id(one.minor)}" for one in opened))
         lines += _batch("add", direction, "codes", (_code(one) for one in opened if _writes_code(one)))
-        lines += _subflows("add", direction, plan.enter)
+        lines += _subflows("add", direction, plan.add)
     return "".join(lines)
 
 
 def _subflows(verb: str, direction: Direction, elements: Iterable[Element]) -> Iterable[str]:
     for ipv6 in (False, True):
         ours = (one for one in elements if one.direction is direction and one.subflow.is_ipv6 is ipv6)
-        texts = (f"{_key(one)} : {_mark(one.placed.minor)}" if verb == "add" else _key(one) for one in ours)
+        texts = (f"{_key(one)} : {_mark(one.htb.minor)}" if verb == "add" else _key(one) for one in ours)
         yield from _batch(verb, direction, map_name(ipv6, direction), texts)
 
 
@@ -241,39 +243,41 @@ def _mark(minor: int) -> str:
     return f"{MARK | minor:#x}"
 
 
-def _code(placed: Placed) -> str:
-    return f"{_mark(placed.minor)} : jump dscp-{placed.place.dscp}"
+def _code(htb: HtbClass) -> str:
+    return f"{_mark(htb.minor)} : jump dscp-{htb.key.dscp}"
 
 
-def _writes_code(placed: Placed) -> bool:
-    return placed.place.dscp is not None
+def _writes_code(htb: HtbClass) -> bool:
+    return htb.key.dscp is not None
 
 
-def _device(placed: Placed) -> str:
-    return device(placed.place.interface, placed.place.direction)
+def _device(htb: HtbClass) -> str:
+    return device(htb.key.interface, htb.key.direction)
 
 
-def _class(verb: str, placed: Placed, layout: Layout, rest: str) -> str:
-    link = layout.link(placed.place.interface, placed.place.direction)
-    return f"class {verb} dev {link.device} parent {class_id(link.trunk)} classid {class_id(placed.minor)} htb {rest}\n"
+def _class(verb: str, htb: HtbClass, topology: Topology, rest: str) -> str:
+    link = topology.link(htb.key.interface, htb.key.direction)
+    return (
+        f"class {verb} dev {link.device} parent {class_id(link.root_class)} classid {class_id(htb.minor)} htb {rest}\n"
+    )
 
 
-def _open(placed: Placed, layout: Layout, kernel: Kernel) -> str:
-    return _class("add", placed, layout, _shape(placed, kernel)) + _leaf("add", placed, kernel)
+def _open(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:
+    return _class("add", htb, topology, _parameters(htb, kernel)) + _leaf("add", htb, kernel)
 
 
-def _change(placed: Placed, layout: Layout, kernel: Kernel) -> str:
-    return _class("change", placed, layout, _shape(placed, kernel)) + _leaf("change", placed, kernel)
+def _change(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:
+    return _class("change", htb, topology, _parameters(htb, kernel)) + _leaf("change", htb, kernel)
 
 
-def _drain(placed: Placed, layout: Layout, kernel: Kernel) -> str:
-    frame = kernel.frame(placed.place.interface)
-    return _class("change", placed, layout, _htb(_DRAIN_RATE, _DRAIN_RATE, frame))
+def _drain(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:
+    frame = kernel.frame(htb.key.interface)
+    return _class("change", htb, topology, _htb(_DRAIN_RATE, _DRAIN_RATE, frame))
 
 
-def _shape(placed: Placed, kernel: Kernel) -> str:
-    shape = placed.shape
-    return f"{_htb(shape.rate, shape.ceiling, kernel.frame(placed.place.interface))} prio {shape.priority}"
+def _parameters(htb: HtbClass, kernel: Kernel) -> str:
+    rates = htb.rates
+    return f"{_htb(rates.rate, rates.ceiling, kernel.frame(htb.key.interface))} prio {rates.priority}"
 
 
 def _htb(rate: int, ceiling: int, frame: int) -> str:
@@ -283,25 +287,25 @@ def _htb(rate: int, ceiling: int, frame: int) -> str:
     return f"rate {rate}bit ceil {ceiling}bit burst {bursts[0]}b cburst {bursts[1]}b quantum {quantum}"
 
 
-def _leaf(verb: str, placed: Placed, kernel: Kernel) -> str:
+def _leaf(verb: str, htb: HtbClass, kernel: Kernel) -> str:
     """A queue so short that the subflow loses packets before it has more than about 12 ms of them queued.
 
     A long one is worse than no throttle: TCP small queues hold back a local sender before it fills the queue, so it
     loses nothing, keeps the congestion window of the unthrottled path, and MPTCP's scheduler, which goes by window and
     round-trip time, goes on choosing the slow subflow.
     """
-    where = f"qdisc {verb} dev {_device(placed)} parent {class_id(placed.minor)}"
-    frame, rate = kernel.frame(placed.place.interface), placed.shape.ceiling
+    where = f"qdisc {verb} dev {_device(htb)} parent {class_id(htb.minor)}"
+    frame, rate = kernel.frame(htb.key.interface), htb.rates.ceiling
     if kernel.leaf is Leaf.TBF:
         # A short limit would drop what segmentation offload has put together as one; tbf cuts into frames first. Its
-        # own rate never holds a frame back (HTB complains in the kernel log if it does): the class sets the pace.
+        # own rate never delays a frame (HTB complains in the kernel log if it does): the class sets the pace.
         limit = max(5 * frame, _bytes_in(rate, 10))
         return f"{where} tbf rate {max(10**11, 10 * rate)}bit burst {2 * frame}b limit {limit}b\n"
     # RFC 8290 wants TARGET not below the time that one frame takes; its default is 5 ms.
     target = max(5000, 2 * frame * 8 * 10**6 // rate)
     # Memory: 64 bytes for each flow that it tells apart (net/sched/sch_fq_codel.c), and a subflow is only one. The
     # number cannot be changed later.
-    flows = f"flows {_FLOWS[placed.place.owner.shared_by]} " if verb == "add" else ""
+    flows = f"flows {_FLOWS[htb.key.owner.shared_by]} " if verb == "add" else ""
     return f"{where} fq_codel {flows}target {target}us\n"
 
 

@@ -9,9 +9,9 @@ from throttler.policy.model import Policy, read
 from throttler.policy.quotas import AT_ONCE, SECOND, Quotas
 from throttler.policy.values import Direction
 from throttler.service.engine import Engine
-from throttler.service.events import CounterRead, Emptied, InterfacesAre, PolicyChanged, Stopping
+from throttler.service.events import CounterRead, InterfacesChanged, KernelReset, PolicyChanged, Shutdown
 from throttler.service.snapshot import Snapshot
-from throttler.shaping.plan import GRACE, Placed, Plan
+from throttler.shaping.plan import GRACE, HtbClass, Plan
 from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 
@@ -35,7 +35,7 @@ class World:
     def wait(self, seconds: int, local: datetime | None = None) -> Plan:
         self.now += seconds * SECOND
         self.time = local or self.time
-        return self.engine.see((), self.now)
+        return self.engine.handle((), self.now)
 
     @property
     def shown(self) -> Snapshot:
@@ -55,52 +55,52 @@ def policy_of(rule: str, folder: Path) -> Policy:
 
 
 def entered(plan: Plan) -> list[FourTuple]:
-    return [element.subflow for element in plan.enter]
+    return [element.subflow for element in plan.add]
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: World) -> None:
-    assert world.engine.see(SESSION[:1], 0).is_empty
-    assert entered(world.engine.see(SESSION[1:], 0)) == [FIRST]
-    plan = world.engine.see([SubflowClosed(3, 7, JOINED, Ended.FIN)], SECOND)
-    assert [element.subflow for element in plan.leave] == [FIRST]
+    assert world.engine.handle(SESSION[:1], 0).is_empty
+    assert entered(world.engine.handle(SESSION[1:], 0)) == [FIRST]
+    plan = world.engine.handle([SubflowClosed(3, 7, JOINED, Ended.FIN)], SECOND)
+    assert [element.subflow for element in plan.remove] == [FIRST]
     assert world.engine.deadline <= SECOND + GRACE
-    assert world.engine.see((), SECOND + GRACE).close == plan.drain
+    assert world.engine.handle((), SECOND + GRACE).close == plan.drain
 
 
 @pytest.mark.parametrize("shared_by", ["subflow", "session"])
 def test_a_port_used_again_is_held_for_its_new_session_alone(shared_by: str, tmp_path: Path) -> None:
     world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path))
-    first = world.engine.see(SESSION[:1], 0)
+    first = world.engine.handle(SESSION[:1], 0)
     # Nothing told the end of session 7.
-    plan = world.engine.see([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
-    assert [element.subflow for element in plan.leave] == entered(plan) == [FIRST]
+    plan = world.engine.handle([SubflowEstablished(3, 8, FIRST, "eth0", initial=True)], 1)
+    assert [element.subflow for element in plan.remove] == entered(plan) == [FIRST]
     assert plan.drain == (first.open if shared_by == "session" else ())
     assert (len(world.shown.sessions), world.shown.subflows_total, world.shown.throttled_total) == (1, 1, 1)
-    # When it is told after all, the new subflow stays held.
-    assert world.engine.see([SubflowClosed(4, 7, FIRST, Ended.RESET), SessionClosed(5, 7, Ended.CLOSED)], 2).is_empty
-    assert len(world.engine.see([SessionClosed(6, 8, Ended.CLOSED)], 3).leave) == 1
+    # When it is told after all, the new subflow stays throttled.
+    assert world.engine.handle([SubflowClosed(4, 7, FIRST, Ended.RESET), SessionClosed(5, 7, Ended.CLOSED)], 2).is_empty
+    assert len(world.engine.handle([SessionClosed(6, 8, Ended.CLOSED)], 3).remove) == 1
 
 
 @pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
 def test_a_rule_holds_from_the_minute_at_which_it_comes_into_force(world: World) -> None:
-    assert world.engine.see(SESSION, 0).is_empty
+    assert world.engine.handle(SESSION, 0).is_empty
     evening = world.time.replace(hour=18)
     assert entered(world.wait(60, evening)) == [FIRST, JOINED]
     assert world.engine.deadline == world.now + 60 * SECOND
-    assert len(world.wait(60, evening.replace(hour=23)).leave) == 2
+    assert len(world.wait(60, evening.replace(hour=23)).remove) == 2
 
 
 @pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
 def test_a_calendar_that_is_set_back_is_noticed_within_a_minute(world: World) -> None:
-    world.engine.see(SESSION, 0)
+    world.engine.handle(SESSION, 0)
     world.wait(60, world.time.replace(hour=19))
-    assert len(world.wait(60, world.time.replace(hour=9)).leave) == 2
+    assert len(world.wait(60, world.time.replace(hour=9)).remove) == 2
 
 
-def metered(world: World) -> tuple[Placed, ...]:
+def metered(world: World) -> tuple[HtbClass, ...]:
     """The classes whose counters are read when all are."""
-    return world.engine.see([Stopping()], world.now).read
+    return world.engine.handle([Shutdown()], world.now).read
 
 
 QUOTA = 'path = "wired"\nshared_by = "client"\nrate = "20mbit"\nquota = "3MB per day"\nover_quota_rate = "500kbit"'
@@ -108,117 +108,117 @@ QUOTA = 'path = "wired"\nshared_by = "client"\nrate = "20mbit"\nquota = "3MB per
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_spent_quota_changes_the_class_and_the_next_day_changes_it_back(world: World) -> None:
-    (opened,) = world.engine.see(SESSION, 0).open
+    (opened,) = world.engine.handle(SESSION, 0).open
     assert metered(world) == (opened,)
-    assert not world.engine.see([CounterRead(opened.minor, 2_000_000)], SECOND).change
-    (slower,) = world.engine.see([CounterRead(opened.minor, 3_000_000)], 2 * SECOND).change
-    assert (slower.minor, slower.shape.rate) == (opened.minor, 500_000)
+    assert not world.engine.handle([CounterRead(opened.minor, 2_000_000)], SECOND).change
+    (slower,) = world.engine.handle([CounterRead(opened.minor, 3_000_000)], 2 * SECOND).change
+    assert (slower.minor, slower.rates.rate) == (opened.minor, 500_000)
     (faster,) = world.wait(60, world.time.replace(day=22)).change
-    assert faster.shape.rate == 20_000_000
+    assert faster.rates.rate == 20_000_000
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_another_policy_decides_about_the_sessions_that_are_there(world: World, tmp_path: Path) -> None:
-    world.engine.see(SESSION, 0)
-    plan = world.engine.see([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path))], 0)
-    assert [element.subflow for element in plan.leave] == [FIRST]
+    world.engine.handle(SESSION, 0)
+    plan = world.engine.handle([PolicyChanged(policy_of('path = "wireless"\nrate = "1mbit"', tmp_path))], 0)
+    assert [element.subflow for element in plan.remove] == [FIRST]
     assert entered(plan) == [JOINED]
-    assert plan.layout is not None
-    assert {link.interface for link in plan.layout.links} == {"eth0", "eth1"}
+    assert plan.topology is not None
+    assert {link.interface for link in plan.topology.links} == {"eth0", "eth1"}
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
-    first = world.engine.see(SESSION, 0)
-    again = world.engine.see([Emptied()], SECOND)
-    assert (again.layout, again.open, again.enter) == (first.layout, first.open, first.enter)
+    first = world.engine.handle(SESSION, 0)
+    again = world.engine.handle([KernelReset()], SECOND)
+    assert (again.topology, again.open, again.add) == (first.topology, first.open, first.add)
     assert world.shown.counts["resets"] == 1
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry_run = true'], indirect=True)
 def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
-    assert world.engine.see(SESSION, 0).is_empty
+    assert world.engine.handle(SESSION, 0).is_empty
     assert world.shown.subflows_by_rule["rule"] == world.shown.matches_by_rule["rule"] == 1
-    world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
+    world.engine.handle([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
     assert world.shown.subflows_by_rule["rule"] == 0
     assert world.shown.subflows_by_path["wireless"] == 1
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_class_that_drains_while_the_policy_is_read_again_is_still_metered_to_its_end(world: World) -> None:
-    (opened,) = world.engine.see(SESSION, 0).open
-    world.engine.see([SubflowClosed(3, 7, FIRST, Ended.FIN)], SECOND)
-    world.engine.see([PolicyChanged(world.shown.policy)], SECOND)
+    (opened,) = world.engine.handle(SESSION, 0).open
+    world.engine.handle([SubflowClosed(3, 7, FIRST, Ended.FIN)], SECOND)
+    world.engine.handle([PolicyChanged(world.shown.policy)], SECOND)
     assert metered(world) == (opened,)
-    plan = world.engine.see((), SECOND + GRACE)
+    plan = world.engine.handle((), SECOND + GRACE)
     assert plan.close == plan.read == (opened,)
-    world.engine.see([CounterRead(opened.minor, 1_000_000)], SECOND + GRACE)
+    world.engine.handle([CounterRead(opened.minor, 1_000_000)], SECOND + GRACE)
     assert [amount for _, _, amount in world.shown.used] == [1_000_000]
-    assert world.engine.see((), 100 * SECOND).read == ()
+    assert world.engine.handle((), 100 * SECOND).read == ()
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_counter_is_read_when_it_is_due_and_not_again_before_it_was(world: World) -> None:
-    (opened,) = world.engine.see(SESSION, 0).open
+    (opened,) = world.engine.handle(SESSION, 0).open
     due = world.engine.deadline
     assert 0 < due < 5 * SECOND
-    assert world.engine.see((), due - 1).read == ()
-    assert world.engine.see((), due).read == (opened,)
-    assert world.engine.see((), due).read == ()
-    world.engine.see([CounterRead(opened.minor, 1_000)], due)
+    assert world.engine.handle((), due - 1).read == ()
+    assert world.engine.handle((), due).read == (opened,)
+    assert world.engine.handle((), due).read == ()
+    world.engine.handle([CounterRead(opened.minor, 1_000)], due)
     assert world.engine.deadline > due
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_a_class_that_is_gone_when_it_is_read_counts_nothing(world: World) -> None:
-    (opened,) = world.engine.see(SESSION, 0).open
-    world.engine.see([CounterRead(opened.minor, None)], SECOND)
+    (opened,) = world.engine.handle(SESSION, 0).open
+    world.engine.handle([CounterRead(opened.minor, None)], SECOND)
     assert [amount for _, _, amount in world.shown.used] == [0]
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
 def test_what_was_read_before_a_failure_counts_and_the_new_class_begins_at_zero(world: World) -> None:
-    (opened,) = world.engine.see(SESSION, 0).open
-    (again,) = world.engine.see([CounterRead(opened.minor, 1_000_000), Emptied()], SECOND).open
+    (opened,) = world.engine.handle(SESSION, 0).open
+    (again,) = world.engine.handle([CounterRead(opened.minor, 1_000_000), KernelReset()], SECOND).open
     assert again.minor == opened.minor
-    world.engine.see([CounterRead(again.minor, 500_000)], 2 * SECOND)
+    world.engine.handle([CounterRead(again.minor, 500_000)], 2 * SECOND)
     assert [amount for _, _, amount in world.shown.used] == [1_500_000]
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
 def test_a_layout_is_planned_once_and_again_with_each_policy(world: World) -> None:
-    first = world.engine.see((), 0)
-    assert first.layout is not None and first.is_empty
-    assert world.engine.see(SESSION, 0).layout is None
-    assert world.engine.see([PolicyChanged(world.shown.policy)], 0).layout == first.layout
+    first = world.engine.handle((), 0)
+    assert first.topology is not None and first.is_empty
+    assert world.engine.handle(SESSION, 0).topology is None
+    assert world.engine.handle([PolicyChanged(world.shown.policy)], 0).topology == first.topology
 
 
 @pytest.mark.parametrize("world", ['direction = "both"\nrate = "5mbit"'], indirect=True)
 def test_a_path_whose_interface_is_not_there_is_without_holds_until_it_is(world: World) -> None:
     """One of two paths has no interface at the start, gets it, loses it, and gets it again: the other goes on."""
-    plan = world.engine.see([InterfacesAre(frozenset({"eth0", "lo"})), *SESSION], 0)
-    assert plan.layout is not None and {link.interface for link in plan.layout.links} == {"eth0"}
+    plan = world.engine.handle([InterfacesChanged(frozenset({"eth0", "lo"})), *SESSION], 0)
+    assert plan.topology is not None and {link.interface for link in plan.topology.links} == {"eth0"}
     assert set(entered(plan)) == {FIRST}
     assert world.shown.absent == {"eth1"} and world.shown.subflows_by_path["wireless"] == 1
     for _ in range(2):
-        came = world.engine.see([InterfacesAre(frozenset({"eth0", "eth1"}))], world.now)
-        assert set(entered(came)) == {JOINED} and came.leave == ()
-        assert came.layout is not None
-        assert {link.interface for link in came.layout.links if link.is_there} == {"eth0", "eth1"}
-        gone = world.engine.see([InterfacesAre(frozenset({"eth0"}))], world.now)
-        assert {element.subflow for element in gone.leave} == {JOINED} and gone.enter == ()
-        assert gone.layout is not None
+        came = world.engine.handle([InterfacesChanged(frozenset({"eth0", "eth1"}))], world.now)
+        assert set(entered(came)) == {JOINED} and came.remove == ()
+        assert came.topology is not None
+        assert {link.interface for link in came.topology.links if link.is_there} == {"eth0", "eth1"}
+        gone = world.engine.handle([InterfacesChanged(frozenset({"eth0"}))], world.now)
+        assert {element.subflow for element in gone.remove} == {JOINED} and gone.add == ()
+        assert gone.topology is not None
         # What it had in the device for uploads stays, and is drained; the rest went with it.
-        assert [(one.place.direction, one.place.interface) for one in gone.lost] == [(Direction.DOWNLOAD, "eth1")]
-        assert [link.direction for link in gone.layout.links if not link.is_there] == [Direction.UPLOAD]
-        assert [one.place.direction for one in world.wait(GRACE // SECOND).close] == [Direction.UPLOAD]
+        assert [(one.key.direction, one.key.interface) for one in gone.lost] == [(Direction.DOWNLOAD, "eth1")]
+        assert [link.direction for link in gone.topology.links if not link.is_there] == [Direction.UPLOAD]
+        assert [one.key.direction for one in world.wait(GRACE // SECOND).close] == [Direction.UPLOAD]
 
 
 @pytest.mark.parametrize("world", ['rate = "5mbit"'], indirect=True)
 def test_interfaces_that_no_path_names_change_nothing(world: World) -> None:
-    world.engine.see([InterfacesAre(frozenset({"eth0", "eth1"})), *SESSION], 0)
-    plan = world.engine.see([InterfacesAre(frozenset({"eth0", "eth1", "docker0"}))], 0)
-    assert plan.is_empty and plan.layout is None
+    world.engine.handle([InterfacesChanged(frozenset({"eth0", "eth1"})), *SESSION], 0)
+    plan = world.engine.handle([InterfacesChanged(frozenset({"eth0", "eth1", "docker0"}))], 0)
+    assert plan.is_empty and plan.topology is None
 
 
 @pytest.mark.parametrize("world", [QUOTA], indirect=True)
@@ -229,12 +229,12 @@ def test_a_quota_that_is_spent_decides_again_about_its_owners_sessions_alone(wor
         for token in range(100, 200)
         for way in (0, 1)
     ]
-    opened = world.engine.see((*SESSION, *others), 0).open
+    opened = world.engine.handle((*SESSION, *others), 0).open
     decided: list[int] = []
     engine, decide = world.engine, world.engine._decide
     engine._decide = lambda token: decided.append(token) or decide(token)  # type: ignore[method-assign,func-returns-value]
-    (mine,) = (one for one in opened if one.place.owner.key == FIRST.remote)
-    assert len(engine.see([CounterRead(mine.minor, 3_000_000)], SECOND).change) == 1
+    (mine,) = (one for one in opened if one.key.owner.key == FIRST.remote)
+    assert len(engine.handle([CounterRead(mine.minor, 3_000_000)], SECOND).change) == 1
     assert decided == [7]
     decided.clear()
     assert len(world.wait(60, world.time.replace(day=22)).change) == 1
@@ -248,6 +248,6 @@ def test_of_very_many_counters_that_are_due_some_are_read_in_a_round_and_the_oth
         for token in range(250)
         for way in (0, 1)
     ]
-    world.engine.see(clients, 0)
-    rounds = [len(world.engine.see((), 10 * SECOND).read) for _ in range(4)]
+    world.engine.handle(clients, 0)
+    rounds = [len(world.engine.handle((), 10 * SECOND).read) for _ in range(4)]
     assert rounds == [AT_ONCE, AT_ONCE, 250 - 2 * AT_ONCE, 0]

@@ -122,8 +122,8 @@ def test_what_a_class_has_sent_counts_once_though_it_could_not_be_read_for_a_whi
 
 def test_what_a_subflow_has_sent_counts_once_though_its_socket_was_not_read_for_a_while() -> None:
     def sent(count: int | None) -> Status:
-        held = replace(answer().sessions[0].subflows[0], sent_bytes=count)
-        return answer(sessions=(session(answer(), subflows=(held,)),))
+        throttled = replace(answer().sessions[0].subflows[0], sent_bytes=count)
+        return answer(sessions=(session(answer(), subflows=(throttled,)),))
 
     exporter = Exporter()
     pages = [samples(exporter.page(sent(count))) for count in (100, None, 130)]

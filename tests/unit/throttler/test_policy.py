@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from throttler.policy.decide import Matcher, Moment, Reason
+from throttler.policy.decide import EvaluationContext, Matcher, RuleResult
 from throttler.policy.model import Policy, read, with_rule, without_rule
 from throttler.policy.values import Direction, SharedBy
 from throttler.sessions import Session, Subflow
@@ -111,43 +111,53 @@ def subflow(number: int, interface: str, backup: bool = False) -> Subflow:
     return Subflow(name, interface, number, initial=number == 1, backup=backup, since=0)
 
 
-def moment(policy: Policy) -> Moment:
+def context(policy: Policy) -> EvaluationContext:
     """Every rule is active."""
-    return Moment(frozenset(rule.name for rule in policy.rules))
+    return EvaluationContext(frozenset(rule.name for rule in policy.rules))
 
 
-def held(policy: Policy, *subflows: Subflow) -> dict[str, str]:
+def throttled_by(policy: Policy, *subflows: Subflow) -> dict[str, str]:
     """Client address to rule."""
     matcher, session = Matcher(policy), Session(7, 0, subflows)
-    found = {subflow.name.remote: matcher.rule(session, subflow, moment(policy)) for subflow in subflows}
+    found = {subflow.name.remote: matcher.rule(session, subflow, context(policy)) for subflow in subflows}
     return {remote: rule.name for remote, rule in found.items() if rule is not None}
 
 
 def test_below_the_least_number_of_subflows_nothing_is_held(tmp_path: Path) -> None:
-    assert held(policy_of(GOOD, tmp_path), subflow(1, "eth0")) == {}
+    assert throttled_by(policy_of(GOOD, tmp_path), subflow(1, "eth0")) == {}
 
 
 def test_from_the_least_number_on_every_subflow_on_the_path_is_held(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
-    assert held(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
-    (hold,) = Matcher(policy).holds(policy.rules[0], Session(7, 0, session), session[0], moment(policy))
-    assert (hold.subflow, hold.interface, hold.direction) == (session[0].name, "eth0", Direction.DOWNLOAD)
-    assert (hold.shape.rate, hold.shape.ceiling, hold.owner.shared_by) == (5_000_000, 5_000_000, SharedBy.SUBFLOW)
+    assert throttled_by(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
+    (assignment,) = Matcher(policy).assignments(policy.rules[0], Session(7, 0, session), session[0], context(policy))
+    assert (assignment.subflow, assignment.interface, assignment.direction) == (
+        session[0].name,
+        "eth0",
+        Direction.DOWNLOAD,
+    )
+    assert (assignment.rates.rate, assignment.rates.ceiling, assignment.owner.shared_by) == (
+        5_000_000,
+        5_000_000,
+        SharedBy.SUBFLOW,
+    )
 
 
 def test_a_backup_does_not_count_but_is_held(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
-    assert held(policy, subflow(1, "eth0"), subflow(2, "eth1", backup=True)) == {}
-    assert held(policy, subflow(1, "eth1"), subflow(2, "eth1"), subflow(3, "eth0", backup=True)) == {"10.0.3.2": "slow"}
+    assert throttled_by(policy, subflow(1, "eth0"), subflow(2, "eth1", backup=True)) == {}
+    assert throttled_by(policy, subflow(1, "eth1"), subflow(2, "eth1"), subflow(3, "eth0", backup=True)) == {
+        "10.0.3.2": "slow"
+    }
 
 
 def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
     more = '[[rules]]\nname = "three"\npath = "wired"\nrate = "1mbit"\nmin_subflows = 3\n\n[[rules]]\nname = "slow"'
     policy = policy_of(GOOD.replace('[[rules]]\nname = "slow"', more), tmp_path)
     two = (subflow(1, "eth0"), subflow(2, "eth1"))
-    assert held(policy, *two) == {"10.0.1.2": "slow"}
-    assert held(policy, *two, subflow(3, "eth1")) == {"10.0.1.2": "three"}
+    assert throttled_by(policy, *two) == {"10.0.1.2": "slow"}
+    assert throttled_by(policy, *two, subflow(3, "eth1")) == {"10.0.1.2": "three"}
 
 
 @pytest.mark.parametrize(
@@ -167,21 +177,21 @@ def test_the_first_rule_that_matches_decides(tmp_path: Path) -> None:
 def test_each_condition_chooses_subflows(condition: str, expected: set[str], tmp_path: Path) -> None:
     policy = policy_of(GOOD.replace('path = "wired"', condition), tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0", backup=True))
-    assert set(held(policy, *session)) == expected
+    assert set(throttled_by(policy, *session)) == expected
 
 
 def test_a_rule_out_of_force_is_passed_over(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    assert Matcher(policy).rule(session, session.subflows[0], Moment(frozenset())) is None
+    assert Matcher(policy).rule(session, session.subflows[0], EvaluationContext(frozenset())) is None
 
 
 def test_a_rule_without_an_action_is_an_exception(tmp_path: Path) -> None:
     exempt = '[[rules]]\nname = "exempt"\nclients = ["10.0.1.0/24"]\n\n[[rules]]\nname = "slow"'
     policy = policy_of(GOOD.replace('[[rules]]\nname = "slow"', exempt), tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth0"))
-    assert held(policy, *session) == {"10.0.1.2": "exempt", "10.0.2.2": "slow"}
-    assert Matcher(policy).holds(policy.rules[0], Session(7, 0, session), session[0], moment(policy)) == ()
+    assert throttled_by(policy, *session) == {"10.0.1.2": "exempt", "10.0.2.2": "slow"}
+    assert Matcher(policy).assignments(policy.rules[0], Session(7, 0, session), session[0], context(policy)) == ()
 
 
 def test_the_path_that_names_clients_comes_before_the_one_that_takes_the_rest(tmp_path: Path) -> None:
@@ -202,12 +212,14 @@ def test_an_explanation_says_why_each_rule_does_not_apply_up_to_the_one_that_doe
     )
     policy = policy_of(GOOD.replace("[[rules]]", more + "[[rules]]", 1), tmp_path)
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    reasons = Matcher(policy).explain(session, session.subflows[0], Moment(frozenset({"three", "mail", "slow"})))
+    reasons = Matcher(policy).explain(
+        session, session.subflows[0], EvaluationContext(frozenset({"three", "mail", "slow"}))
+    )
     assert reasons == [
-        Reason("three", "its session has 2 active subflows, not 3 or more"),
-        Reason("mail", "this host's port is 3128, not 25"),
-        Reason("late", "it is not active now: 01:00-02:00"),
-        Reason("slow", None),
+        RuleResult("three", "its session has 2 active subflows, not 3 or more"),
+        RuleResult("mail", "this host's port is 3128, not 25"),
+        RuleResult("late", "it is not active now: 01:00-02:00"),
+        RuleResult("slow", None),
     ]
 
 
@@ -224,16 +236,20 @@ def test_shared_by_says_who_shares_a_class(shared_by: str, keys: list[str], tmp_
     policy = policy_of(GOOD.replace("[[rules]]", f'[[rules]]\nshared_by = "{shared_by}"'), tmp_path)
     ipv6 = Subflow(FourTuple("fd00::1", 3128, "fd00:1:2:3:4:5:6:7", 40000), "eth0", 3, False, False, 0)
     session = Session(7, 0, (subflow(1, "eth0"), ipv6))
-    found = [Matcher(policy).holds(policy.rules[0], session, each, moment(policy))[0] for each in session.subflows]
-    assert [hold.owner.key for hold in found] == keys
+    found = [
+        Matcher(policy).assignments(policy.rules[0], session, each, context(policy))[0] for each in session.subflows
+    ]
+    assert [assignment.owner.key for assignment in found] == keys
 
 
 def test_a_rule_for_both_directions_gives_two_holds_and_borrowing_takes_the_rate_of_the_link(tmp_path: Path) -> None:
     more = '[links.eth0]\ndownload = "100mbit"\nupload = "20mbit"\n\n[[rules]]\ndirection = "both"\nborrow = true'
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
-    holds = Matcher(policy).holds(policy.rules[0], session, session.subflows[0], moment(policy))
-    assert [(str(hold.direction), hold.shape.rate, hold.shape.ceiling) for hold in holds] == [
+    assignments = Matcher(policy).assignments(policy.rules[0], session, session.subflows[0], context(policy))
+    assert [
+        (str(assignment.direction), assignment.rates.rate, assignment.rates.ceiling) for assignment in assignments
+    ] == [
         ("download", 5_000_000, 100_000_000),
         ("upload", 5_000_000, 20_000_000),
     ]
@@ -243,9 +259,9 @@ def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
     more = '[[rules]]\nshared_by = "client"\nquota = "5GB per day"\nover_quota_rate = "1mbit"'
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
     matcher, session = Matcher(policy), Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth0")))
-    (hold,) = matcher.holds(policy.rules[0], session, session.subflows[0], moment(policy))
-    exhausted = Moment(frozenset({"slow"}), {hold.owner})
-    rates = [matcher.holds(policy.rules[0], session, each, exhausted)[0].shape.rate for each in session.subflows]
+    (assignment,) = matcher.assignments(policy.rules[0], session, session.subflows[0], context(policy))
+    exhausted = EvaluationContext(frozenset({"slow"}), {assignment.owner})
+    rates = [matcher.assignments(policy.rules[0], session, each, exhausted)[0].rates.rate for each in session.subflows]
     assert rates == [1_000_000, 5_000_000]
 
 

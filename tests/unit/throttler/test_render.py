@@ -6,16 +6,16 @@ import pytest
 
 from throttler import dry_run
 from throttler.policy import model
-from throttler.policy.decide import Hold, Owner, Shape
+from throttler.policy.decide import Assignment, ClassRates, Owner
 from throttler.policy.values import Direction, SharedBy
 from throttler.shaping import render
-from throttler.shaping.layout import Layout, Link, layout
-from throttler.shaping.plan import Ledger
+from throttler.shaping.plan import ClassTable
 from throttler.shaping.render import Kernel, Leaf
+from throttler.shaping.topology import Link, Topology, topology
 from tributary.mptcp.four_tuple import FourTuple
 
 POLICIES = Path(__file__).parents[3] / "tc-policies"
-WIRED = Layout((Link(0, "wired", Direction.DOWNLOAD, None),))
+WIRED = Topology((Link(0, "wired", Direction.DOWNLOAD, None),))
 
 
 @pytest.mark.parametrize("file", sorted(POLICIES.glob("*.toml")), ids=lambda file: file.stem)
@@ -25,10 +25,10 @@ def test_the_plan_of_each_policy_is_its_golden_file(file: Path) -> None:
     assert dry_run.text(model.read(file)) == golden.read_text()
 
 
-def hold(number: int, rate: int) -> Hold:
+def assignment(number: int, rate: int) -> Assignment:
     subflow = FourTuple("192.0.2.1", 3128, "198.51.100.2", number)
     owner = Owner("slow", SharedBy.SUBFLOW, str(subflow))
-    return Hold(subflow, "wired", Direction.DOWNLOAD, owner, Shape(rate, rate, 3))
+    return Assignment(subflow, "wired", Direction.DOWNLOAD, owner, ClassRates(rate, rate, 3))
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ def hold(number: int, rate: int) -> Hold:
     ],
 )
 def test_the_queue_fits_the_rate_and_the_frame(rate: int, frame: int, leaf: Leaf, text: str) -> None:
-    plan = Ledger().step({7: [hold(1, rate * 10**6)]}, 0)
+    plan = ClassTable().step({7: [assignment(1, rate * 10**6)]}, 0)
     lines = render.before_elements(plan, WIRED, Kernel(leaf, {"wired": frame}))
     assert lines.splitlines()[1] == f"qdisc add dev wired parent 5452:1 {text}"
 
 
 def test_elements_of_a_step_go_in_one_line_a_map_and_leave_before_others_enter() -> None:
-    ledger = Ledger()
-    ledger.step({7: [hold(1, 10**6), hold(2, 10**6)]}, 0)
-    plan = ledger.step({7: [], 8: [hold(3, 10**6), hold(4, 10**6)]}, 0)
+    table = ClassTable()
+    table.step({7: [assignment(1, 10**6), assignment(2, 10**6)]}, 0)
+    plan = table.step({7: [], 8: [assignment(3, 10**6), assignment(4, 10**6)]}, 0)
     assert [line.split()[:5] for line in render.elements(plan).splitlines()] == [
         ["delete", "element", "inet", "throttler", "download4"],
         ["delete", "element", "inet", "throttler", "classes"],
@@ -63,9 +63,9 @@ def test_a_reload_adds_links_and_leaves_those_that_stand(tmp_path: Path) -> None
     file = tmp_path / "p.toml"
     one = '[paths.a]\ninterface = "a0"\n[paths.b]\ninterface = "b0"\n'
     file.write_text(one + '[[rules]]\nname = "r"\npath = "b"\nrate = "1mbit"\n')
-    before = layout(model.read(file))
+    before = topology(model.read(file))
     file.write_text(one + '[links.b0]\nupload = "9mbit"\n[[rules]]\nname = "r"\npath = "a"\nrate = "1mbit"\n')
-    after = layout(model.read(file), before)
+    after = topology(model.read(file), before)
     assert {link.interface: link.number for link in before.links} == {"b0": 1}
     assert [(link.interface, str(link.direction), link.rate, link.number) for link in after.links] == [
         ("b0", "download", None, 1),

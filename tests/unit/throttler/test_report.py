@@ -25,16 +25,16 @@ from tributary.settings.errors import CommandError, Exit
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    """With one session of two subflows, of which the first is held."""
+    """With one session of two subflows, of which the first is throttled."""
     made = Engine(policy_of('path = "wired"\nrate = "5mbit"', tmp_path), Quotas(), datetime.now)
-    made.see(SESSION, 0)
+    made.handle(SESSION, 0)
     return made
 
 
 def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
     """A report whose classes, by minor number, have ``sent`` so many bytes."""
     snapshot = engine.snapshot()
-    minors = [each.placed.minor for each in snapshot.classes.values()]
+    minors = [each.htb.minor for each in snapshot.classes.values()]
     measured = Measured({("eth0", minor): ClassStatistics(sent(minor), 1, 0, 0) for minor in minors}, {})
     return Report(
         Subject(snapshot, frozenset(), Which.KERNEL, Counter(), {}, Path("policy.toml"), 1.0), measured, time.time_ns()
@@ -48,12 +48,12 @@ def test_a_session_or_a_subflow_is_found_by_its_name(engine: Engine, ends: list[
     subflows = explain(question(engine, ends))["subflows"]
     assert str(FIRST) in [one["subflow"] for one in subflows]
     assert len(subflows) == (2 if ends == ["00000007"] else 1)
-    assert subflows[0]["rules"] == [{"rule": "rule", "applies": True, "why": None}]
+    assert subflows[0]["rules"] == [{"rule": "rule", "applies": True, "reason": None}]
 
 
 def test_an_ipv6_subflow_is_found_by_its_ends(engine: Engine) -> None:
     six = FourTuple("fd00::1", 3128, "2001:db8::2", 40003)
-    engine.see([SubflowEstablished(3, 9, six, "eth0")], 0)
+    engine.handle([SubflowEstablished(3, 9, six, "eth0")], 0)
     assert explain(question(engine, [six.local_end, six.remote_end]))["subflows"][0]["token"] == "00000009"
 
 
@@ -90,14 +90,14 @@ def test_thousands_of_ends_are_refused_unlooked_at_and_are_not_sent_back(engine:
 
 def test_of_a_session_with_very_many_subflows_the_first_are_explained(engine: Engine) -> None:
     many = [FourTuple("10.0.1.1", 3128, "10.0.1.2", 1000 + number) for number in range(EXPLAINED + 10)]
-    engine.see([SubflowEstablished(1, 7, each, "eth0") for each in many], 0)
+    engine.handle([SubflowEstablished(1, 7, each, "eth0") for each in many], 0)
     assert len(explain(question(engine, ["00000007"]))["subflows"]) == EXPLAINED
 
 
 def test_the_sums_of_classes_do_not_leap_when_one_beyond_those_that_are_listed_moves_up(engine: Engine) -> None:
     """Above a thousand classes one goes; number 1,001, which now is listed, has long carried something."""
     ways = [FourTuple("10.0.1.1", 3128, f"10.{number // 200}.{number % 200}.9", 999) for number in range(SHOWN + 2)]
-    engine.see(
+    engine.handle(
         [
             SubflowEstablished(1, 100 + token, FourTuple("10.0.1.1", 3128, way.remote, port), "eth0")
             for token, way in enumerate(ways)
@@ -115,7 +115,7 @@ def test_the_sums_of_classes_do_not_leap_when_one_beyond_those_that_are_listed_m
 
     before = total()
     assert before == of_each * of(engine).status.classes_total
-    engine.see([SessionClosed(2, 100 + token, Ended.CLOSED) for token in range(10)], 1)
+    engine.handle([SessionClosed(2, 100 + token, Ended.CLOSED) for token in range(10)], 1)
     assert total() == before
 
 

@@ -1,4 +1,4 @@
-"""Held subflows that carry nothing any more."""
+"""ClassKeys subflows that carry nothing any more."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,7 +28,7 @@ class World:
         self.silence = Silence()
 
     def come(self, name: FourTuple, now: int, token: int = 7, interface: str = "eth0") -> None:
-        self.engine.see([SubflowEstablished(now, token, name, interface)], 0)
+        self.engine.handle([SubflowEstablished(now, token, name, interface)], 0)
 
     def look(self, now: int, sent: Mapping[int, int]) -> list[FourTuple]:
         made = of(self.engine, lambda minor: sent.get(minor, 0))

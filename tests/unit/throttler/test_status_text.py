@@ -56,9 +56,9 @@ def test_quota_and_state_of_a_rule() -> None:
 
 
 def test_a_class_that_could_not_be_read_says_so_in_place_of_its_figures() -> None:
-    held = "wired 5452:1, download, rule wired-slow, for 10.0.1.2:40000, 5mbit, 1 subflow"
-    assert f"{held}, sent 1.23 kB in 5 packets, dropped 7, backlog 0 B\n" in shown(200)
-    assert f"{held}, not read\n" in printed(200, unread(answer()))
+    throttled = "wired 5452:1, download, rule wired-slow, for 10.0.1.2:40000, 5mbit, 1 subflow"
+    assert f"{throttled}, sent 1.23 kB in 5 packets, dropped 7, backlog 0 B\n" in shown(200)
+    assert f"{throttled}, not read\n" in printed(200, unread(answer()))
 
 
 def test_what_is_cut_is_said() -> None:

@@ -18,18 +18,22 @@ SECOND = Interval.parse("1s")
 def later(seconds: float = 2.0, sent_bytes: int = 0, received_bytes: int = 0, dropped_packets: int = 0) -> Status:
     """The answer ``seconds`` after the first, with counters of the class and the first subflow grown."""
     first = answer()
-    entry, (held, free) = first.classes[0], first.sessions[0].subflows
-    assert entry.counters is not None and held.sent_bytes is not None and held.received_bytes is not None
+    entry, (throttled, free) = first.classes[0], first.sessions[0].subflows
+    assert entry.counters is not None and throttled.sent_bytes is not None and throttled.received_bytes is not None
     counters = replace(
         entry.counters,
         sent_bytes=entry.counters.sent_bytes + sent_bytes,
         dropped_packets=entry.counters.dropped_packets + dropped_packets,
     )
-    held = replace(held, sent_bytes=held.sent_bytes + sent_bytes, received_bytes=held.received_bytes + received_bytes)
+    throttled = replace(
+        throttled,
+        sent_bytes=throttled.sent_bytes + sent_bytes,
+        received_bytes=throttled.received_bytes + received_bytes,
+    )
     return answer(
         uptime_s=12.3 + seconds,
         classes=(replace(entry, counters=counters),),
-        sessions=(session(first, subflows=(held, free)),),
+        sessions=(session(first, subflows=(throttled, free)),),
     )
 
 

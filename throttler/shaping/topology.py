@@ -16,8 +16,8 @@ from throttler.policy.values import HIGHEST, Direction
 
 UPLOAD_DEVICE = "tributary-up"
 """The IFB device through which packets that come in are shaped; one for all interfaces."""
-FIRST_TRUNK = 0xF000
-_REST_SHARE = 10
+FIRST_ROOT_CLASS = 0xF000
+_DEFAULT_SHARE = 10
 """The rest is guaranteed a tenth of the link, and may borrow all of it."""
 
 
@@ -40,32 +40,32 @@ class Link:
         return device(self.interface, self.direction)
 
     @property
-    def trunk(self) -> int:
+    def root_class(self) -> int:
         """The minor number of the class that all others are under; the same in both directions."""
-        return FIRST_TRUNK + 2 * self.number
+        return FIRST_ROOT_CLASS + 2 * self.number
 
     @property
-    def rest(self) -> int:
+    def default_class(self) -> int:
         """The minor number of the class for all packets that are not throttled."""
-        return self.trunk + 1
+        return self.root_class + 1
 
     @property
-    def trunk_rate(self) -> int:
+    def root_rate(self) -> int:
         """Bits per second of the trunk."""
         return self.rate or HIGHEST.amount
 
     @property
-    def rest_rate(self) -> int:
+    def default_rate(self) -> int:
         """Bits per second that the rest is guaranteed."""
-        return self.trunk_rate // _REST_SHARE
+        return self.root_rate // _DEFAULT_SHARE
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Topology:
     """All links that need a tree, the code points that rules write, and the directions whose nft table is wanted."""
 
     links: tuple[Link, ...] = ()
-    codes: frozenset[int] = frozenset()
+    dscp_values: frozenset[int] = frozenset()
     tables: frozenset[Direction] = frozenset()
 
     @property
@@ -83,12 +83,12 @@ def device(interface: str, direction: Direction) -> str:
     return interface if direction is Direction.DOWNLOAD else UPLOAD_DEVICE
 
 
-def layout(policy: Policy, before: Layout | None = None, absent: Collection[str] = ()) -> Layout:
+def topology(policy: Policy, before: Topology | None = None, absent: Collection[str] = ()) -> Topology:
     """What ``policy`` needs, beside the links of ``before``, which stay and keep their numbers.
 
     An ``absent`` interface has no link, but for an upload's that was there before.
     """
-    before = before or Layout()
+    before = before or Topology()
     numbers = _numbers(policy.interfaces, {link.interface: link.number for link in before.links})
     wanted: dict[tuple[str, Direction], int | None] = {(link.interface, link.direction): None for link in before.links}
     wanted |= {key: rate for key, rate in _needs(policy).items() if key[0] not in absent or key in wanted}
@@ -97,9 +97,9 @@ def layout(policy: Policy, before: Layout | None = None, absent: Collection[str]
         for (interface, way), rate in wanted.items()
         if interface not in absent or way is Direction.UPLOAD
     )
-    codes = frozenset(rule.dscp.code for rule in policy.rules if rule.dscp is not None)
+    dscp_values = frozenset(rule.dscp.code for rule in policy.rules if rule.dscp is not None)
     tables = before.tables | {Direction.DOWNLOAD, *(link.direction for link in links)}
-    return Layout(links, codes | before.codes, tables)
+    return Topology(links, dscp_values | before.dscp_values, tables)
 
 
 def _needs(policy: Policy) -> dict[tuple[str, Direction], int | None]:
