@@ -166,7 +166,7 @@ def run(task: tuple[int, int, int]) -> Done | Crash:
             recent[number % len(recent)] = block.hex()
             malformed += not check(block)
             time += chance.randrange(_STEP)
-            events.update(type(event).__name__ for event in handshakes.see(segment(chance, time, step, block)))
+            events.update(type(event).__name__ for event in handshakes.handle(segment(chance, time, step, block)))
     except Exception:
         at = (number + 1) % len(recent)
         return Crash(share, tuple(recent[at:] + recent[:at]), traceback.format_exc())

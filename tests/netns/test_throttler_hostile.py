@@ -20,8 +20,8 @@ import pytest
 
 from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, classes, connection, elements, status, throttler
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run
+from throttler.sources.draining import PAUSE, SECOND
 from throttler.sources.handshakes import Limits
-from throttler.sources.lingering import PAUSE, SECOND
 from tributary.wire.options import (
     MPTCP,
     AddAddr,

@@ -19,10 +19,10 @@ from tests.netns.throttler_world import (
     IPV4,
     WIRED_SLOW,
     ask,
+    class_statuses,
     classes,
     connection,
     elements,
-    holds,
     status,
     throttler,
     throttler_beside,
@@ -62,12 +62,12 @@ def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(s
         answer = json.loads(ask("set", "live", "path=wired", "rate=4mbit", "--json"))
         assert answer["rules"] == [{"name": "live", "path": "wired", "rate": "4mbit"}]
         assert answer["elements_added"] == 1
-        (held,) = holds()
+        (held,) = class_statuses()
         assert (held["rule"], held["rate"]) == ("live", "4mbit")
         sent, start = held["sent_bytes"], time.monotonic()
         # How much of it MPTCP's scheduler still uses is its own affair, if no more than the rate.
-        eventually(lambda: holds()[0]["sent_bytes"] - sent > 100_000 or time.monotonic() - start > 3)
-        assert 8 * (holds()[0]["sent_bytes"] - sent) / (time.monotonic() - start) < 5e6
+        eventually(lambda: class_statuses()[0]["sent_bytes"] - sent > 100_000 or time.monotonic() - start > 3)
+        assert 8 * (class_statuses()[0]["sent_bytes"] - sent) / (time.monotonic() - start) < 5e6
         ask("unset", "live")
         assert not elements()
         client.finish()
@@ -78,10 +78,10 @@ def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) 
     with throttler(source), connection() as client:
         eventually(elements)
         client.request(12_000_000)
-        (before,) = eventually(lambda: [each for each in holds() if each["sent_bytes"] > 200_000])
+        (before,) = eventually(lambda: [each for each in class_statuses() if each["sent_bytes"] > 200_000])
         answer = json.loads(ask("set", "wired-slow", "path=wired", "rate=50mbit", "--json"))
         assert (answer["elements_added"], answer["elements_removed"]) == (0, 0)
-        (after,) = holds()
+        (after,) = class_statuses()
         assert (after["class"], after["rate"]) == (before["class"], "50mbit")
         assert status()["rules"][0]["runtime"]
         client.finish()
@@ -128,10 +128,10 @@ def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: s
         ask("set", "live", "path=wireless", "rate=3mbit")
         policy.write_text(WIRED_SLOW.read_text().replace('rate = "5mbit"', 'rate = "7mbit"'))
         ask("reload")
-        assert [(held["rule"], held["rate"]) for held in holds()] == [("wired-slow", "7mbit")]
+        assert [(held["rule"], held["rate"]) for held in class_statuses()] == [("wired-slow", "7mbit")]
         policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'path = "wireless"'))
         child.send_signal(signal.SIGHUP)
-        eventually(lambda: [held["device"] for held in holds()] == ["wireless"])
+        eventually(lambda: [held["device"] for held in class_statuses()] == ["wireless"])
 
 
 def test_a_broken_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_broken_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
         child.send_signal(signal.SIGHUP)
         policy.unlink()
         assert "cannot be read" in ask("reload", code=Exit.NO_INPUT)
-        assert [held["rate"] for held in holds()] == ["5mbit"]
+        assert [held["rate"] for held in class_statuses()] == ["5mbit"]
 
 
 def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) -> None:
@@ -192,9 +192,9 @@ def test_a_class_that_somebody_took_is_told_as_not_read_by_all_that_show_it() ->
     with throttler("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
         eventually(elements)
         assert series in metrics() and "not read" not in ask("status")
-        (held,) = holds()
+        (held,) = class_statuses()
         on(GATEWAY, f"tc class del dev wired classid {held['class']}")
-        (entry,) = holds()
+        (entry,) = class_statuses()
         assert entry == held | dict.fromkeys(COUNTERS)
         assert ", not read\n" in " ".join(ask("status").split("\n    "))
         assert all(line.endswith(" unread=1\n") and " classes=1 download=- " in line for line in watched(2))
@@ -228,11 +228,11 @@ def test_sessions_older_than_the_throttler_are_held_at_once(source: str) -> None
 def test_a_policy_in_force_holds_a_session_from_its_second_subflow_on(source: str) -> None:
     with throttler(source), connection() as client:
         eventually(elements)
-        (held,) = holds()
+        (held,) = class_statuses()
         client.request(6_000_000)
         client.finish()
         sent = subflows()["wired"]["sent_bytes"]
-        (held,) = holds()
+        (held,) = class_statuses()
         # All that the path ever carried went through the class, but for the first kilobyte, which came before the join.
         assert sent is not None and held["sent_bytes"] > sent - 5000
 
@@ -244,7 +244,7 @@ def test_a_joined_subflow_is_held_before_it_carries_data(source: str, tmp_path: 
         eventually(elements)
         client.request(3_000_000)
         client.finish()
-        (held,) = holds()
+        (held,) = class_statuses()
         assert held["device"] == "wireless"
         assert held["sent_bytes"] >= (subflows()["wireless"]["sent_bytes"] or 0)
 
@@ -300,9 +300,9 @@ def test_a_change_of_the_rate_keeps_the_class_with_its_counters(source: str) -> 
         client.request(2_000_000)
         client.finish()
         # Nothing is under way any more, so what is dropped from here on the change has dropped.
-        (before,) = eventually(lambda: [held for held in holds() if held["backlog_bytes"] == 0])
+        (before,) = eventually(lambda: [held for held in class_statuses() if held["backlog_bytes"] == 0])
         ask("set", "wired-slow", "path=wired", "rate=1mbit")
-        (after,) = holds()
+        (after,) = class_statuses()
         same = ("device", "class", "dropped_packets", "subflows")
         assert {key: after[key] for key in same} == {key: before[key] for key in same}
         assert after["sent_bytes"] >= before["sent_bytes"] > 100_000
@@ -353,7 +353,7 @@ def test_a_reload_takes_up_a_path_over_another_interface(source: str, tmp_path: 
         policy.write_text(TWO_PATHS)
         ask("reload")
         with connection():
-            eventually(lambda: [held["device"] for held in holds()] == ["wireless"])
+            eventually(lambda: [held["device"] for held in class_statuses()] == ["wireless"])
 
 
 def test_a_reload_tries_the_rules_in_their_new_order(tmp_path: Path) -> None:
@@ -364,10 +364,10 @@ def test_a_reload_tries_the_rules_in_their_new_order(tmp_path: Path) -> None:
     paths = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
     policy.write_text(paths + first + second)
     with throttler("kernel", policy), connection():
-        eventually(lambda: {held["rule"] for held in holds()} == {"a"})
+        eventually(lambda: {held["rule"] for held in class_statuses()} == {"a"})
         policy.write_text(paths + second + first)
         ask("reload")
-        assert {(held["rule"], held["rate"]) for held in holds()} == {("b", "6mbit")}
+        assert {(held["rule"], held["rate"]) for held in class_statuses()} == {("b", "6mbit")}
 
 
 def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str, tmp_p
         client.request(1000)
         client.finish()
         eventually(elements)
-        assert child.poll() is None and [held["device"] for held in holds()] == ["wired"]
+        assert child.poll() is None and [held["device"] for held in class_statuses()] == ["wired"]
 
 
 def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_change(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_chan
             on(GATEWAY, "ip link del spare")
             policy.write_text(ONE_PATH.replace('rate = "4mbit"', 'rate = "4mbit"\ndirection = "both"'))
             ask("reload")
-            eventually(lambda: len(holds()) == 2)
+            eventually(lambda: len(class_statuses()) == 2)
     finally:
         run(*in_namespace(GATEWAY, "ip", "link", "del", "spare"), check=False)
 
@@ -400,6 +400,6 @@ def test_a_root_qdisc_that_somebody_took_is_missed_at_the_next_change(source: st
     with throttler(source), connection():
         eventually(elements)
         on(GATEWAY, "tc qdisc del dev wired root")
-        assert "taken the throttler's root qdisc from wired: resetting" in ask("reload", code=Exit.SYSTEM)
+        assert "removed the throttler's root qdisc from wired: resetting" in ask("reload", code=Exit.SYSTEM)
         eventually(lambda: status()["counters"].get("resets") == 1 and status()["classes"])
         assert elements() and classes()

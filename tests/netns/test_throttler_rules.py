@@ -17,10 +17,10 @@ from tests.netns.throttler_world import (
     IPV4,
     IPV6,
     ask,
+    class_statuses,
     classes,
     connection,
     elements,
-    holds,
     installed,
     status,
     throttler,
@@ -66,12 +66,12 @@ def test_an_upload_is_held_on_its_way_in(address: str, family: int, source: str,
     before = installed(), on(GATEWAY, "ip -br link")
     with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')) as child:
         with connection(address) as client:
-            (held,) = eventually(holds)
+            (held,) = eventually(class_statuses)
             assert (held["device"], held["direction"]) == ("tributary-up", "upload")
             assert not elements(family)
             client.request(-20_000_000)
-            eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
-            assert 2.8e6 < rate_over(3, lambda: int(holds()[0]["sent_bytes"])) < 4.2e6
+            eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
+            assert 2.8e6 < rate_over(3, lambda: int(class_statuses()[0]["sent_bytes"])) < 4.2e6
             client.finish()
         child.terminate()
         assert child.wait(10) == 0
@@ -80,12 +80,12 @@ def test_an_upload_is_held_on_its_way_in(address: str, family: int, source: str,
 
 def test_both_directions_have_a_class_each(source: str, policy: Callable[..., Path]) -> None:
     with throttler(source, policy('path = "wired"\ndirection = "both"\nrate = "4mbit"')), connection() as client:
-        eventually(lambda: len(holds()) == 2)
+        eventually(lambda: len(class_statuses()) == 2)
         client.request(-300_000)
         client.finish()
         client.request(300_000)
         client.finish()
-        assert {held["device"] for held in holds() if held["sent_bytes"] > 10_000} == {"tributary-up", "wired"}
+        assert {held["device"] for held in class_statuses() if held["sent_bytes"] > 10_000} == {"tributary-up", "wired"}
         client.close()
         eventually(lambda: status()["classes_total"] == 0)
 
@@ -126,11 +126,11 @@ def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle(policy: C
     links = '[links.wired]\ndownload = "12mbit"\n'
     rule = 'path = "wired"\nrate = "1mbit"\nborrow = true\nceiling = "9mbit"'
     with throttler("kernel", policy(rule, links)), connection() as client:
-        (held,) = eventually(holds)
+        (held,) = eventually(class_statuses)
         assert (held["rate"], held["ceiling"]) == ("1mbit", "9mbit")
         client.request(15_000_000)
-        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
-        assert 4e6 < rate_over(3, lambda: int(holds()[0]["sent_bytes"])) < 9.4e6
+        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
+        assert 4e6 < rate_over(3, lambda: int(class_statuses()[0]["sent_bytes"])) < 9.4e6
         client.finish()
 
 
@@ -198,20 +198,20 @@ def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
             client.request(9_000_000)
             eventually(lambda: quota(status())["exhausted"] == 1, seconds=20)
             assert 2_900_000 <= quota(status())["used"] <= 3_100_000
-            assert holds()[0]["rate"] == "500kbit"
+            assert class_statuses()[0]["rate"] == "500kbit"
             client.finish()
         child.terminate()
         assert child.wait(10) == 0
     with throttler(source, policy(rule), *state), connection():
-        eventually(lambda: [held["rate"] for held in holds()] == ["500kbit"])
+        eventually(lambda: [held["rate"] for held in class_statuses()] == ["500kbit"])
         assert quota(status())["used"] >= 2_900_000
 
 
 def test_an_upload_does_not_cross_the_wire_much_faster_than_its_rate(source: str, policy: Callable[..., Path]) -> None:
     with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')), connection() as client:
-        eventually(holds)
+        eventually(class_statuses)
         client.request(-15_000_000)
-        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
         # What is dropped on its way in has crossed the wire all the same; a sender that yields sends little of it.
         assert rate_over(3, lambda: interface_bytes(CLIENT, "wired", "tx")) < 1.2 * 4e6
         client.finish()
@@ -223,7 +223,7 @@ def test_sessions_share_the_rate_of_a_rule(policy: Callable[..., Path]) -> None:
         eventually(lambda: len(elements()) == 3)
         for client in clients:
             client.request(6_000_000)
-        eventually(lambda: holds()[0]["sent_bytes"] > 300_000)
+        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
         assert 3e6 < rate_over(3, lambda: interface_bytes(CLIENT, "wired", "rx")) < 4.3e6
         for client in clients:
             client.finish()

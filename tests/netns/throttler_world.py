@@ -163,7 +163,7 @@ def status() -> dict[str, Any]:
     return dict(json.loads(answer))
 
 
-def holds() -> list[dict[str, Any]]:
+def class_statuses() -> list[dict[str, Any]]:
     return list(status()["classes"])
 
 

@@ -63,7 +63,7 @@ def test_every_played_subflow_is_established_and_nothing_is_ignored() -> None:
         for step, (frame, outgoing) in enumerate(((subflow.syn, False), (subflow.syn_ack, True), (subflow.ack, False))):
             seen = segment(frame, Ether, 10 * time + step, "path1", outgoing)
             assert seen is not None
-            found += handshakes.see(seen)
+            found += handshakes.handle(seen)
     events = [event for event in found if isinstance(event, SubflowEstablished)]
     assert events == found
     assert Counter(event.token for event in events).most_common() == [(event.token, 4) for event in events[::4]]

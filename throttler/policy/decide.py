@@ -98,7 +98,7 @@ class Matcher:
     def assignments(
         self, rule: Rule, session: Session, subflow: Subflow, context: EvaluationContext
     ) -> tuple[Assignment, ...]:
-        """The assignments of ``rule``, which applies to ``subflow``: one for each of its directions, none without action."""
+        """The assignments of ``rule``, which applies to ``subflow``: one for each of its directions, if it acts."""
         if not rule.acts:
             return ()
         who, code = owner(rule, session, subflow), rule.dscp.code if rule.dscp else None

@@ -15,7 +15,7 @@ from throttler.service.events import EngineEvent, PolicyChanged
 from throttler.service.report import Report
 from throttler.service.reporter import Reporter
 from throttler.service.status import encode
-from throttler.shaping import apply
+from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.topology import topology
 from throttler.sources import interfaces
@@ -59,7 +59,7 @@ class Commands:
     def _snapshot(self) -> Callable[[], Report]:
         snapshot, source, uptime = self._engine.snapshot(), self._source, time.monotonic() - self._started
         counted = source.counts().copy(), source.capture()
-        subject = report.Subject(snapshot, self._runtime, source.which, *counted, self._file, uptime)
+        subject = report.Subject(snapshot, self._runtime, source.kind, *counted, self._file, uptime)
         now = time.monotonic_ns()
         return lambda: Report(subject, report.measure(snapshot.devices), now)
 
@@ -94,7 +94,7 @@ class Commands:
         return self._change(policy, self._runtime | {name})
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
-        apply.refuse_foreign(topology(policy).devices)
+        backend.ensure_no_foreign_qdisc(topology(policy).devices)
         self.watch(policy, interfaces.now())
         self._policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])

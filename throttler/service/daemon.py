@@ -20,16 +20,16 @@ from throttler.service.commands import UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
-from throttler.service.installation import Installation, StepFailed
+from throttler.service.kernel_backend import KernelBackend, StepFailed
 from throttler.service.report import Report
 from throttler.service.silence import Silence
 from throttler.service.state import Store
-from throttler.shaping import apply
+from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.ruleset import Ruleset
 from throttler.sources import interfaces
 from throttler.sources.interfaces import Interfaces, Numbers
-from throttler.sources.source import Source, Which
+from throttler.sources.source import Source, SourceKind
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
@@ -68,7 +68,7 @@ class Setup:
 
 def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     """Throttle until a signal says stop; raises CommandError before anything is changed if it cannot start."""
-    apply.need_tools()
+    backend.require_tools()
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
         server = stack.enter_context(CONTROL.server())
@@ -110,10 +110,10 @@ class Daemon:
         self._interfaces, self._ruleset = inputs.interfaces, inputs.ruleset
         self._there: Numbers = {}
         # The kernel tells all ends.
-        self._silence, self._next_silence = Silence(), 0.0 if source.which is Which.SNIFFER else float("inf")
+        self._silence, self._next_silence = Silence(), 0.0 if source.kind is SourceKind.SNIFFER else float("inf")
         self._silent: Future[list[FourTuple]] | None = None
         self._store = store
-        self._installation = Installation(setup.log)
+        self._kernel = KernelBackend(setup.log)
         self._commands = Commands(setup.file, setup.policy, engine, source, self._feed)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
@@ -154,7 +154,7 @@ class Daemon:
         Raises CommandError if it cannot be put up.
         """
         try:
-            with self._installation.standing(plan):
+            with self._kernel.installed(plan):
                 try:
                     self._take(plan)
                     self._loop.run(self)
@@ -175,10 +175,10 @@ class Daemon:
     def _take(self, plan: Plan) -> None:
         """Read what ``plan`` says, for the next turn, and carry it out."""
         # One by one: what was read before one failed counts.
-        self._readings.extend(self._installation.read(plan))
-        self._installation.carry_out(plan)
+        self._readings.extend(self._kernel.read(plan))
+        self._kernel.apply(plan)
         if plan.topology is not None:
-            self._ruleset.watch(self._installation.tables)
+            self._ruleset.watch(self._kernel.tables)
 
     def _feed(self, events: Iterable[EngineEvent]) -> Plan:
         plan = self._handle(events)
@@ -186,9 +186,9 @@ class Daemon:
         return plan
 
     def _end(self) -> None:
-        """Read what is used of the quotas. No plan is carried out any more: everything is taken down."""
+        """Read what is used of the quotas. No plan is applied any more: everything is removed."""
         try:
-            self._readings.extend(self._installation.read(self._handle([Shutdown()])))
+            self._readings.extend(self._kernel.read(self._handle([Shutdown()])))
             self._handle([])
         except StepFailed as failed:
             # A stop is a stop: what cannot be read any more is not worth a reset.
@@ -197,12 +197,12 @@ class Daemon:
     @property
     def status(self) -> str:
         """Who sees the subflows."""
-        return f"by {self._source.which}"
+        return f"by {self._source.kind}"
 
     @property
     def deadline(self) -> float:
         """When the next turn is due, by time.monotonic()."""
-        if self._source.is_holding or self._readings:
+        if self._source.has_pending or self._readings:
             return 0
         return min(
             self._engine.deadline / SECOND, self._next_save, self._next_silence, self._commands.reporter.deadline

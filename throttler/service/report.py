@@ -31,7 +31,7 @@ from throttler.shaping.plan import ActiveClass
 from throttler.shaping.render import class_id
 from throttler.shaping.statistics import ClassStatistics
 from throttler.shaping.topology import device
-from throttler.sources.source import Which
+from throttler.sources.source import SourceKind
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
@@ -80,7 +80,7 @@ class Subject:
 
     snapshot: Snapshot
     runtime: frozenset[str]
-    source: Which
+    source: SourceKind
     counts: Counter[str]
     capture: Mapping[str, Mapping[str, int]]
     file: Path

@@ -5,7 +5,7 @@ from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
 from throttler.sources import choice
-from throttler.sources.source import Which
+from throttler.sources.source import SourceKind
 from tributary.daemons import directories, logs
 
 
@@ -18,5 +18,5 @@ def run(policy: Policy, options: RunOptions) -> None:
         metrics=listen_address(options.metrics) if options.metrics else None,
         log=logs.to_stderr(logs.Format(options.log)),
     )
-    which = choice.choose() if options.source == "auto" else Which(options.source)
-    daemon.run(setup, lambda: choice.open_source(which))
+    kind = choice.choose() if options.source == "auto" else SourceKind(options.source)
+    daemon.run(setup, lambda: choice.open_source(kind))

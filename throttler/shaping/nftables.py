@@ -13,7 +13,7 @@ _LIBRARY = "libnftables.so.1"
 _Context = ctypes.c_void_p
 
 
-def carry_out(script: str) -> None:
+def execute(script: str) -> None:
     """Carry out ``script``, all of it or nothing; raises CommandError, exit 71 (69 if the library is not there)."""
     if not script:
         return

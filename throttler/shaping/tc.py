@@ -19,42 +19,41 @@ _TIMEOUT = 20.0
 """Seconds for one part of a batch: less than the service manager's watchdog waits for the loop."""
 _LINES = 400
 """Lines at a time."""
-_MOST_COMPLAINTS = 2**16
-"""Characters of complaints about what was handed over that are kept, the last ones."""
+_MAX_ERRORS = 2**16
+"""Characters of error output about submitted lines that are kept, the last ones."""
 _FAILED = re.compile(r"^Command failed -:\d+$", re.MULTILINE)
 
 
-def carry_out(lines: str) -> None:
-    """Carry out ``lines``, each for itself; raises CommandError, exit 71, if one of them failed."""
+def execute(lines: str) -> None:
+    """Execute ``lines`` one by one; raises CommandError, exit 71, if one of them failed."""
     rest = iter(lines.splitlines(keepends=True))
     while part := "".join(islice(rest, _LINES)):
-        _process().carry_out(part)
+        _process().execute(part)
 
 
-def hand_over(lines: str) -> None:
-    """Have ``lines`` carried out soon, without waiting; if one fails, the next ``carry_out`` raises CommandError for
-    it.
+def submit_async(lines: str) -> None:
+    """Execute ``lines`` without waiting; if one fails, the next ``execute`` raises CommandError for it.
 
-    ``forget_complaints`` lets go of that.
+    ``discard_errors`` drops that error.
     """
     if lines.count("\n") > _LINES:
-        carry_out(lines)
+        execute(lines)
     elif lines:
         _process().write(lines)
 
 
-def forget_complaints() -> None:
-    """Wait for what was handed over; what failed of it no longer matters, since all is taken down."""
+def discard_errors() -> None:
+    """Wait for submitted lines, and ignore their errors, since everything is removed."""
     with suppress(CommandError):
-        _process().carry_out("")
+        _process().execute("")
 
 
-def start_anew() -> None:
-    """Have a new process for the next line: tc remembers the numbers of interfaces, of which others may have come.
+def restart() -> None:
+    """Start a new process for the next line: tc remembers the numbers of interfaces, of which others may have come.
 
-    That is the map of lib/ll_map.c in iproute2. Raises CommandError, exit 71, if something that was handed over failed.
+    That is the map of lib/ll_map.c in iproute2. Raises CommandError, exit 71, if a submitted line failed.
     """
-    _process().carry_out("")
+    _process().execute("")
     _process().end()
 
 
@@ -77,7 +76,7 @@ class _Process:
             ) from error
         assert self._popen.stdin is not None and self._popen.stderr is not None
         self._numbers = count(1)
-        self._complaints = ""
+        self._errors = ""
         self._input, self._output = self._popen.stdin.fileno(), self._popen.stderr.fileno()
         for descriptor in (self._input, self._output):
             os.set_blocking(descriptor, False)
@@ -86,22 +85,22 @@ class _Process:
         self._writing.register(self._output, EVENT_READ)
         self._writing.register(self._input, EVENT_WRITE)
 
-    def carry_out(self, lines: str) -> None:
+    def execute(self, lines: str) -> None:
         # tc says nothing when all is well. It does complain, without delay, about a line that makes no sense.
         end = f"end-of-batch-{next(self._numbers)}"
         self.write(f"{lines}{end}\n")
         before, _, _ = self._until(end).partition(f'Object "{end}"')
         if _FAILED.search(before):
-            complaints = (line.strip() for line in _FAILED.sub("", before).splitlines())
-            raise CommandError(Exit.SYSTEM, "tc: " + "; ".join(dict.fromkeys(filter(None, complaints))))
+            errors = (line.strip() for line in _FAILED.sub("", before).splitlines())
+            raise CommandError(Exit.SYSTEM, "tc: " + "; ".join(dict.fromkeys(filter(None, errors))))
 
     def write(self, lines: str) -> None:
-        """Give it ``lines``, and take what it complains about meanwhile: with its pipe full it would read no more."""
+        """Write ``lines``, and read its errors meanwhile: with a full pipe it would stop reading."""
         rest, deadline = memoryview(lines.encode()), time.monotonic() + _TIMEOUT
         while rest:
             ready = [key.fd for key, _ in self._writing.select(max(0.0, deadline - time.monotonic()))]
             if not ready:
-                raise self._given_up(f"it took nothing within {_TIMEOUT:.0f} s")
+                raise self._abandon(f"it took nothing within {_TIMEOUT:.0f} s")
             if self._output in ready:
                 self._listen()
             if self._input in ready:
@@ -110,29 +109,29 @@ class _Process:
                 except BlockingIOError:
                     continue
                 except OSError as error:
-                    raise self._given_up(f"it is gone ({error})") from error
+                    raise self._abandon(f"it is gone ({error})") from error
 
     def _until(self, end: str) -> str:
         deadline = time.monotonic() + _TIMEOUT
-        while not ((at := self._complaints.find(end)) >= 0 and _FAILED.search(self._complaints, at)):
+        while not ((at := self._errors.find(end)) >= 0 and _FAILED.search(self._errors, at)):
             if not self._reading.select(max(0.0, deadline - time.monotonic())):
-                raise self._given_up(f"no answer within {_TIMEOUT:.0f} s")
+                raise self._abandon(f"no answer within {_TIMEOUT:.0f} s")
             self._listen()
-        text, self._complaints = self._complaints, ""
+        text, self._errors = self._errors, ""
         return text
 
     def _listen(self) -> None:
         with suppress(BlockingIOError):
             data = os.read(self._output, 65536)
             if not data:
-                raise self._given_up(f"it ended with {self._popen.wait()}")
-            self._complaints = (self._complaints + data.decode(errors="replace"))[-_MOST_COMPLAINTS:]
+                raise self._abandon(f"it ended with {self._popen.wait()}")
+            self._errors = (self._errors + data.decode(errors="replace"))[-_MAX_ERRORS:]
 
     def end(self) -> None:
-        """End it, with nothing under way."""
-        self._given_up("ended")
+        """End the process while it is idle."""
+        self._abandon("ended")
 
-    def _given_up(self, why: str) -> CommandError:
+    def _abandon(self, why: str) -> CommandError:
         self._reading.close()
         self._writing.close()
         self._popen.kill()

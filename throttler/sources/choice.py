@@ -1,21 +1,21 @@
 """Which source a throttler has."""
 
 from throttler.sources.kernel import KernelEvents
-from throttler.sources.source import Source, Which
+from throttler.sources.source import Source, SourceKind
 from tributary.mptcp import sockets
 from tributary.mptcp.path_manager import PathManager
 
 
-def choose() -> Which:
+def choose() -> SourceKind:
     """The source that fits this host: the kernel's own events where MPTCP sessions end here, else the sniffer."""
-    return Which.KERNEL if PathManager.is_available() and sockets.terminates_mptcp() else Which.SNIFFER
+    return SourceKind.KERNEL if PathManager.is_available() and sockets.terminates_mptcp() else SourceKind.SNIFFER
 
 
-def open_source(which: Which) -> Source:
+def open_source(kind: SourceKind) -> Source:
     """The source of that kind; raises CommandError, exit 69 or 71."""
-    if which is Which.KERNEL:
+    if kind is SourceKind.KERNEL:
         return KernelEvents()
     # Loading Scapy takes three quarters of a start, and 40 MB.
-    from throttler.sources.wire import Wire
+    from throttler.sources.packet_source import PacketSource
 
-    return Wire()
+    return PacketSource()

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from throttler.sources.bounded import Bounded
+from throttler.sources.fair_lru import FairLru
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.keys import token
@@ -97,10 +97,10 @@ class Established:
     def __init__(self, limits: Limits, counts: Counter[Count]) -> None:
         self._limits = limits
         self._counts = counts
-        self._sessions: Bounded[int, TrackedSession] = Bounded(limits.sessions, limits.sessions_of_client)
-        self._idle: Bounded[int, None] = Bounded(limits.sessions)
-        self._subflows: Bounded[FourTuple, TrackedSubflow] = Bounded(limits.subflows, limits.subflows_of_client)
-        self._closing: Bounded[FourTuple, None] = Bounded(limits.subflows)
+        self._sessions: FairLru[int, TrackedSession] = FairLru(limits.sessions, limits.sessions_of_client)
+        self._idle: FairLru[int, None] = FairLru(limits.sessions)
+        self._subflows: FairLru[FourTuple, TrackedSubflow] = FairLru(limits.subflows, limits.subflows_of_client)
+        self._closing: FairLru[FourTuple, None] = FairLru(limits.subflows)
 
     def session(self, name: int) -> TrackedSession | None:
         """The session of that token."""
@@ -112,14 +112,14 @@ class Established:
 
     # In
 
-    def open(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
+    def add_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
         """A session with its first subflow; one that was known without its keys gets them."""
         known = self._sessions.get(event.token)
         if known is None or known.keys is not None:
             yield from self._new_session(event, keys)
         else:
             known.keys = keys
-        yield from self.join(event)
+        yield from self.add_subflow(event)
 
     def _new_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
         yield from self.close_session(event.token, event.time, Ended.REPLACED)
@@ -131,7 +131,7 @@ class Established:
             yield SessionClosed(event.time, evicted[0], Ended.EVICTED)
         self._idle.put(event.token, None, event.time)
 
-    def join(self, event: SubflowEstablished) -> Iterator[Event]:
+    def add_subflow(self, event: SubflowEstablished) -> Iterator[Event]:
         """A subflow of a session that is there."""
         session = self._sessions.get(event.token)
         if session is None or self._is_known(event):
@@ -144,7 +144,7 @@ class Established:
         self._idle.pop(event.token)
         if evicted is not None:
             self._counts[Count.SUBFLOWS_EVICTED] += 1
-            yield self._leave(*evicted, event.time, Ended.EVICTED)
+            yield self._remove(*evicted, event.time, Ended.EVICTED)
         if len(session.addresses) < self._limits.addresses_of_session:
             session.addresses.setdefault(event.address_id, None)
         yield event
@@ -156,7 +156,7 @@ class Established:
 
     # Out
 
-    def fin(self, name: FourTuple, now: int, outgoing: bool) -> Iterator[Event]:
+    def on_fin(self, name: FourTuple, now: int, outgoing: bool) -> Iterator[Event]:
         """One side has closed a subflow; the second time it is over."""
         subflow = self._subflows.get(name)
         if subflow is None:
@@ -182,9 +182,9 @@ class Established:
         """The subflow is over, if it was there."""
         subflow = self._subflows.pop(name)
         if subflow is not None:
-            yield self._leave(name, subflow, now, reason)
+            yield self._remove(name, subflow, now, reason)
 
-    def _leave(self, name: FourTuple, subflow: TrackedSubflow, now: int, reason: Ended) -> SubflowClosed:
+    def _remove(self, name: FourTuple, subflow: TrackedSubflow, now: int, reason: Ended) -> SubflowClosed:
         self._closing.pop(name)
         session = self._sessions.get(subflow.token)
         if session is not None:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from throttler.sources.bounded import Bounded
 from throttler.sources.established import SECOND, Count, Established, Keys, Limits, TrackedSession
+from throttler.sources.fair_lru import FairLru
 from tributary.mptcp.events import AddressAnnounced, AddressRemoved, Ended, Event, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire import options as mptcp
@@ -52,11 +52,11 @@ class Handshakes:
         self._limits = limits or Limits()
         self.counts: Counter[Count] = Counter()
         half_open = self._limits.half_open, self._limits.half_open_of_client
-        self._openings: Bounded[FourTuple, _Opening] = Bounded(*half_open)
-        self._joinings: Bounded[FourTuple, _Joining] = Bounded(*half_open)
+        self._openings: FairLru[FourTuple, _Opening] = FairLru(*half_open)
+        self._joinings: FairLru[FourTuple, _Joining] = FairLru(*half_open)
         self._established = Established(self._limits, self.counts)
 
-    def see(self, segment: Segment) -> Iterator[Event]:
+    def handle(self, segment: Segment) -> Iterator[Event]:
         """What ``segment`` brought about; it must be iterated to the end. Segments come in the order of their time."""
         yield from self.expire(segment.time)
         options = self._options(segment)
@@ -72,13 +72,13 @@ class Handshakes:
         else:
             self._syn(segment, name, options)
 
-    def adopt(self, event: SubflowEstablished) -> list[Event]:
+    def import_existing(self, event: SubflowEstablished) -> list[Event]:
         """Follow from now on a subflow that was established before; returns what had to make room for it.
 
         Its session's keys are not known: no join to it can be proven, and all that the listener answers are taken.
         """
         table = self._established
-        found = table.open(event, None) if table.session(event.token) is None else table.join(event)
+        found = table.add_session(event, None) if table.session(event.token) is None else table.add_subflow(event)
         return [each for each in found if each is not event]
 
     def drop(self, subflow: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
@@ -193,7 +193,7 @@ class Handshakes:
             self.counts[Count.SESSIONS] += 1
             session = token(opening.listener_key)
             event = SubflowEstablished(segment.time, session, name, opening.interface, initial=True)
-            yield from self._established.open(event, Keys(opening.listener_key, capable.sender_key))
+            yield from self._established.add_session(event, Keys(opening.listener_key, capable.sender_key))
 
     def _joined(self, segment: Segment, name: FourTuple, joining: _Joining, ack: mptcp.MpJoinAck) -> Iterator[Event]:
         session = self._established.session(joining.token)
@@ -206,7 +206,7 @@ class Handshakes:
             return
         self._joinings.pop(name)
         self.counts[Count.UNPROVEN if session.keys is None else Count.JOINS] += 1
-        yield from self._established.join(
+        yield from self._established.add_subflow(
             SubflowEstablished(
                 time=segment.time,
                 token=joining.token,
@@ -274,7 +274,7 @@ class Handshakes:
             self._joinings.pop(name)
             yield from self._established.close_subflow(name, segment.time, Ended.RESET)
         elif Flags.FIN in segment.flags:
-            yield from self._established.fin(name, segment.time, segment.outgoing)
+            yield from self._established.on_fin(name, segment.time, segment.outgoing)
 
 
 def _is_proven_by_listener(keys: Keys, joining: _Joining, answer: mptcp.MpJoinSynAck) -> bool:

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from throttler.sources import routes
-from throttler.sources.lingering import Lingering
-from throttler.sources.source import BATCH, Known, Which
+from throttler.sources.draining import DrainFilter
+from throttler.sources.source import BATCH, Known, SourceKind
 from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
@@ -28,14 +28,14 @@ _SHARE = 100
 class KernelEvents:
     """The events of the kernel's path manager; when some were lost, the sockets tell what is so now."""
 
-    which = Which.KERNEL
+    kind = SourceKind.KERNEL
 
     def __init__(self) -> None:
         self._manager = PathManager(routes.interface_of)
         self._thread = ThreadPoolExecutor(1, "sockets")
         self._looking: Future[_Seen | None] | None = None
         self._touched: set[FourTuple | int] = set()
-        self._lingering = Lingering(sockets.has_unsent_data)
+        self._drain_filter = DrainFilter(sockets.has_unsent_data)
         self._next_look = 0.0
         self._counts: Counter[str] = Counter()
 
@@ -45,7 +45,7 @@ class KernelEvents:
         return (self._manager,)
 
     @property
-    def is_holding(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether a look has ended whose differences nobody has got yet."""
         return self._looking is not None and self._looking.done()
 
@@ -66,7 +66,7 @@ class KernelEvents:
         return self._due([*self._told(known), *self._seen(known)])
 
     def _due(self, events: Sequence[Event]) -> Sequence[Event]:
-        return list(self._lingering.pass_on(events, time.monotonic_ns()))
+        return list(self._drain_filter.filter(events, time.monotonic_ns()))
 
     def _told(self, known: Known) -> Sequence[Event]:
         try:

@@ -12,7 +12,7 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
-from throttler.sources.order import Captured, monotonic
+from throttler.sources.reorder import Captured, monotonic
 from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 

@@ -14,7 +14,7 @@ BATCH = 512
 """Packets of one interface, or messages of the kernel, in one round."""
 
 
-class Which(StrEnum):
+class SourceKind(StrEnum):
     """The kinds of sources."""
 
     KERNEL = "kernel"
@@ -29,7 +29,7 @@ class Source(Protocol):
     """Sees subflows come, change and go; a context manager."""
 
     @property
-    def which(self) -> Which:
+    def kind(self) -> SourceKind:
         """Its kind."""
 
     @property
@@ -37,7 +37,7 @@ class Source(Protocol):
         """What is readable when something happened."""
 
     @property
-    def is_holding(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether there is more to tell although no descriptor is readable."""
 
     def __enter__(self) -> Self: ...

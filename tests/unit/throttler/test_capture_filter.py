@@ -1,4 +1,4 @@
-"""The capture filter, run by an interpreter of the instructions that it uses, mismatch the option parser."""
+"""The capture filter, run by an interpreter of the instructions that it uses, against the option parser."""
 
 import struct
 from ipaddress import ip_address

@@ -24,7 +24,7 @@ from tests.unit.throttler.test_handshakes import (
     TOKEN,
     Script,
 )
-from throttler.sources.bounded import Bounded
+from throttler.sources.fair_lru import FairLru
 from throttler.sources.handshakes import Count, Limits
 from tributary.mptcp.events import (
     AddressAnnounced,
@@ -113,7 +113,7 @@ ADOPTED = SubflowEstablished(START, TOKEN, FIRST, "wired", initial=True)
 
 @pytest.fixture
 def adopted(script: Script) -> Script:
-    assert script.handshakes.adopt(ADOPTED) == []
+    assert script.handshakes.import_existing(ADOPTED) == []
     return script
 
 
@@ -129,7 +129,9 @@ def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Scri
 
 
 def test_an_adopted_subflow_ends_as_any_other(adopted: Script) -> None:
-    assert adopted.handshakes.adopt(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
+    assert (
+        adopted.handshakes.import_existing(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
+    )
     assert adopted.client(RST) == [SubflowClosed(adopted.now, TOKEN, FIRST, Ended.RESET)]
     adopted.client(FIN | ACK, subflow=SECOND_SUBFLOW)
     events = adopted.listener(FIN | ACK, subflow=SECOND_SUBFLOW)
@@ -160,14 +162,14 @@ def test_a_handshake_seen_after_its_subflow_was_adopted_gives_the_keys_and_tells
 
 def test_adopting_what_is_known_changes_nothing(script: Script) -> None:
     script.open()
-    assert script.handshakes.adopt(replace(ADOPTED, time=script.now)) == []
+    assert script.handshakes.import_existing(replace(ADOPTED, time=script.now)) == []
     assert script.join(proof=bytes(20)) == []
 
 
 def test_adopting_says_what_had_to_make_room() -> None:
     script = Script(Limits(subflows=1))
-    script.handshakes.adopt(ADOPTED)
-    evicted = script.handshakes.adopt(replace(ADOPTED, time=START + 1, subflow=SECOND_SUBFLOW))
+    script.handshakes.import_existing(ADOPTED)
+    evicted = script.handshakes.import_existing(replace(ADOPTED, time=START + 1, subflow=SECOND_SUBFLOW))
     assert evicted == [SubflowClosed(START + 1, TOKEN, FIRST, Ended.EVICTED)]
 
 
@@ -256,7 +258,7 @@ OPERATIONS = st.tuples(st.sampled_from(["put", "pop", "expire"]), st.integers(0,
 def test_a_table_stays_within_its_bounds_and_its_books_agree(
     operations: list[tuple[str, int, str]], capacity: int, share: int
 ) -> None:
-    table: Bounded[int, str] = Bounded(capacity, share)
+    table: FairLru[int, str] = FairLru(capacity, share)
     for now, (what, key, owner) in enumerate(operations):
         match what:
             case "put":

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.sources.bounded import Bounded
+from throttler.sources.fair_lru import FairLru
 from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
@@ -67,7 +67,9 @@ class Script:
         ends = (subflow.local, subflow.local_port), (subflow.remote, subflow.remote_port)
         source, destination = ends if outgoing else ends[::-1]
         interface = "wired" if subflow == FIRST else "wireless"
-        return list(self.handshakes.see(Segment(self.now, interface, outgoing, *source, *destination, flags, options)))
+        return list(
+            self.handshakes.handle(Segment(self.now, interface, outgoing, *source, *destination, flags, options))
+        )
 
     def open(self, subflow: FourTuple = FIRST, listener_key: bytes = LISTENER_KEY) -> list[Event]:
         return [
@@ -126,7 +128,7 @@ def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> N
         options=emit(MpCapable(1, 1, LISTENER_KEY)),
     )
     third = replace(segment, flags=ACK, options=emit(MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)))
-    events = [event for one in (segment, answer, third) for event in script.handshakes.see(one)]
+    events = [event for one in (segment, answer, third) for event in script.handshakes.handle(one)]
     assert [event.interface for event in events if isinstance(event, SubflowEstablished)] == ["other"]
 
 
@@ -332,7 +334,7 @@ def test_the_oldest_subflow_makes_room() -> None:
 def sizes(handshakes: Handshakes) -> list[int]:
     """How many entries each table has."""
     parts = [*vars(handshakes).values(), *vars(handshakes._established).values()]
-    return [len(part) for part in parts if isinstance(part, Bounded)]
+    return [len(part) for part in parts if isinstance(part, FairLru)]
 
 
 def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:

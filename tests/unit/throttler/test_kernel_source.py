@@ -85,10 +85,10 @@ def test_a_look_holds_up_no_event_and_what_it_finds_comes_when_it_has_ended(worl
     assert source.events(lambda: {ONE: 7}) == []
     told.queue.append(opened(TWO, 8))
     assert [event.token for event in source.events(lambda: {ONE: 7})] == [8]
-    assert not source.is_holding
+    assert not source.has_pending
     told.sockets = [opened(THREE, 9)]
     told.may_end.set()
-    eventually(lambda: source.is_holding)
+    eventually(lambda: source.has_pending)
     found = source.events(lambda: {ONE: 7, TWO: 8})
     assert [(type(event), event.token) for event in found] == [(SubflowClosed, 7), (SubflowEstablished, 9)]
 
@@ -102,7 +102,7 @@ def test_what_was_told_while_the_sockets_were_looked_at_is_newer(world: tuple[Ke
     assert len(source.events(lambda: known)) == 2
     told.sockets = [opened(ONE, 7)]
     told.may_end.set()
-    eventually(lambda: source.is_holding)
+    eventually(lambda: source.has_pending)
     assert source.events(lambda: {TWO: 8}) == []
 
 
@@ -112,5 +112,5 @@ def test_a_look_that_began_before_events_were_lost_does_not_count(world: tuple[K
     told.queue.append(EventsLost())
     assert source.events(lambda: {ONE: 7}) == []
     told.may_end.set()
-    eventually(lambda: source.is_holding)
+    eventually(lambda: source.has_pending)
     assert [(type(event), event.token) for event in source.events(lambda: {ONE: 7})] == [(SubflowClosed, 7)]

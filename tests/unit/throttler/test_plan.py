@@ -1,4 +1,4 @@
-"""The table: what is wanted mismatch what is there."""
+"""The class table: desired assignments against installed classes."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ from throttler.service.metrics import Exporter
 from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, Subject, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
 from throttler.shaping.statistics import ClassStatistics
-from throttler.sources.source import Which
+from throttler.sources.source import SourceKind
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
@@ -37,7 +37,9 @@ def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
     minors = [each.htb.minor for each in snapshot.classes.values()]
     measured = Measured({("eth0", minor): ClassStatistics(sent(minor), 1, 0, 0) for minor in minors}, {})
     return Report(
-        Subject(snapshot, frozenset(), Which.KERNEL, Counter(), {}, Path("policy.toml"), 1.0), measured, time.time_ns()
+        Subject(snapshot, frozenset(), SourceKind.KERNEL, Counter(), {}, Path("policy.toml"), 1.0),
+        measured,
+        time.time_ns(),
     )
 
 

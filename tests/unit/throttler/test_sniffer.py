@@ -10,7 +10,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
 from throttler.sources.dissect import segment
-from throttler.sources.order import Captured, InOrder, complete_until, monotonic
+from throttler.sources.reorder import Captured, ReorderBuffer, complete_until, monotonic
 from tributary.wire.segments import Flags, Segment
 
 OPTIONS = bytes.fromhex("020405b40402080a323b3e6c000000000103030a1e040101")
@@ -132,18 +132,18 @@ def at(time: int) -> Segment:
 
 
 def test_segments_of_two_sockets_come_out_in_the_order_of_their_time() -> None:
-    order = InOrder()
-    assert order.sort([at(1), at(5), at(2), at(4)], complete_until=9) == [at(1), at(2), at(4), at(5)]
-    assert not order.is_holding
+    order = ReorderBuffer()
+    assert order.push([at(1), at(5), at(2), at(4)], complete_until=9) == [at(1), at(2), at(4), at(5)]
+    assert not order.has_pending
 
 
 def test_a_segment_that_may_have_been_overtaken_waits_until_it_cannot() -> None:
-    order = InOrder()
-    assert order.sort([at(1), at(10)], complete_until=5) == [at(1)]
-    assert order.sort([at(7)], complete_until=8) == [at(7)]
-    assert order.is_holding
-    assert order.sort([at(9)], complete_until=11) == [at(9), at(10)]
-    assert not order.is_holding
+    order = ReorderBuffer()
+    assert order.push([at(1), at(10)], complete_until=5) == [at(1)]
+    assert order.push([at(7)], complete_until=8) == [at(7)]
+    assert order.has_pending
+    assert order.push([at(9)], complete_until=11) == [at(9), at(10)]
+    assert not order.has_pending
 
 
 def test_a_wall_clock_that_is_set_makes_no_packet_early_or_late() -> None:

@@ -16,27 +16,27 @@ WRONG = "class del dev no-such-device classid 5452:1\n"
 def test_complaints_that_nobody_asks_for_stop_neither_side() -> None:
     """Very many subflows end on an interface that is gone: nothing but drains, each of which fails."""
 
-    def hand_over() -> None:
+    def submit_async() -> None:
         for _ in range(50):
-            tc.hand_over(WRONG * 300)
-        tc.forget_complaints()
+            tc.submit_async(WRONG * 300)
+        tc.discard_errors()
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(hand_over).result(50)
+        pool.submit(submit_async).result(50)
 
 
 def test_the_next_line_that_is_waited_for_tells_what_failed_before() -> None:
-    tc.forget_complaints()
-    tc.hand_over(WRONG)
+    tc.discard_errors()
+    tc.submit_async(WRONG)
     with pytest.raises(CommandError, match="Cannot find device"):
-        tc.carry_out("qdisc help-is-not-a-verb\n")
-    tc.forget_complaints()
+        tc.execute("qdisc help-is-not-a-verb\n")
+    tc.discard_errors()
 
 
 def test_a_new_process_takes_the_next_line_when_the_one_before_has_ended() -> None:
-    tc.forget_complaints()
+    tc.discard_errors()
     before = tc._process()
-    tc.start_anew()
+    tc.restart()
     with pytest.raises(CommandError, match="Cannot find device"):
-        tc.carry_out(WRONG)
+        tc.execute(WRONG)
     assert tc._process() is not before

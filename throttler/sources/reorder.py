@@ -28,7 +28,7 @@ def monotonic(captured: int, wall: int, now: int) -> int:
     return now - ago if abs(ago) < _SET else now
 
 
-class InOrder:
+class ReorderBuffer:
     """Holds back what may have been overtaken.
 
     A join on one interface must not be seen before the handshake on another that opened its session. When the sockets
@@ -40,11 +40,11 @@ class InOrder:
         self._later: list[Segment] = []
 
     @property
-    def is_holding(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether segments wait for a later round."""
         return bool(self._later)
 
-    def sort(self, segments: Iterable[Segment], complete_until: int) -> list[Segment]:
+    def push(self, segments: Iterable[Segment], complete_until: int) -> list[Segment]:
         """The segments that may be seen now, oldest first; those after ``complete_until`` wait."""
         everything = sorted([*self._later, *segments], key=lambda segment: segment.time)
         self._later = [segment for segment in everything if segment.time > complete_until]

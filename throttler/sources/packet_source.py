@@ -10,9 +10,9 @@ from typing import Self
 
 from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
-from throttler.sources.order import InOrder, complete_until
+from throttler.sources.reorder import ReorderBuffer, complete_until
 from throttler.sources.sniffer import Sniffer
-from throttler.sources.source import BATCH, Known, Which
+from throttler.sources.source import BATCH, Known, SourceKind
 from tributary.daemons.loop import Descriptor
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowEstablished
@@ -21,15 +21,15 @@ from tributary.settings.errors import CommandError, Exit
 from tributary.wire.segments import Segment
 
 
-class Wire:
+class PacketSource:
     """The handshakes on the interfaces' wires, by Scapy."""
 
-    which = Which.SNIFFER
+    kind = SourceKind.SNIFFER
 
     def __init__(self) -> None:
         self._sniffers: dict[str, tuple[int, Sniffer]] = {}
         self._handshakes = Handshakes()
-        self._order = InOrder()
+        self._reorder = ReorderBuffer()
         # One descriptor for the loop, whatever interfaces come and go (epoll(7)).
         self._selector = EpollSelector()
 
@@ -39,9 +39,9 @@ class Wire:
         return (self._selector,)
 
     @property
-    def is_holding(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether segments wait until it is sure that no earlier one is to come."""
-        return self._order.is_holding
+        return self._reorder.has_pending
 
     def __enter__(self) -> Self:
         return self
@@ -82,18 +82,18 @@ class Wire:
         except OSError as error:
             raise CommandError(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
         ours = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
-        return [each for event in ours for each in (*self._handshakes.adopt(event), event)]
+        return [each for event in ours for each in (*self._handshakes.import_existing(event), event)]
 
     def events(self, _known: Known, /) -> Sequence[Event]:
         """What the segments brought about."""
-        found = [event for segment in self._segments() for event in self._handshakes.see(segment)]
+        found = [event for segment in self._segments() for event in self._handshakes.handle(segment)]
         return [*found, *self._handshakes.expire(time.monotonic_ns())]
 
     def _segments(self) -> list[Segment]:
         wall, now = time.time_ns(), time.monotonic_ns()
         found = [list(sniffer.packets(BATCH, wall, now)) for _, sniffer in self._sniffers.values()]
         segments = (segment for packets in found for _, segment in packets if segment is not None)
-        return self._order.sort(segments, complete_until(now, found, BATCH))
+        return self._reorder.push(segments, complete_until(now, found, BATCH))
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
         """Follow these no longer."""

@@ -1,4 +1,4 @@
-"""The throttler on the real kernel: holds that come, obey and go, by either source."""
+"""The throttler on the real kernel: classes of throttled subflows, by either source."""
 
 import json
 import os
@@ -17,10 +17,10 @@ from tests.netns.throttler_world import (
     IPV4,
     IPV6,
     WIRED_SLOW,
+    class_statuses,
     classes,
     connection,
     elements,
-    holds,
     installed,
     status,
     throttler,
@@ -50,10 +50,10 @@ def test_a_held_subflow_obeys_its_rate(source: str, address: str, family: int) -
         eventually(lambda: elements(family))
         assert len(classes()) == 1
         client.request(60_000_000)
-        eventually(lambda: holds()[0]["sent_bytes"] > 100_000)
-        start, (before,) = time.monotonic(), holds()
+        eventually(lambda: class_statuses()[0]["sent_bytes"] > 100_000)
+        start, (before,) = time.monotonic(), class_statuses()
         time.sleep(3)
-        (after,), end = holds(), time.monotonic()
+        (after,), end = class_statuses(), time.monotonic()
         rate = 8 * (after["sent_bytes"] - before["sent_bytes"]) / (end - start)
         # Never faster; not much slower either: there is data enough.
         assert 3.5e6 < rate < 5.2e6
@@ -119,7 +119,7 @@ def test_status_tells_what_the_kernel_knows(source: str) -> None:
             assert f"{subflow['remote']}]:{subflow['remote_port']}" in sockets
         assert subflows["wired"]["initial"] and not subflows["wireless"]["initial"]
         assert subflows["wireless"]["download"] is None
-        (hold,) = holds()
+        (hold,) = class_statuses()
         assert (hold["rule"], hold["rate"], [hold["class"]]) == ("wired-slow", "5mbit", classes())
         assert subflows["wired"]["download"] == hold["class"]
         text = run(*in_namespace(GATEWAY, sys.executable, "-m", "throttler", "status"))

@@ -1,6 +1,6 @@
 """Sessions that were closed before all was sent."""
 
-from throttler.sources.lingering import PAUSE, Lingering
+from throttler.sources.draining import PAUSE, DrainFilter
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 
@@ -22,62 +22,62 @@ class Kernel:
         return subflow in self.sending
 
 
-def closed(kernel: Kernel) -> Lingering:
-    lingering = Lingering(kernel.sends)
-    assert list(lingering.pass_on((*OPENED, CLOSED), 0)) == [*OPENED]
-    return lingering
+def closed(kernel: Kernel) -> DrainFilter:
+    drain_filter = DrainFilter(kernel.sends)
+    assert list(drain_filter.filter((*OPENED, CLOSED), 0)) == [*OPENED]
+    return drain_filter
 
 
 def test_a_session_that_has_sent_all_ends_one_pause_later() -> None:
     kernel = Kernel()
-    lingering = closed(kernel)
-    assert list(lingering.pass_on((), PAUSE - 1)) == []
+    drain_filter = closed(kernel)
+    assert list(drain_filter.filter((), PAUSE - 1)) == []
     assert kernel.asked == 0
-    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
-    assert list(lingering.pass_on((), 9 * PAUSE)) == []
+    assert list(drain_filter.filter((), PAUSE)) == [CLOSED]
+    assert list(drain_filter.filter((), 9 * PAUSE)) == []
 
 
 def test_a_session_stays_as_long_as_a_subflow_sends() -> None:
     kernel = Kernel(FIRST, JOINED)
-    lingering = closed(kernel)
-    assert list(lingering.pass_on((), PAUSE)) == []
+    drain_filter = closed(kernel)
+    assert list(drain_filter.filter((), PAUSE)) == []
     kernel.sending = {JOINED}
-    assert list(lingering.pass_on((), 2 * PAUSE)) == [SubflowClosed(2 * PAUSE, 7, FIRST, Ended.CLOSED)]
-    assert list(lingering.pass_on((), 3 * PAUSE)) == []
+    assert list(drain_filter.filter((), 2 * PAUSE)) == [SubflowClosed(2 * PAUSE, 7, FIRST, Ended.CLOSED)]
+    assert list(drain_filter.filter((), 3 * PAUSE)) == []
     kernel.sending = set()
-    assert list(lingering.pass_on((), 4 * PAUSE)) == [CLOSED]
+    assert list(drain_filter.filter((), 4 * PAUSE)) == [CLOSED]
 
 
 def test_subflows_that_were_closed_before_are_not_asked_about() -> None:
     kernel = Kernel(FIRST, JOINED)
-    lingering = Lingering(kernel.sends)
+    drain_filter = DrainFilter(kernel.sends)
     over = [SubflowClosed(1, 7, each, Ended.RESET) for each in (FIRST, JOINED)]
-    assert list(lingering.pass_on((*OPENED, *over, CLOSED), 0)) == [*OPENED, *over]
-    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
+    assert list(drain_filter.filter((*OPENED, *over, CLOSED), 0)) == [*OPENED, *over]
+    assert list(drain_filter.filter((), PAUSE)) == [CLOSED]
     assert kernel.asked == 0
 
 
 def test_many_ends_at_once_are_looked_at_in_several_rounds() -> None:
     kernel = Kernel()
-    lingering = Lingering(kernel.sends)
+    drain_filter = DrainFilter(kernel.sends)
     opened = [SubflowEstablished(0, token, FourTuple("10.0.0.1", 3128, "10.0.1.2", token), "") for token in range(200)]
     ends = [SessionClosed(0, token, Ended.CLOSED) for token in range(200)]
-    assert list(lingering.pass_on((*opened, *ends), 0)) == opened
-    rounds = [len(list(lingering.pass_on((), PAUSE))) for _ in range(5)]
+    assert list(drain_filter.filter((*opened, *ends), 0)) == opened
+    rounds = [len(list(drain_filter.filter((), PAUSE))) for _ in range(5)]
     assert rounds == [64, 64, 64, 8, 0]
 
 
 def test_a_closed_session_does_not_stay_for_what_another_one_sends_from_the_same_ports() -> None:
     kernel = Kernel(FIRST)
-    lingering = closed(kernel)
+    drain_filter = closed(kernel)
     again = SubflowEstablished(6, 8, FIRST, "wired")
-    assert list(lingering.pass_on((again,), 6)) == [again]
-    assert list(lingering.pass_on((), PAUSE)) == [CLOSED]
+    assert list(drain_filter.filter((again,), 6)) == [again]
+    assert list(drain_filter.filter((), PAUSE)) == [CLOSED]
     # The old subflow's end, told late, is not that of the new one.
     late = SubflowClosed(7, 7, FIRST, Ended.RESET)
-    assert list(lingering.pass_on((late,), PAUSE)) == [late]
+    assert list(drain_filter.filter((late,), PAUSE)) == [late]
     ended = SessionClosed(8, 8, Ended.CLOSED)
-    assert list(lingering.pass_on((ended,), PAUSE)) == []
-    assert list(lingering.pass_on((), 2 * PAUSE)) == []
+    assert list(drain_filter.filter((ended,), PAUSE)) == []
+    assert list(drain_filter.filter((), 2 * PAUSE)) == []
     kernel.sending = set()
-    assert list(lingering.pass_on((), 3 * PAUSE)) == [ended]
+    assert list(drain_filter.filter((), 3 * PAUSE)) == [ended]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.service.events import CounterRead
-from throttler.shaping import apply, statistics
+from throttler.shaping import backend, statistics
 from throttler.shaping.plan import Element, Plan
 from throttler.shaping.render import TABLES, Kernel, class_id
 from throttler.shaping.topology import Topology, device
@@ -13,7 +13,7 @@ from tributary.settings.errors import CommandError
 
 
 class StepFailed(Exception):
-    """A step could not be carried out, or only in part; or what was carried out ``others`` have undone."""
+    """A step could not be applied, or only in part; or ``others`` have undone what was applied."""
 
     def __init__(self, failure: CommandError, by_others: bool = False) -> None:
         super().__init__(str(failure))
@@ -21,8 +21,8 @@ class StepFailed(Exception):
         self.by_others = by_others
 
 
-class Installation:
-    """Does what plans say. ``read`` and ``carry_out`` raise StepFailed when the kernel may have a part of a step."""
+class KernelBackend:
+    """Applies plans. ``read`` and ``apply`` raise StepFailed when the kernel may have a part of a step."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -35,40 +35,40 @@ class Installation:
         return [TABLES[direction] for direction in self._topology.tables]
 
     @contextmanager
-    def standing(self, first: Plan) -> Iterator[None]:
-        """The topology of the plan that is to be carried out first stands while the block runs; all is gone afterwards.
+    def installed(self, first: Plan) -> Iterator[None]:
+        """The topology of the first plan is installed while the block runs; everything is removed afterwards.
 
-        Raises CommandError, with nothing left behind, if it cannot stand.
+        Raises CommandError, with nothing left behind, if it cannot be installed.
         """
         topology = first.topology or Topology()
-        apply.refuse_foreign(topology.devices)
-        apply.remove_leftovers()
-        with apply.installed(topology) as kernel:
+        backend.ensure_no_foreign_qdisc(topology.devices)
+        backend.remove_leftovers()
+        with backend.installed(topology) as kernel:
             self._kernel, self._topology = kernel, topology
             yield
 
     def read(self, plan: Plan) -> Iterator[CounterRead]:
-        """What the counters show that ``plan`` says to read; to be called before it is carried out."""
+        """Reads the counters that ``plan`` names; call it before ``apply``."""
         with _step():
             for htb in plan.read:
                 where = device(htb.key.interface, htb.key.direction)
                 found = statistics.of_class(where, htb.minor)
                 yield CounterRead(htb.minor, found.ip_bytes if found else None)
 
-    def carry_out(self, plan: Plan) -> None:
-        """Bring ``plan`` into the kernel."""
+    def apply(self, plan: Plan) -> None:
+        """Apply ``plan`` to the kernel."""
         with _step():
             if plan.topology is not None:
                 self._extend(plan.topology)
             if not plan.is_empty:
-                apply.carry_out(plan, self._topology, self._kernel)
+                backend.apply(plan, self._topology, self._kernel)
         self._tell("release", plan.remove)
         self._tell("throttle", plan.add)
 
     def _extend(self, topology: Topology) -> None:
-        apply.check_roots(self._topology.devices & topology.devices)
+        backend.check_roots(self._topology.devices & topology.devices)
         if topology != self._topology:
-            self._kernel = apply.extend(self._topology, topology, self._kernel)
+            self._kernel = backend.extend(self._topology, topology, self._kernel)
             self._topology = topology
 
     def _tell(self, what: str, elements: Iterable[Element]) -> None:

@@ -19,16 +19,18 @@ _LOOKS = 64
 """Subflows to look at in one round: each costs a system call, and events wait."""
 
 
-class Lingering:
-    """Passes events on, but keeps SessionClosed back while ``sends`` is true of one of the session's subflows."""
+class DrainFilter:
+    """Passes events on, but keeps SessionClosed back while ``has_unsent_data`` is true of one of the session's
+    subflows.
+    """
 
-    def __init__(self, sends: Callable[[FourTuple], bool]) -> None:
-        self._sends = sends
+    def __init__(self, has_unsent_data: Callable[[FourTuple], bool]) -> None:
+        self._has_unsent_data = has_unsent_data
         self._subflows: defaultdict[int, set[FourTuple]] = defaultdict(set)
         self._tokens: dict[FourTuple, int] = {}
         self._closed: deque[tuple[int, SessionClosed]] = deque()
 
-    def pass_on(self, events: Iterable[Event], now: int) -> Iterator[Event]:
+    def filter(self, events: Iterable[Event], now: int) -> Iterator[Event]:
         """``events`` but for SessionClosed, and the ends of what is sent; ``now`` is in their clock's nanoseconds."""
         for event in events:
             match event:
@@ -58,7 +60,7 @@ class Lingering:
             _, event = self._closed.popleft()
             subflows = self._subflows.pop(event.token, set())
             looks += len(subflows)
-            sending = {subflow for subflow in subflows if self._sends(subflow)}
+            sending = {subflow for subflow in subflows if self._has_unsent_data(subflow)}
             for gone in subflows - sending:
                 del self._tokens[gone]
             if sending:

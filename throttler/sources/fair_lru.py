@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-MODEST = 64
+MIN_SHARE = 64
 """Entries that an owner may have in a full table before its own go first.
 
 Without it a flood from very many addresses, with one entry each, would drive out whoever opens two connections at once.
 """
 
 
-class Bounded(Generic[K, V]):
+class FairLru(Generic[K, V]):
     """At most ``capacity`` entries, and ``share`` of one owner, in the order in which they were put.
 
     Times are in nanoseconds. Every operation takes the same time however many entries there are.
@@ -54,7 +54,7 @@ class Bounded(Generic[K, V]):
             oldest = self._owners.oldest(owner)
         elif len(self._entries) < self._capacity:
             return None
-        elif self._owners.most > MODEST:
+        elif self._owners.most > MIN_SHARE:
             oldest = self._owners.oldest(self._owners.greatest())
         else:
             oldest = next(iter(self._entries))

@@ -1,4 +1,4 @@
-"""The one door to the kernel: nftables, tc and the IFB device, and changes nothing that the throttler did not make."""
+"""Applies plans to the kernel: nftables, tc and the IFB device. It changes nothing that the throttler did not make."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ _TIMEOUT = 20
 """Seconds for one run of a tool: less than the service manager's watchdog waits for the loop."""
 
 
-def need_tools() -> None:
+def require_tools() -> None:
     """Raise CommandError, exit 69, if nft (which brings libnftables), tc or ip is not there."""
     for tool, package in (("nft", "nftables"), ("tc", "iproute2"), ("ip", "iproute2")):
         if shutil.which(tool) is None:
@@ -59,8 +59,8 @@ class Root:
     handle: str
 
     @property
-    def is_ours(self) -> bool:
-        """Whether a throttler put it there."""
+    def is_owned(self) -> bool:
+        """Whether it is a throttler's."""
         return self.kind == "htb" and self.handle == render.HANDLE
 
 
@@ -70,10 +70,10 @@ def roots() -> tuple[Root, ...]:
     return tuple(Root(entry["dev"], entry["kind"], entry["handle"]) for entry in found if entry.get("root"))
 
 
-def refuse_foreign(wanted: Collection[str]) -> None:
-    """Raise CommandError, exit 75, if someone else has put a qdisc at the root of an interface that we need."""
+def ensure_no_foreign_qdisc(wanted: Collection[str]) -> None:
+    """Raise CommandError, exit 75, if an interface that we need has a foreign root qdisc."""
     for root in roots():
-        if root.interface in wanted and root.handle != _NO_HANDLE and not root.is_ours:
+        if root.interface in wanted and root.handle != _NO_HANDLE and not root.is_owned:
             raise CommandError(
                 Exit.IN_USE,
                 f"interface {root.interface} has the root qdisc {root.kind} {root.handle}, which is not the"
@@ -82,36 +82,36 @@ def refuse_foreign(wanted: Collection[str]) -> None:
 
 
 def check_roots(devices: Collection[str]) -> None:
-    """Raise CommandError, exit 71, if one of these ``devices``, which got our root qdisc, has lost it."""
+    """Raise CommandError, exit 71, if one of these ``devices`` has lost our root qdisc."""
     for root in roots():
-        if root.interface in devices and not root.is_ours:
-            raise CommandError(Exit.SYSTEM, f"somebody has taken the throttler's root qdisc from {root.interface}")
+        if root.interface in devices and not root.is_owned:
+            raise CommandError(Exit.SYSTEM, f"somebody has removed the throttler's root qdisc from {root.interface}")
 
 
 def remove_leftovers() -> None:
-    """Remove what a throttler has put into this network namespace, whatever its policy was.
+    """Remove everything that a throttler has installed in this network namespace, whatever its policy was.
 
     What cannot be removed is gathered and raised as one CommandError, with the exit code of the first, when everything
     was tried.
     """
     failures: list[CommandError] = []
-    tc.forget_complaints()
-    with _gathered(failures):
-        tc.start_anew()
-    with _gathered(failures):
-        nftables.carry_out(render.no_tables())
+    tc.discard_errors()
+    with _collected(failures):
+        tc.restart()
+    with _collected(failures):
+        nftables.execute(render.no_tables())
     names = [UPLOAD_DEVICE]
-    with _gathered(failures):
-        names += [root.interface for root in roots() if root.is_ours]
+    with _collected(failures):
+        names += [root.interface for root in roots() if root.is_owned]
     for name in dict.fromkeys(names):
-        with _gathered(failures):
+        with _collected(failures):
             _remove_device(name)
     if failures:
         raise CommandError(failures[0].code, "left behind: " + "; ".join(map(str, failures)))
 
 
 @contextmanager
-def _gathered(failures: list[CommandError]) -> Iterator[None]:
+def _collected(failures: list[CommandError]) -> Iterator[None]:
     try:
         yield
     except CommandError as failure:
@@ -119,18 +119,18 @@ def _gathered(failures: list[CommandError]) -> Iterator[None]:
 
 
 def _remove_device(name: str) -> None:
-    """Give an interface its default qdisc back, or remove the IFB device; one that is gone is no error."""
+    """Restore an interface's default qdisc, or remove the IFB device; one that is gone is no error."""
     if name not in interfaces():
         return
     if name == UPLOAD_DEVICE:
         _run("ip", "link", "del", name)
     else:
-        tc.carry_out(render.no_root(name))
+        tc.execute(render.no_root(name))
 
 
 @contextmanager
 def installed(wanted: Topology) -> Iterator[Kernel]:
-    """``wanted`` stands in the kernel, without elements; all is gone afterwards, as far as ``remove_leftovers`` can."""
+    """Install ``wanted``, without elements; everything is removed afterwards by ``remove_leftovers``."""
     try:
         yield extend(Topology(), wanted, Kernel())
     finally:
@@ -138,43 +138,42 @@ def installed(wanted: Topology) -> Iterator[Kernel]:
 
 
 def extend(before: Topology, after: Topology, kernel: Kernel) -> Kernel:
-    """Bring the kernel from one topology to one with more links; raises CommandError, exit 71, when it may be there in
-    part.
+    """Extend the kernel's topology by links; raises CommandError, exit 71, when a part may be installed.
 
-    Returns what is known of the kernel afterwards.
+    Returns the kernel's leaves and frames.
     """
     there = {link.interface for link in after.links if link.is_there}
-    # One that went away may come back as another.
+    # An interface that went away may come back as another one.
     known = {link.interface for link in before.links if link.is_there} & kernel.frames.keys()
     frames = {each: kernel.frames[each] if each in known else _frame(each) for each in there}
     if UPLOAD_DEVICE in after.devices - before.devices:
         # One transmit queue: packets of one class stay in order.
         _run("ip", "link", "add", UPLOAD_DEVICE, "numtxqueues", "1", "numrxqueues", "1", "type", "ifb")
         _run("ip", "link", "set", UPLOAD_DEVICE, "up")
-    tc.start_anew()
-    tc.carry_out(render.roots(before, after))
+    tc.restart()
+    tc.execute(render.roots(before, after))
     leaf = kernel.leaf if before.links or not after.links else _best_leaf(after.links[0].device)
     kernel = Kernel(leaf, frames)
-    tc.carry_out(render.root_classes(before, after, kernel))
-    nftables.carry_out(render.tables(before, after))
+    tc.execute(render.root_classes(before, after, kernel))
+    nftables.execute(render.tables(before, after))
     return kernel
 
 
 def _best_leaf(device: str) -> Leaf:
-    """The first leaf that the kernel has, found by trying; raises CommandError, exit 69, if it has none."""
+    """The first leaf that the kernel supports, by trying; raises CommandError, exit 69, if it has none."""
     parent = render.class_id(_PROBE_MINOR)
-    tc.carry_out(f"class add dev {device} parent {render.HANDLE} classid {parent} htb rate 1mbit quantum 1514\n")
+    tc.execute(f"class add dev {device} parent {render.HANDLE} classid {parent} htb rate 1mbit quantum 1514\n")
     try:
         return next(leaf for leaf in Leaf if _has_leaf(leaf, device, parent))
     except StopIteration:
         raise CommandError(Exit.UNAVAILABLE, "the kernel has neither sch_fq_codel nor sch_tbf") from None
     finally:
-        tc.carry_out(f"class del dev {device} classid {parent}\n")
+        tc.execute(f"class del dev {device} classid {parent}\n")
 
 
 def _has_leaf(leaf: Leaf, device: str, parent: str) -> bool:
     try:
-        tc.carry_out(f"qdisc add dev {device} parent {parent} {_PROBES[leaf]}\n")
+        tc.execute(f"qdisc add dev {device} parent {parent} {_PROBES[leaf]}\n")
     except CommandError:
         return False
     return True
@@ -191,10 +190,10 @@ def _frame(interface: str) -> int:
     return int(struct.unpack("16xi20x", answer)[0]) + _ETHERNET_HEADER
 
 
-def carry_out(plan: Plan, topology: Topology, kernel: Kernel) -> None:
+def apply(plan: Plan, topology: Topology, kernel: Kernel) -> None:
     """Bring ``plan`` into the kernel; raises CommandError, exit 71, when it, or the one before, may be there in
     part.
     """
-    tc.carry_out(render.before_elements(plan, topology, kernel))
-    nftables.carry_out(render.elements(plan))
-    tc.hand_over(render.after_elements(plan, topology, kernel))
+    tc.execute(render.before_elements(plan, topology, kernel))
+    nftables.execute(render.elements(plan))
+    tc.submit_async(render.after_elements(plan, topology, kernel))
