@@ -1,1 +1,1 @@
-"""The gateway's side of the tunnels: which home routers are let in, by their keys, and what they may reach."""
+"""The gateway's side of the tunnels: which home routers are enrolled, with their keys, and what they may reach."""

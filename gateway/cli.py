@@ -12,12 +12,12 @@ from pathlib import Path
 from time import time
 from typing import TypeVar
 
-from gateway import enrolling, names, report, rules, state, tunnels
-from gateway.files import alone
+from gateway import dns, enrolment, report, rules, state, tunnels
+from gateway.counters import Totals
+from gateway.files import locked
 from gateway.peers import by_key
 from gateway.registry import Contents, free_number, name_of
 from gateway.settings import GatewaySettings
-from gateway.tally import Tallies
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
 from tributary.settings.cli import Arguments, Subcommands, need_root
@@ -32,12 +32,12 @@ _Options = TypeVar("_Options")
 SETTINGS = Path("/etc/tributary/gateway.toml")
 
 _DESCRIPTION = """\
-Lets home routers in by keys, through WireGuard's tunnels: one over each of a router's links, in which Multipath TCP's
-subflows run to the converter, and one for everything else, which leaves the gateway by address translation.
+Gives home routers access by their keys, through WireGuard tunnels: one over each of a router's links, in which
+Multipath TCP's subflows run to the converter, and one for everything else, which leaves the gateway by NAT.
 
-'enrol' lets a router in and prints what it has to be given; 'list' shows who is in, 'revoke' shuts one out, 'rotate'
-gives one new keys, 'forward' leads ports of this machine to one. 'up', 'sync' and 'down' are for the service manager.
-'plan' and 'check' look and touch nothing.
+'enrol' adds a router and prints its enrolment; 'list' shows the routers, 'revoke' removes one, 'rotate' gives one new
+keys, 'forward' forwards ports of this machine to one. 'up', 'sync' and 'down' are for the service manager. 'plan' and
+'check' change nothing.
 """
 
 _EXIT_CODES = """\
@@ -47,49 +47,50 @@ exit codes:
   66  a file cannot be read
   69  something is missing: WireGuard, a tool, the interface, a free number
   71  the system refused an operation
-  75  a router of that name is enrolled already, or a port leads elsewhere
+  75  a router of that name is enrolled already, or a port is forwarded to another router
   77  not root
 """
 
 _ENROL = """\
-Prints a table of TOML for the router's settings, and on a terminal its QR code, too. It has the router's secret, which
-is kept nowhere here and cannot be shown again: 'rotate' makes another one. Tunnels of other routers go on.
+Prints a table of TOML for the router's settings, and on a terminal its QR code, too. The table has the router's secret,
+which is stored nowhere on this machine and cannot be shown again: 'rotate' makes another one. Tunnels of other routers
+are not interrupted.
 """
 
 _FORWARD = f"""\
-Leads ports of this machine's public addresses to a router, which passes them on to a device by its tables [[forward]];
-the device sees who asks. With --remove they lead nowhere any more, at once.
+Forwards ports of this machine's public addresses to a router, which forwards them to a device by its tables
+[[forward]]; the device sees the client's address. With --remove they are no longer forwarded.
 PORTS: {SERVICE}.
-A port leads to one router. Refused are those of the tunnels, those in never_forwarded, and those at which a program of
-this machine listens.
+A port is forwarded to one router. Refused are the tunnels' own port, those in never_forwarded, and those at which a
+program of this machine listens.
 """
 
 _LIST = """\
-Shows each router: its number and addresses, when it was enrolled and last seen, the ports that lead to it, which of its
-links are up (a handshake younger than 180 s) and where from, and bytes. Bytes and last seen outlive reboots, by what
-'sync' keeps.
+Shows each router: its number and addresses, when it was enrolled and last seen, the ports forwarded to it, which of its
+links are up (a handshake younger than 180 s) and from where, and bytes. Bytes and last seen are saved by 'sync', and
+survive reboots.
 """
 
 _REVOKE = """\
-Takes a router's keys away at once, ends what it has open with this machine, and removes its file. No packet of it comes
-in from then on; Multipath TCP sessions that lost all their subflows end after net.mptcp.close_timeout.
+Removes a router's keys, its open connections with this machine, and its file. From then on none of its packets is
+accepted; Multipath TCP sessions that lost all their subflows end after net.mptcp.close_timeout.
 """
 
 _ROTATE = """\
 Gives a router a new secret, new addresses of its tunnels and new keys, and prints them as 'enrol' does. The old ones
-hold until the new ones are heard for the first time ('sync' looks), or go at once with --now. The LAN keeps its IPv6
-prefix, which then leads to the new keys.
+are valid until the new ones are used for the first time ('sync' checks), or are removed at once with --now. The LAN
+keeps its IPv6 prefix, which is then routed to the new keys.
 """
 
 _UP = """\
-Makes the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and the
-rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for IPv6.
-Where these were off, packets are passed on from tunnels and to tunnels alone. What stands already stays.
+Creates the interface, by the kernel's WireGuard or wireguard-go(1), with its address, the tunnels of all routers and
+the rules (nft table inet tributary-gateway), and switches net.ipv4.ip_forward on, and with 'lan_prefix' the same for
+IPv6. Where these were off, packets are forwarded from and to tunnels only. What exists already is not changed.
 """
 
 _SYNC = """\
-Brings the tunnels in line with the routers' files, whoever put them there or removed them; ends rotations; keeps what
-was counted. The service's timer does it every minute. A router whose file is not accepted is left out and told.
+Reconciles the tunnels with the routers' files, whoever added or removed them; ends rotations; saves traffic counters.
+The service's timer runs it every minute. A router whose file is not accepted is skipped and reported.
 """
 
 _DOWN = """\
@@ -97,16 +98,16 @@ Removes interface and rules, and switches forwarding off if 'up' switched it on.
 """
 
 _DNS = """\
-Becomes dnsmasq(8), which looks names up for routers at port 53 of the inside address, and asks the name servers of this
-machine. With 'dns = false' in the settings it ends at once. Needs no root, but the right to take the port.
+Becomes dnsmasq(8), which resolves names for routers at port 53 of the inside address, by the name servers of this
+machine. With 'dns = false' in the settings it ends at once. Needs no root, but the right to bind the port.
 """
 
 _PLAN = """\
-Prints which routers 'sync' would let in and shut out, and the rules. Changes nothing.
+Prints which tunnels 'sync' would add and remove, and the rules. Changes nothing.
 """
 
 _CHECK = """\
-Reads the settings and the routers' files, looks at nothing else, and prints 'valid'.
+Reads the settings and the routers' files, and prints 'valid'. Changes nothing.
 """
 
 
@@ -131,19 +132,19 @@ class Common:
 
 
 @dataclass(frozen=True)
-class Looking(Common):
+class ReadOnly(Common):
     """``gateway plan``, ``gateway check``."""
 
 
 @dataclass(frozen=True)
-class Changing(Common):
+class Mutating(Common):
     """``gateway up``, ``sync``, ``down``."""
 
     dry_run: bool
 
 
 @dataclass(frozen=True)
-class Enrol(Changing):
+class Enrol(Mutating):
     """``gateway enrol``."""
 
     name: str
@@ -158,14 +159,14 @@ class Rotate(Enrol):
 
 
 @dataclass(frozen=True)
-class Revoke(Changing):
+class Revoke(Mutating):
     """``gateway revoke``."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Forward(Changing):
+class Forward(Mutating):
     """``gateway forward``."""
 
     name: str
@@ -193,26 +194,26 @@ def parser() -> Arguments:
         )
         return added
 
-    enrol = command("enrol", Enrol, _enrol, "let a router in", _ENROL)
+    enrol = command("enrol", Enrol, _enrol, "enrol a router", _ENROL)
     rotate = command("rotate", Rotate, _rotate, "give a router new keys", _ROTATE)
-    revoke = command("revoke", Revoke, _revoke, "shut a router out", _REVOKE)
-    forward = command("forward", Forward, _forward, "lead ports of this machine to a router", _FORWARD)
+    revoke = command("revoke", Revoke, _revoke, "revoke a router", _REVOKE)
+    forward = command("forward", Forward, _forward, "forward ports to a router", _FORWARD)
     for each in (enrol, rotate, revoke, forward):
         each.add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
     for each in (enrol, rotate):
         each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
     forward.add_argument("ports", nargs="+", type=_ports, metavar="PORTS", help="such as tcp/443 or udp/27015-27020")
-    forward.add_argument("--remove", action="store_true", help="they lead there no longer")
-    rotate.add_argument("--now", action="store_true", help="take the old keys away at once")
-    command("list", List, _list, "the routers that are let in", _LIST).add_argument(
+    forward.add_argument("--remove", action="store_true", help="forward them no longer")
+    rotate.add_argument("--now", action="store_true", help="remove the old keys at once")
+    command("list", List, _list, "show the routers", _LIST).add_argument(
         "--json", action="store_true", help="one JSON document instead of text"
     )
-    changing = [command(name, Changing, act, about, text) for name, act, about, text in _SERVICE]
+    changing = [command(name, Mutating, act, about, text) for name, act, about, text in _SERVICE]
     for each in (enrol, rotate, revoke, forward, *changing):
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    command("dns", Looking, _dns, "look names up for routers, until stopped", _DNS)
-    command("plan", Looking, _plan, "what sync would change", _PLAN)
-    command("check", Looking, _check, "whether the settings and the routers' files are accepted", _CHECK)
+    command("dns", ReadOnly, _dns, "resolve names for routers, until stopped", _DNS)
+    command("plan", ReadOnly, _plan, "what sync would change", _PLAN)
+    command("check", ReadOnly, _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
 
 
@@ -235,11 +236,11 @@ def _enrol(options: Enrol) -> None:
     need_root("gateway enrol")
     if options.dry_run:
         contents = gateway.registry.look()
-        enrolling.refuse_taken(contents, name_of(options.name))
+        enrolment.refuse_taken(contents, name_of(options.name))
         _would_give(options.name, gateway, contents)
         return
-    with alone(gateway.state.folder):
-        _show(enrolling.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
+    with locked(gateway.state.folder):
+        _show(enrolment.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
 
 
 def _rotate(options: Rotate) -> None:
@@ -247,11 +248,11 @@ def _rotate(options: Rotate) -> None:
     need_root("gateway rotate")
     if options.dry_run:
         contents = gateway.registry.look()
-        enrolling.known(contents, options.name)
+        enrolment.get_router(contents, options.name)
         _would_give(options.name, gateway, contents)
         return
-    with alone(gateway.state.folder):
-        made = enrolling.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
+    with locked(gateway.state.folder):
+        made = enrolment.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
     _show(made, options.qr)
 
 
@@ -260,7 +261,7 @@ def _would_give(name: str, gateway: Gateway, contents: Contents) -> None:
     print(f"# {name} would get the number {number}: {addresses.block_of(gateway.settings.network, number)}")
 
 
-def _show(made: enrolling.Made, qr: bool) -> None:
+def _show(made: enrolment.EnrolResult, qr: bool) -> None:
     table = text(made.enrolment)
     print(table, end="", flush=True)
     if qr or sys.stdout.isatty():
@@ -268,10 +269,10 @@ def _show(made: enrolling.Made, qr: bool) -> None:
         import segno
 
         segno.make(table, error="l").terminal(compact=True)
-    _tell(made.notes)
+    _print_notes(made.notes)
 
 
-def _tell(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
         print(f"gateway: {note}", file=sys.stderr)
 
@@ -282,27 +283,27 @@ def _revoke(options: Revoke) -> None:
     if options.dry_run:
         contents = gateway.registry.look()
         if options.name in contents.faults:
-            print(f"# {options.name} would be shut out; {contents.faults[options.name]}")
+            print(f"# {options.name} would be revoked; {contents.faults[options.name]}")
             return
-        router = enrolling.known(contents, options.name)
+        router = enrolment.get_router(contents, options.name)
         for identity in router.identities:
             block = addresses.block_of(gateway.settings.network, identity.number)
-            print(f"# {options.name} would be shut out, and what it has open from {block} would end")
+            print(f"# {options.name} would be revoked, and its connections from {block} would end")
         return
-    with alone(gateway.state.folder):
-        _tell(enrolling.revoke(gateway, options.name))
+    with locked(gateway.state.folder):
+        _print_notes(enrolment.revoke(gateway, options.name))
 
 
 def _forward(options: Forward) -> None:
     gateway = options.gateway()
     need_root("gateway forward")
     if options.dry_run:
-        enrolling.with_ports(gateway, options.name, options.ports, remove=options.remove)
-        would = "no longer lead" if options.remove else "lead"
-        print(f"# {', '.join(map(str, options.ports))} would {would} to {options.name}")
+        enrolment.with_ports(gateway, options.name, options.ports, remove=options.remove)
+        would = "no longer be" if options.remove else "be"
+        print(f"# {', '.join(map(str, options.ports))} would {would} forwarded to {options.name}")
         return
-    with alone(gateway.state.folder):
-        _tell(enrolling.forward(gateway, options.name, options.ports, remove=options.remove))
+    with locked(gateway.state.folder):
+        _print_notes(enrolment.forward(gateway, options.name, options.ports, remove=options.remove))
 
 
 def _list(options: List) -> None:
@@ -310,10 +311,10 @@ def _list(options: List) -> None:
     need_root("gateway list")
     contents = gateway.registry.look()
     routers = contents.routers
-    _tell(contents.notes)
+    _print_notes(contents.notes)
     there = gateway.there() if gateway.stands else ()
-    tallies = gateway.counted(_tallies(gateway), routers, there)
-    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), tallies, time())
+    totals = gateway.counted(_totals(gateway), routers, there)
+    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), totals, time())
     if options.json:
         print(json.dumps(answer, indent=2))
         return
@@ -325,62 +326,62 @@ def _list(options: List) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _tallies(gateway: Gateway) -> Tallies:
+def _totals(gateway: Gateway) -> Totals:
     try:
-        return gateway.state.tallies()
+        return gateway.state.totals()
     except CommandError as failure:
-        _tell([str(failure)])
+        _print_notes([str(failure)])
         return {}
 
 
-def _up(options: Changing) -> None:
+def _up(options: Mutating) -> None:
     _change(options, tunnels.up)
 
 
-def _sync(options: Changing) -> None:
+def _sync(options: Mutating) -> None:
     _change(options, tunnels.sync)
 
 
-def _change(options: Changing, change: Callable[[Gateway], Sequence[str]]) -> None:
+def _change(options: Mutating, change: Callable[[Gateway], Sequence[str]]) -> None:
     if options.dry_run:
-        _plan(Looking(options.settings, options.state_directory))
+        _plan(ReadOnly(options.settings, options.state_directory))
         return
     gateway = options.gateway()
     need_root("gateway up or sync")
-    with alone(gateway.state.folder):
-        _tell(change(gateway))
+    with locked(gateway.state.folder):
+        _print_notes(change(gateway))
 
 
-def _down(options: Changing) -> None:
+def _down(options: Mutating) -> None:
     gateway = options.gateway()
     if options.dry_run:
         print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
         return
     need_root("gateway down")
-    with alone(gateway.state.folder):
+    with locked(gateway.state.folder):
         tunnels.down(gateway)
 
 
 _SERVICE = (
-    ("up", _up, "make the tunnels and the rules", _UP),
-    ("sync", _sync, "bring the tunnels in line with the routers' files", _SYNC),
+    ("up", _up, "create the tunnels and the rules", _UP),
+    ("sync", _sync, "reconcile the tunnels with the routers' files", _SYNC),
     ("down", _down, "remove tunnels and rules", _DOWN),
 )
 
 
-def _dns(options: Looking) -> None:
+def _dns(options: ReadOnly) -> None:
     settings = load(options.settings, GatewaySettings)
     if not settings.dns:
-        print("gateway: dns = false: no names are looked up here", file=sys.stderr)
+        print("gateway: dns = false: no names are resolved here", file=sys.stderr)
         return
-    command = names.command(settings)
+    command = dns.command(settings)
     try:
         os.execvp(command[0], command)
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
 
 
-def _plan(options: Looking) -> None:
+def _plan(options: ReadOnly) -> None:
     gateway = options.gateway()
     settings, contents = gateway.settings, gateway.registry.look()
     routers = contents.routers
@@ -389,12 +390,12 @@ def _plan(options: Looking) -> None:
     inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
     print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
     if settings.lan_prefix:
-        print(f"# {settings.lan_prefix} leads there; IPv6 is forwarded")
-    for line in tunnels.said(gateway.difference(routers)) or ["no tunnel comes or goes"]:
+        print(f"# {settings.lan_prefix} is routed there; IPv6 is forwarded")
+    for line in tunnels.describe(gateway.difference(routers)) or ["no tunnel would be added or removed"]:
         print(f"# {line}")
     print(gateway.rules(routers), end="")
 
 
-def _check(options: Looking) -> None:
+def _check(options: ReadOnly) -> None:
     options.gateway().registry.read()
     print("valid")

@@ -1,4 +1,4 @@
-"""Files that nobody else may read: replaced whole, in a folder of the same kind; and one writer at a time."""
+"""Private files, which are replaced atomically, and a lock for their one writer."""
 
 import fcntl
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 from tributary.settings.errors import CommandError, Exit
 
 
-def written(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path`` at once or not at all; raises CommandError, exit 71."""
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` atomically; raises CommandError, exit 71."""
     new = path.with_suffix(".new")
     try:
         private_folder(path.parent)
@@ -39,8 +39,8 @@ def private_folder(path: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other command changes what is in ``folder``, and keep others waiting; raises CommandError, exit
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock on ``folder``, for which other commands wait; raises CommandError, exit
     71.
     """
     try:

@@ -1,4 +1,4 @@
-"""Which ports of the gateway's public addresses lead to which router, and what contradicts itself. Pure."""
+"""Which ports of the gateway's public addresses are forwarded to which router, and conflicts. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ from tributary.settings.ports import Ports
 def conflicts(given: Mapping[str, Sequence[Ports]], closed: Sequence[Ports]) -> Iterator[str]:
     """What is wrong with the ports that routers are ``given``, by their names: each a sentence.
 
-    No port leads to two routers, none is given twice, and none of those that are ``closed`` is given at all.
+    No port is forwarded to two routers, none is given twice, and no ``closed`` one is given at all.
     """
     every = sorted(((ports, name) for name, several in given.items() for ports in several), key=_order)
     for ports, name in every:

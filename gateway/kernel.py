@@ -1,4 +1,4 @@
-"""What the kernel does for the tunnels beside WireGuard: forwarding, the nft table, the end of connections."""
+"""The kernel's part in the tunnels besides WireGuard: forwarding, the nft table, closing connections."""
 
 import hashlib
 import re
@@ -19,29 +19,29 @@ _FORWARDING = {4: "ipv4/ip_forward", 6: "ipv6/conf/all/forwarding"}
 
 
 def forwards(version: int = 4) -> bool:
-    """Whether this network namespace passes packets of this IP version on; of one that it does not know: no."""
+    """Whether this network namespace forwards packets of this IP version; False for a version that it lacks."""
     file = _SETTINGS / _FORWARDING[version]
     return file.exists() and file.read_text().strip() == "1"
 
 
 def forward(on: bool) -> None:
-    """Have it do so for IPv4, or not; raises CommandError, exit 71."""
+    """Switch IPv4 forwarding on or off; raises CommandError, exit 71."""
     _set(_FORWARDING[4], int(on))
 
 
-def hearing_routers() -> list[str]:
-    """The interfaces that take default routes from routers' advertisements only as long as nothing is passed on."""
+def ra_accepting_interfaces() -> list[str]:
+    """The interfaces that accept default routes from router advertisements only while forwarding is off."""
     every = (_SETTINGS / "ipv6/conf").glob("*/accept_ra")
     return sorted(each.parent.name for each in every if each.parent.name != "all" and each.read_text().strip() == "1")
 
 
 def forward6(on: bool, hearing: Sequence[str]) -> None:
-    """The same for IPv6, while the interfaces ``hearing`` go on to hear routers (ip-sysctl.rst, accept_ra).
+    """The same for IPv6; the interfaces ``hearing`` go on accepting advertisements (ip-sysctl.rst, accept_ra).
 
     Raises CommandError, exit 71.
     """
     values = [(f"ipv6/conf/{name}/accept_ra", 2 if on else 1) for name in hearing]
-    # What is not heard at that moment is forgotten.
+    # The kernel forgets routes from advertisements that are not accepted at that moment.
     for name, value in [*values, (_FORWARDING[6], 1)] if on else [(_FORWARDING[6], 0), *values]:
         # An interface may have gone.
         if (_SETTINGS / name).exists() or name == _FORWARDING[6]:
@@ -56,30 +56,30 @@ def _set(name: str, value: int) -> None:
 
 
 def load(table: str) -> None:
-    """Put the nft table there; raises CommandError, exit 69 or 71."""
+    """Load the nft table; raises CommandError, exit 69 or 71."""
     done = run(["nft", "--file", "-"], table)
     if done.returncode:
         raise CommandError(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
 
 
 def loaded() -> str | None:
-    """A digest of the nft table as it stands, without what its counters say; None if it is not there."""
+    """A digest of the loaded nft table without its counters; None if it is not loaded."""
     done = run(["nft", "--stateless", "list", "table", "inet", TABLE])
     return None if done.returncode else hashlib.sha256(done.stdout.encode()).hexdigest()
 
 
 def unload() -> None:
-    """Take the nft table away; that it is gone is no error. Raises CommandError, exit 69 or 71."""
+    """Remove the nft table; a missing one is no error. Raises CommandError, exit 69 or 71."""
     done = run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
     if done.returncode:
         raise CommandError(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
 
 
 def end_connections(lost: Sequence[Network]) -> str | None:
-    """End what this machine has open with ``lost``, and forget what it translates for them; says what could not be.
+    """Close this machine's connections with ``lost`` and delete their NAT entries; returns what could not be done.
 
-    Their packets do not come in any more: without this a socket would wait for them until it gives up by itself, and a
-    router that gets the number later would hear what was meant for the one before.
+    Their packets are no longer accepted: without this a socket would wait until its time-out, and a router that gets
+    the number later would receive packets of the previous one.
     """
     if not lost:
         return None
@@ -90,20 +90,20 @@ def end_connections(lost: Sequence[Network]) -> str | None:
             # 1: there was none.
             run(["conntrack", "--delete", "--family", f"ipv{network.version}", "--orig-src", str(network)])
             if network.version == 4:
-                # What strangers began, at forwarded ports.
+                # Connections from outside to forwarded ports.
                 run(["conntrack", "--delete", "--reply-src", str(tunnel_address(network, DEFAULT_SLOT))])
-    # ss says nothing where the kernel cannot do it (INET_DIAG_DESTROY). What no program has goes by itself.
+    # ss is silent where the kernel cannot do it (INET_DIAG_DESTROY). Sockets without a program end by themselves.
     still = ["state", "connected", "exclude", "time-wait", "exclude", "syn-recv"]
     if run(["ss", "--no-header", "--tcp", *still, *theirs]).stdout.strip():
         return "this kernel does not end connections of others (INET_DIAG_DESTROY): theirs end by their own timeouts"
     return None
 
 
-def forget_misled(forwards: Sequence[tuple[Ports, IPv4Address]], network: IPv4Network) -> None:
-    """Forget what leads from ports of ``forwards`` into ``network``, but not to the address that they have there.
+def flush_stale_dnat(forwards: Sequence[tuple[Ports, IPv4Address]], network: IPv4Network) -> None:
+    """Delete DNAT entries from ports of ``forwards`` into ``network`` that have another target than theirs now.
 
-    The kernel translates all packets of a connection as it did the first: who goes on asking, such as by UDP from the
-    same port, would be led to the old address for as long as he asks.
+    The kernel translates all packets of a connection as it did the first: a client that continues, such as by UDP from
+    the same port, would reach the old address for as long as it continues.
     """
     if not shutil.which("conntrack"):
         return
@@ -117,20 +117,20 @@ def forget_misled(forwards: Sequence[tuple[Ports, IPv4Address]], network: IPv4Ne
 
 
 def forwarded(listing: str) -> set[tuple[int, IPv4Address]]:
-    """The port that each connection of conntrack(8)'s ``listing`` began with, and who answers it. Pure."""
+    """The port that each connection of conntrack(8)'s ``listing`` began with, and the address that replies. Pure."""
     found = set()
     for line in listing.splitlines():
-        # First the packets of who began, then those of who answers; other connections have no ports, or one half.
+        # First the original direction, then the reply; other connections have no ports, or one half.
         match = re.search(r" src=\S+ dst=\S+ (?:sport=\d+ )?dport=(\d+) .*?src=(\d+\.\d+\.\d+\.\d+) ", f"{line} ")
         if match:
             found.add((int(match[1]), IPv4Address(match[2])))
     return found
 
 
-def served(ports: Ports, inside: IPv4Network) -> str | None:
-    """Where a program of this machine listens at one of ``ports`` for others, so not ``inside`` alone.
+def listener_on(ports: Ports, inside: IPv4Network) -> str | None:
+    """The socket of a local program that listens at one of ``ports``, beyond loopback and ``inside``.
 
-    The words are those of ss(8), such as '0.0.0.0:80'. Raises CommandError, exit 69, without ss.
+    In ss(8)'s form, such as '0.0.0.0:80'. Raises CommandError, exit 69, without ss.
     """
     only = ["sport", ">=", str(ports.first), "and", "sport", "<=", str(ports.last)]
     for line in run(

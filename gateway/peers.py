@@ -1,4 +1,4 @@
-"""What the interface should have, and what it has that it should not. Pure."""
+"""The peers that the interface should have, and those that it should not. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from tributary.wireguard.interface import Network, Peer, PeerStatus
 
 @dataclass(frozen=True)
 class Networks:
-    """Where the addresses of all routers are: those of their tunnels, and those of their LANs, if these have any."""
+    """The networks of all routers: of their tunnels, and of their LANs if any."""
 
     tunnels: IPv4Network
     lans: IPv6Network | None = None
@@ -23,41 +23,41 @@ class Networks:
 
 @dataclass(frozen=True)
 class Tunnel:
-    """One tunnel of a router; ``lan`` are the addresses of devices that come by it."""
+    """One tunnel of a router; ``lan`` are the addresses of the devices behind it."""
 
     router: str
-    place: int
+    slot: int
     key: str
     address: IPv4Address
     lan: IPv6Network | None = None
 
     @property
     def allowed(self) -> tuple[Network, ...]:
-        """All that it may send from, and that leads to it."""
+        """WireGuard's AllowedIPs: what it may send from, and what is routed to it."""
         return (IPv4Network(self.address), *([self.lan] if self.lan else []))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What an interface lacks, and the peers that it should not have, with the addresses that are not theirs."""
+    """The tunnels that an interface lacks, and unexpected peers, or addresses of peers."""
 
     missing: tuple[Tunnel, ...]
-    surplus: tuple[PeerStatus, ...]
+    unexpected: tuple[PeerStatus, ...]
     kept: frozenset[Network] = frozenset()
     """LANs that are the same router's as before, by other keys."""
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.surplus)
+        return bool(self.missing or self.unexpected)
 
     @property
     def routers(self) -> list[str]:
-        """The names of those that come, or get other keys or addresses."""
+        """The names of the routers that are added, or get other keys or addresses."""
         return sorted({tunnel.router for tunnel in self.missing})
 
     @property
-    def lost(self) -> list[Network]:
-        """The blocks and the LANs of which addresses belong to nobody any more, or to somebody else."""
-        found = {outer for peer in self.surplus for allowed in peer.allowed if (outer := _of_a_router(allowed))}
+    def released(self) -> list[Network]:
+        """The blocks and the LANs with addresses that no longer belong to their router."""
+        found = {outer for peer in self.unexpected for allowed in peer.allowed if (outer := _of_a_router(allowed))}
         return sorted(found - self.kept, key=lambda network: (network.version, network.network_address.packed))
 
 
@@ -78,15 +78,15 @@ def tunnels(routers: Routers, networks: Networks) -> list[Tunnel]:
 
 
 def _lan(router: Router, identity: Identity, networks: Networks) -> IPv6Network | None:
-    """A LAN that outlives a rotation is led to by the keys that are in use: no two peers have one prefix."""
+    """During a rotation a LAN is routed to the keys in use: no two peers can have one prefix."""
     waits = identity is not router and identity.lan_number == router.lan_number
     return None if waits else networks.lan_of(identity.lan_number)
 
 
 def _of_identity(name: str, identity: Identity, networks: Networks, lan: IPv6Network | None) -> Iterator[Tunnel]:
     block = block_of(networks.tunnels, identity.number)
-    for place, key in zip(SLOTS, identity.keys, strict=True):
-        yield Tunnel(name, place, key, tunnel_address(block, place), lan if place == DEFAULT_SLOT else None)
+    for slot, key in zip(SLOTS, identity.keys, strict=True):
+        yield Tunnel(name, slot, key, tunnel_address(block, slot), lan if slot == DEFAULT_SLOT else None)
 
 
 def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
@@ -98,32 +98,32 @@ def by_router(tunnels: Iterable[Tunnel]) -> Mapping[str, Sequence[Tunnel]]:
 
 
 def peers(wanted: Sequence[Tunnel]) -> tuple[Peer, ...]:
-    """As the interface gets them: each may send from its own addresses alone, and nobody is called first."""
+    """The interface's peers: each may send from its own addresses only, and has no endpoint until it is heard."""
     return tuple(Peer(tunnel.key, tunnel.allowed) for tunnel in wanted)
 
 
 def difference(
     wanted: Sequence[Tunnel], there: Sequence[PeerStatus], kept: Collection[Network | None] = ()
 ) -> Difference:
-    """What is to be done so that the interface, which has ``there``, has what is ``wanted``.
+    """What to change so that the interface, which has ``there``, gets what is ``wanted``.
 
-    ``kept`` are LANs of routers that only get other keys.
+    ``kept`` are LANs of routers that only change keys.
     """
     right = {tunnel.key: tunnel.allowed for tunnel in wanted}
     has = {peer.public_key: set(peer.allowed) for peer in there}
     return Difference(
         tuple(tunnel for tunnel in wanted if has.get(tunnel.key) != set(tunnel.allowed)),
-        tuple(filter(None, (_surplus(peer, right.get(peer.public_key)) for peer in there))),
+        tuple(filter(None, (_unexpected(peer, right.get(peer.public_key)) for peer in there))),
         frozenset(filter(None, kept)),
     )
 
 
-def _surplus(peer: PeerStatus, right: Sequence[Network] | None) -> PeerStatus | None:
-    """The peer with what it has too much; None if that is nothing. ``right`` None: all of it."""
+def _unexpected(peer: PeerStatus, right: Sequence[Network] | None) -> PeerStatus | None:
+    """The peer with its unexpected addresses, None without any. ``right`` None: all are unexpected."""
     wrong = tuple(each for each in peer.allowed if each not in (right or ()))
     return replace(peer, allowed=wrong) if wrong or right is None else None
 
 
 def by_key(there: Sequence[PeerStatus]) -> Mapping[str, PeerStatus]:
-    """What the interface knows of each peer."""
+    """The peers by their public keys."""
     return {peer.public_key: peer for peer in there}

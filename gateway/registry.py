@@ -1,7 +1,7 @@
-"""The home routers that are let in: a file for each, with its number and the public keys of its tunnels.
+"""The home routers that are enrolled: a file for each, with its number and the public keys of its tunnels.
 
-The file is all that the gateway keeps of an enrolment; a router's secret is not in it. Whoever removes a file takes the
-router's right away, whoever puts one there gives it.
+The file is all that the gateway keeps of an enrolment; a router's secret is not in it. Removing a file revokes the
+router, adding one enrols it.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Annotated, Self
 import tomli_w
 from pydantic import Field, model_validator
 
-from gateway.files import unlink, written
+from gateway.files import unlink, write_atomic
 from gateway.forwards import conflicts
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
@@ -27,7 +27,7 @@ from tributary.wireguard.keys import KEY, Key
 NAME = "1 to 40 of a-z, 0-9 and -"
 NUMBER = "a whole number from 1: the router's block of 16 addresses"
 LAN = "a whole number from 1, that of no other router's LAN"
-KEYS = f"{len(SLOTS)} public keys, no two the same, of the tunnels at places 0 to {SLOTS[-1]}; each {KEY}"
+KEYS = f"{len(SLOTS)} public keys, no two the same, of the tunnels in slots 0 to {SLOTS[-1]}; each {KEY}"
 MOMENT = "a date and time with its offset from UTC, such as 2026-11-24T10:00:00Z"
 
 
@@ -51,7 +51,7 @@ class Identity(Settings):
     )
 
     @model_validator(mode="after")
-    def _a_key_for_each_place(self) -> Self:
+    def _a_key_for_each_slot(self) -> Self:
         if len(self.keys) != len(SLOTS) or len(set(self.keys)) < len(SLOTS):
             raise ValueError(KEYS)
         return self
@@ -63,20 +63,20 @@ class Identity(Settings):
 
 
 class Router(Identity):
-    """A router; ``next`` is what it will be once that is heard, both are let in until then."""
+    """A router; ``next`` is its identity once its new keys are used; both are valid until then."""
 
     forward: list[ServicePorts] = Field(
-        [], title="ports of the gateway's public addresses that lead to it", description=f"a list of {SERVICE}"
+        [], title="ports of the gateway's public addresses that are forwarded to it", description=f"a list of {SERVICE}"
     )
     next: Identity | None = Field(None, title="what a rotation gave it", description="a table [next] of the same keys")
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """All by which it is let in now."""
+        """The identities that are valid now."""
         return (self, self.next) if self.next else (self,)
 
     def rotated(self) -> "Router":
-        """The router when its next identity has taken the place of this one."""
+        """The router after its next identity has replaced this one."""
         return Router(**self.next.model_dump(), forward=self.forward) if self.next else self
 
 
@@ -115,7 +115,7 @@ def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int
 class Contents:
     """The routers whose files are accepted, and what is wrong with the other files, by their names without .toml.
 
-    Numbers in these are ``reserved`` for when they are mended.
+    Numbers in these are ``reserved`` until they are corrected.
     """
 
     routers: Routers
@@ -133,7 +133,7 @@ class Contents:
     @property
     def notes(self) -> list[str]:
         """A line for each file that is not accepted."""
-        return [f"{failure}: this router is not let in until its file is mended" for failure in self.faults.values()]
+        return [f"{failure}: this router has no access until its file is corrected" for failure in self.faults.values()]
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,10 @@ class Registry:
     def write(self, name: str, router: Router) -> None:
         """Put or replace the file of ``name``; raises CommandError, exit 71."""
         document = router.model_dump(exclude_defaults=True)
-        written(self._file(name), tomli_w.dumps(document).encode())
+        write_atomic(self._file(name), tomli_w.dumps(document).encode())
 
     def remove(self, name: str) -> None:
-        """Take the file of ``name`` away; raises CommandError, exit 71."""
+        """Remove the file of ``name``; raises CommandError, exit 71."""
         unlink(self._file(name))
 
     def _files(self) -> list[Path]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.text import Text
 
+from gateway.counters import Totals, TrafficTotals
 from gateway.peers import Tunnel, by_router
 from gateway.registry import Routers
-from gateway.tally import Tallies, Tally
 from tributary.daemons.text import age, folded, plural, scaled
 from tributary.wireguard.addresses import DEFAULT_SLOT
 from tributary.wireguard.interface import PeerStatus
@@ -21,7 +21,7 @@ WireGuard); one that is used, or kept alive, has a new one every two minutes."""
 
 
 def routers(
-    listed: Routers, tunnels: list[Tunnel], there: Mapping[str, PeerStatus], tallies: Tallies, now: float
+    listed: Routers, tunnels: list[Tunnel], there: Mapping[str, PeerStatus], totals: Totals, now: float
 ) -> Answer:
     """All routers, in the order of their names; ``now`` in seconds since 1970."""
     its_own = by_router(tunnels)
@@ -34,20 +34,20 @@ def routers(
             "enrolled": _written(router.enrolled),
             "rotating": router.next is not None,
             "forward": [str(ports) for ports in router.forward],
-            **_counted(tallies.get(name, Tally()), now),
+            **_counted(totals.get(name, TrafficTotals()), now),
             "up": [_link(each, there[each.key]) for each in its_own[name] if _is_up(there.get(each.key), now)],
         }
         for name, router in listed.items()
     ]
 
 
-def _counted(tally: Tally, now: float) -> dict[str, Any]:
-    seen = tally.last_seen
+def _counted(total: TrafficTotals, now: float) -> dict[str, Any]:
+    seen = total.last_seen
     return {
         "last_seen": None if seen is None else _written(datetime.fromtimestamp(seen, UTC)),
         "last_seen_s": None if seen is None else round(now - seen, 3),
-        "received": tally.received,
-        "sent": tally.sent,
+        "received": total.received,
+        "sent": total.sent,
     }
 
 
@@ -56,7 +56,7 @@ def _is_up(peer: PeerStatus | None, now: float) -> bool:
 
 
 def _link(tunnel: Tunnel, peer: PeerStatus) -> dict[str, Any]:
-    return {"place": tunnel.place, "address": str(tunnel.address), "outside": peer.endpoint}
+    return {"slot": tunnel.slot, "address": str(tunnel.address), "outside": peer.endpoint}
 
 
 def _written(moment: datetime) -> str:
@@ -70,7 +70,7 @@ def lines(answer: Answer, width: int) -> Iterator[Text]:
     for number, router in enumerate(answer):
         if number:
             yield Text()
-        links = sum(link["place"] != DEFAULT_SLOT for link in router["up"])
+        links = sum(link["slot"] != DEFAULT_SLOT for link in router["up"])
         seen = "never seen" if router["last_seen_s"] is None else f"seen {age(max(router['last_seen_s'], 0))} ago"
         yield Text(f"{router['name']}: {plural(links, 'link')} up, {seen}", "bold")
         yield from folded(_facts(router), 2, width)
@@ -84,11 +84,11 @@ def _facts(router: dict[str, Any]) -> list[str]:
         f"enrolled {router['enrolled']}",
         *(["waits for its new keys to be used"] if router["rotating"] else []),
         *(f"{ports} forwarded to it" for ports in router["forward"]),
-        *(f"{_called(link['place'])} from {link['outside']}" for link in router["up"]),
+        *(f"{_called(link['slot'])} from {link['outside']}" for link in router["up"]),
         f"received {scaled(router['received'], 'B')}",
         f"sent {scaled(router['sent'], 'B')}",
     ]
 
 
-def _called(place: int) -> str:
-    return "everything else" if place == DEFAULT_SLOT else f"link {place}"
+def _called(slot: int) -> str:
+    return "everything else" if slot == DEFAULT_SLOT else f"link {slot}"

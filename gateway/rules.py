@@ -19,7 +19,7 @@ TABLE = "tributary-gateway"
 def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]) -> str:
     """For ``nft --file -``: replaces the whole table.
 
-    Packets of the IP versions in ``for_tunnels`` are passed on from tunnels and to tunnels alone.
+    Packets of the IP versions in ``for_tunnels`` are forwarded from and to tunnels only.
     """
     return rendered(
         Path(__file__).with_name("rules.nft.j2"),
@@ -39,7 +39,7 @@ def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]
 
 @dataclass(frozen=True)
 class _Forward:
-    """Ports that lead to a router."""
+    """Ports that are forwarded to a router."""
 
     number: int
     address: IPv4Address
@@ -49,19 +49,19 @@ class _Forward:
 def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
     for router in routers.values():
         if router.forward:
-            yield _Forward(router.number, led_to(network, router), router.forward)
+            yield _Forward(router.number, forward_target(network, router), router.forward)
 
 
-def led(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:
-    """All ports that lead to routers, and where."""
+def forward_targets(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:
+    """All forwarded ports, and the address that each is forwarded to."""
     return [(ports, forward.address) for forward in _forwards(network, routers) for ports in forward.ports]
 
 
-def led_to(network: IPv4Network, router: Router) -> IPv4Address:
-    """Where ports lead to a router: its tunnel for everything else, the old one until a rotation ends."""
+def forward_target(network: IPv4Network, router: Router) -> IPv4Address:
+    """The address that ports of a router are forwarded to: its default tunnel, the old one until a rotation ends."""
     return tunnel_address(block_of(network, router.number), DEFAULT_SLOT)
 
 
 def refused(settings: GatewaySettings) -> Sequence[Network]:
-    """Where routers may not go through the gateway."""
+    """The networks that routers may not reach through the gateway."""
     return targets.disjoint([*targets.never(), *targets.private(settings.private_targets)])

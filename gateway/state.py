@@ -1,11 +1,11 @@
-"""What the gateway keeps: its private key, its routers, what it counted of them, what it changed of this machine."""
+"""The gateway's state: its private key, its routers, their totals, and what it changed on this machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway import tally
-from gateway.files import unlink, written
+from gateway import counters
+from gateway.files import unlink, write_atomic
 from tributary.daemons.state_file import StateFile, Tell
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
@@ -16,7 +16,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class State:
-    """The folder of all of it, for root's eyes alone."""
+    """The state folder, which only root can read."""
 
     folder: Path
 
@@ -26,45 +26,47 @@ class State:
         return self.folder / "routers"
 
     def private_key(self) -> str:
-        """The gateway's own, made at first use; raises CommandError, exit 71 or 77."""
+        """The gateway's key, created at first use; raises CommandError, exit 71 or 77."""
         file = self.folder / "private.key"
         try:
             kept = file.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             key = new_secret()
-            written(file, f"{key}\n".encode())
+            write_atomic(file, f"{key}\n".encode())
             return key
         except PermissionError as error:
             raise CommandError(Exit.NO_PERMISSION, f"{file}: can be read by root alone: use sudo") from error
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(Exit.SYSTEM, f"{file}: cannot be read: {error}") from error
         if not is_key(kept):
-            mend = "put the copy of it back, or remove it and enrol every router anew"
-            raise CommandError(Exit.SYSTEM, f"{file}: holds no key: {mend}")
+            fix = "put the copy of it back, or remove it and enrol all routers again"
+            raise CommandError(Exit.SYSTEM, f"{file}: holds no key: {fix}")
         return kept
 
-    def tallies(self, tell: Tell | None = None) -> tally.Tallies:
-        """What was counted of each router.
+    def totals(self, tell: Tell | None = None) -> counters.Totals:
+        """The totals of each router.
 
-        A file that is not ours is set aside and told; without ``tell`` CommandError is raised, exit 71.
+        A damaged file is renamed and reported; without ``tell`` CommandError is raised, exit 71.
         """
-        return self._tallies.read(tally.read, tell) or {}
+        return self._totals.read(counters.read, tell) or {}
 
-    def keep(self, tallies: tally.Tallies) -> None:
-        """For the next look; raises CommandError, exit 71."""
-        self._tallies.replace(tally.document(tallies))
+    def save_totals(self, totals: counters.Totals) -> None:
+        """Save the totals; raises CommandError, exit 71."""
+        self._totals.replace(counters.document(totals))
 
     @property
-    def _tallies(self) -> StateFile:
-        return StateFile(self.folder / "tallies.json")
+    def _totals(self) -> StateFile:
+        return StateFile(self.folder / "traffic.json")
 
     def note_rules(self, text: str) -> None:
-        """Which rules were loaded last, and as what the kernel shows them; raises CommandError, exit 71."""
-        written(self._rules, f"{text}\n".encode())
+        """Save a digest of the rules that were loaded, and of the kernel's listing of them; raises CommandError, exit
+        71.
+        """
+        write_atomic(self._rules, f"{text}\n".encode())
 
     @property
     def noted_rules(self) -> str:
-        """As they were noted; nothing if they were not."""
+        """The saved digests; empty without any."""
         try:
             return self._rules.read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
@@ -75,59 +77,61 @@ class State:
         return self.folder / "rules-loaded"
 
     def note_boot(self) -> None:
-        """That what is noted about forwarding counts until this machine starts anew; raises CommandError, exit 71."""
-        written(self._boot, _BOOT.read_bytes())
+        """Mark what is saved about forwarding as valid until the next boot; raises CommandError, exit 71."""
+        write_atomic(self._boot, _BOOT.read_bytes())
 
     def forget_boot(self) -> None:
-        """That nothing is changed any more; raises CommandError, exit 71."""
+        """Mark it as invalid: nothing is changed any more; raises CommandError, exit 71."""
         unlink(self._boot)
 
     @property
     def was_noted_since_boot(self) -> bool:
-        """Whether what is noted about forwarding was noted since this machine started."""
+        """Whether what is saved about forwarding was saved since the last boot."""
         return self._boot.exists() and self._boot.read_bytes() == _BOOT.read_bytes()
 
     def note_forwarding(self, was_on: bool) -> None:
-        """Whether this machine passed packets on before us; raises CommandError, exit 71."""
+        """Save whether this machine forwarded IPv4 before us; raises CommandError, exit 71."""
         if was_on:
             unlink(self._forwarding)
         else:
-            written(self._forwarding, b"")
+            write_atomic(self._forwarding, b"")
 
     @property
     def forwarding_was_off(self) -> bool:
-        """Whether that is to be put back."""
+        """Whether forwarding was off, and is to be restored."""
         return self._forwarding.exists()
 
     def note_forwarding6(self, hearing: Sequence[str] | None) -> None:
-        """That this machine passed no IPv6 on before us, and which interfaces were ``hearing`` routers; None: it did.
+        """Save that IPv6 forwarding was off, and which interfaces were ``hearing`` routers; None: it was on.
 
         Raises CommandError, exit 71.
         """
         if hearing is None:
             unlink(self._forwarding6)
         else:
-            written(self._forwarding6, "".join(f"{name}\n" for name in hearing).encode())
+            write_atomic(self._forwarding6, "".join(f"{name}\n" for name in hearing).encode())
 
     @property
-    def hearing_routers(self) -> Sequence[str] | None:
-        """Where router advertisements were heard when forwarding of IPv6 was off, to be put back; None: it was on."""
+    def ra_accepting_interfaces(self) -> Sequence[str] | None:
+        """The interfaces that accepted advertisements while IPv6 forwarding was off, to be restored; None: it was
+        on.
+        """
         return self._forwarding6.read_text(errors="replace").split() if self._forwarding6.exists() else None
 
     @property
     def switched_on(self) -> Sequence[int]:
-        """The IP versions of which this machine passed nothing on before us."""
-        off = ((4, self.forwarding_was_off), (6, self.hearing_routers is not None))
+        """The IP versions whose forwarding was off before us."""
+        off = ((4, self.forwarding_was_off), (6, self.ra_accepting_interfaces is not None))
         return [version for version, was_off in off if was_off]
 
     @property
     def _boot(self) -> Path:
-        return self.folder / "noted-in-boot"
+        return self.folder / "boot-id"
 
     @property
     def _forwarding6(self) -> Path:
-        return self.folder / "forwarding6-was-off"
+        return self.folder / "ipv6-forwarding-was-off"
 
     @property
     def _forwarding(self) -> Path:
-        return self.folder / "forwarding-was-off"
+        return self.folder / "ipv4-forwarding-was-off"

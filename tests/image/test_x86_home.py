@@ -66,7 +66,7 @@ def test_the_gateway_hears_the_router_by_both_links_and_names_it(home: Home) -> 
     eventually(lambda: len(home.seen()["up"]) == 3, SOON)
     seen = home.seen()
     assert seen["name"] == HOME
-    outside = {link["outside"].rpartition(":")[0] for link in seen["up"] if link["place"]}
+    outside = {link["outside"].rpartition(":")[0] for link in seen["up"] if link["slot"]}
     assert outside == {"198.51.100.1", "198.51.100.2"}
 
 

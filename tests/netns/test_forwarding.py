@@ -201,8 +201,8 @@ REFUSED = {
     ("berlin", "--remove", "tcp/80"): "berlin: tcp/80 is not forwarded: accepted: tcp/2222, tcp/27015, udp/27015-27020",
 }
 WOULD = {
-    ("berlin", "tcp/8443"): "# tcp/8443 would lead to berlin\n",
-    ("berlin", "--remove", "tcp/2222"): "# tcp/2222 would no longer lead to berlin\n",
+    ("berlin", "tcp/8443"): "# tcp/8443 would be forwarded to berlin\n",
+    ("berlin", "--remove", "tcp/2222"): "# tcp/2222 would no longer be forwarded to berlin\n",
 }
 
 

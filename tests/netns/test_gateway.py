@@ -1,4 +1,4 @@
-"""Home routers let in by keys, with real tunnels: who comes in, where to, and how it ends."""
+"""Home routers with keys, by real tunnels: which are accepted, what they reach, and how access ends."""
 
 import shutil
 import socket
@@ -66,7 +66,7 @@ def test_a_stranger_gets_nothing(gateway: World) -> None:
     eventually(lambda: gateway.house.pings(known, INSIDE))
     assert not gateway.house.pings(stranger, INSIDE, 2)
     (router,) = gateway.list().values()
-    assert [link["place"] for link in router["up"]] == [2]
+    assert [link["slot"] for link in router["up"]] == [2]
 
 
 def test_a_tunnel_has_one_address_and_no_other(gateway: World) -> None:
@@ -147,7 +147,7 @@ def test_a_typo_in_one_routers_file_keeps_that_one_out_and_nobody_else(gateway: 
     file = gateway.state / "routers/paris.toml"
     file.write_text(file.read_text().replace("number", "nummer"))
     said = gateway.notes("sync")
-    assert "paris.toml" in said and "10.84.0.32/28: shut out" in said
+    assert "paris.toml" in said and "10.84.0.32/28: removed" in said
     gateway.gateway("down")
     assert "paris.toml" in gateway.notes("up")
     # A peer that hears nothing begins a new session after 15 s (WireGuard, section 6.5: Keepalive- and Rekey-Timeout).
@@ -186,11 +186,11 @@ def test_counters_of_the_rules_go_on_and_rules_that_were_changed_or_flushed_come
 def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World) -> None:
     berlin, paris = (gateway.house.tunnel(gateway.enrol(name)) for name in ("berlin", "paris"))
     eventually(lambda: gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE))
-    (gateway.state / "tallies.json").write_text("")
+    (gateway.state / "traffic.json").write_text("")
     gateway.gateway("revoke", "berlin")
     assert not gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE)
-    (gateway.state / "tallies.json").unlink()
-    (gateway.state / "tallies.new").mkdir()  # as a disk that is full, it takes no new tallies
+    (gateway.state / "traffic.json").unlink()
+    (gateway.state / "traffic.new").mkdir()  # as a disk that is full, it takes no new totals
     gateway.gateway("revoke", "paris")
     assert not gateway.house.pings(paris, INSIDE)
 

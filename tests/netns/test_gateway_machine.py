@@ -48,7 +48,7 @@ def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
     eventually(lambda: gateway.house.pings(address, INSIDE))
     before = gateway.list()["berlin"]
     (link,) = before["up"]
-    assert (link["place"], link["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
+    assert (link["slot"], link["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
     assert before["received"] > 0 and before["sent"] > 0
     gateway.gateway("down")
     away = gateway.list()["berlin"]

@@ -6,11 +6,11 @@ import pytest
 
 from gateway import report
 from gateway.cli import main
+from gateway.counters import TrafficTotals, counted
 from gateway.peers import Networks, by_key, tunnels
 from gateway.registry import Registry
 from gateway.settings import GatewaySettings
 from gateway.state import State
-from gateway.tally import Tally, counted
 from tests.unit.gateway.house import LANS, NETWORK, heard, of, router
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -89,9 +89,9 @@ def test_the_private_key_is_made_once_and_for_nobody_else(tmp_path: Path) -> Non
 
 
 def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tallies.json").write_text('{"berlin": {"received": 1}}')
+    (tmp_path / "traffic.json").write_text('{"berlin": {"received": 1}}')
     with pytest.raises(CommandError, match="mend it or remove it"):
-        State(tmp_path).tallies()
+        State(tmp_path).totals()
 
 
 def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
@@ -100,10 +100,10 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
     )
     routers = {"berlin": router(1), "rome": router(3, forward=["tcp/443"])}
     made = tunnels(routers, Networks(NETWORK, LANS))
-    tallies = counted({}, made, there)
-    berlin, rome = report.routers(routers, made, there, tallies, NOW)
-    assert [link["place"] for link in berlin["up"]] == [0, 1]
-    assert berlin["up"][1] == {"place": 1, "address": "10.84.0.18", "outside": "203.0.113.9:4000"}
+    totals = counted({}, made, there)
+    berlin, rome = report.routers(routers, made, there, totals, NOW)
+    assert [link["slot"] for link in berlin["up"]] == [0, 1]
+    assert berlin["up"][1] == {"slot": 1, "address": "10.84.0.18", "outside": "203.0.113.9:4000"}
     assert (berlin["last_seen_s"], berlin["received"], berlin["sent"]) == (10.0, 2_000_000, 30)
     assert (rome["last_seen"], rome["up"], rome["number"], rome["forward"]) == (None, [], 3, ["tcp/443"])
     text = "\n".join(line.plain for line in report.lines([berlin, rome], 80))
@@ -115,7 +115,7 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
 
 
 def test_who_is_away_was_still_seen() -> None:
-    answer = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": Tally(NOW - 90000, 5, 6)}, NOW)
+    answer = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW - 90000, 5, 6)}, NOW)
     assert (answer[0]["up"], answer[0]["last_seen"]) == ([], "2026-09-20T13:13:20Z")
     assert "seen 1 d 01 h ago" in next(report.lines(answer, 80)).plain
 
@@ -144,9 +144,9 @@ def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: P
 
 @pytest.mark.parametrize("text", ["", "[]", '{"berlin": 5}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"])
 def test_damaged_tallies_are_set_aside_and_counting_begins_anew(tmp_path: Path, text: str) -> None:
-    (tmp_path / "tallies.json").write_text(text)
+    (tmp_path / "traffic.json").write_text(text)
     told: list[str] = []
     state = State(tmp_path)
-    assert state.tallies(told.append) == {} and "tallies.json.broken" in told[0]
-    state.keep({"berlin": Tally(received=5)})
-    assert state.tallies()["berlin"].received == 5
+    assert state.totals(told.append) == {} and "traffic.json.broken" in told[0]
+    state.save_totals({"berlin": TrafficTotals(received=5)})
+    assert state.totals()["berlin"].received == 5

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 
+from gateway.counters import TrafficTotals, counted, document, read
 from gateway.peers import Networks, by_key, difference, peers, tunnels
-from gateway.tally import Tally, counted, document, read
-from gateway.tunnels import ended_rotations, said
+from gateway.tunnels import describe, ended_rotations
 from tests.unit.gateway.house import LANS, NETWORK, heard, key, of, router
 from tributary.wireguard.interface import Peer
 
@@ -35,9 +35,9 @@ def test_a_lan_is_reached_by_the_tunnel_for_everything_else_and_by_no_other() ->
 def test_a_router_that_gets_ipv6_keeps_its_connections_and_one_that_goes_loses_all() -> None:
     made = of("berlin", 1, LANS)
     begun = difference(made, [heard(tunnel) for tunnel in BERLIN])
-    assert (begun.missing, begun.lost) == ((made[0],), [])
+    assert (begun.missing, begun.released) == ((made[0],), [])
     gone = difference([], [heard(tunnel) for tunnel in made])
-    assert gone.lost == [IPv4Network("10.84.0.16/28"), IPv6Network("2001:db8:1:1::/64")]
+    assert gone.released == [IPv4Network("10.84.0.16/28"), IPv6Network("2001:db8:1:1::/64")]
 
 
 def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_connections() -> None:
@@ -46,40 +46,40 @@ def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_c
     assert renewed.next is not None
     renewed = renewed.model_copy(update={"next": renewed.next.model_copy(update={"lan": 1})})
     before = tunnels({"berlin": renewed}, networks)
-    assert {tunnel.key: tunnel.lan for tunnel in before if tunnel.place == 0} == {key(1): lan, key(2): None}
+    assert {tunnel.key: tunnel.lan for tunnel in before if tunnel.slot == 0} == {key(1): lan, key(2): None}
     after = tunnels({"berlin": renewed.rotated()}, networks)
-    assert {tunnel.key: tunnel.lan for tunnel in after if tunnel.place == 0} == {key(2): lan}
+    assert {tunnel.key: tunnel.lan for tunnel in after if tunnel.slot == 0} == {key(2): lan}
     there = [heard(tunnel) for tunnel in before]
-    assert difference(after, there, [lan]).lost == [IPv4Network("10.84.0.16/28")]
-    assert difference(after, there).lost == [IPv4Network("10.84.0.16/28"), lan]
+    assert difference(after, there, [lan]).released == [IPv4Network("10.84.0.16/28")]
+    assert difference(after, there).released == [IPv4Network("10.84.0.16/28"), lan]
 
 
 def test_an_interface_that_is_right_is_left_alone() -> None:
     change = difference(BERLIN, [heard(tunnel) for tunnel in reversed(BERLIN)])
     assert not change
-    assert said(change) == []
+    assert describe(change) == []
 
 
 def test_who_is_missing_comes_and_who_is_too_many_goes() -> None:
     change = difference(PARIS, [heard(tunnel) for tunnel in BERLIN])
     assert change.missing == tuple(PARIS)
-    assert {peer.public_key for peer in change.surplus} == {tunnel.key for tunnel in BERLIN}
-    assert change.lost == [IPv4Network("10.84.0.16/28")]
-    assert said(change) == ["paris: let in", "10.84.0.16/28: shut out"]
+    assert {peer.public_key for peer in change.unexpected} == {tunnel.key for tunnel in BERLIN}
+    assert change.released == [IPv4Network("10.84.0.16/28")]
+    assert describe(change) == ["paris: tunnels added", "10.84.0.16/28: removed"]
 
 
 def test_a_peer_with_another_address_is_put_right() -> None:
     wrong = replace(heard(BERLIN[0]), allowed=(IPv4Network("10.84.0.99/32"),))
     change = difference(BERLIN, [wrong, *map(heard, BERLIN[1:])])
     assert change.missing == (BERLIN[0],)
-    assert change.lost == [IPv4Network("10.84.0.96/28")]
+    assert change.released == [IPv4Network("10.84.0.96/28")]
 
 
 def test_a_peer_that_somebody_let_send_from_everywhere_goes_without_ending_all_connections() -> None:
     stranger = replace(heard(PARIS[0]), allowed=(IPv4Network("0.0.0.0/0"),))
     change = difference(BERLIN, [*map(heard, BERLIN), stranger])
-    assert change.surplus == (stranger,)
-    assert change.lost == []
+    assert change.unexpected == (stranger,)
+    assert change.released == []
 
 
 def test_a_rotation_ends_when_any_of_the_new_keys_is_heard() -> None:
@@ -113,10 +113,10 @@ def test_counters_that_went_back_begin_from_zero() -> None:
 def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_router() -> None:
     before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     assert counted(before, BERLIN, {})["berlin"] == replace(before["berlin"], counters={})
-    assert counted(before, PARIS, {}) == {"paris": Tally()}
+    assert counted(before, PARIS, {}) == {"paris": TrafficTotals()}
 
 
 def test_tallies_are_read_as_they_were_kept() -> None:
-    tallies = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
-    assert read(document(tallies)) == tallies
-    assert read(document({"new": Tally()})) == {"new": Tally()}
+    totals = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
+    assert read(document(totals)) == totals
+    assert read(document({"new": TrafficTotals()})) == {"new": TrafficTotals()}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.files import alone
+from gateway.files import locked
 from gateway.forwards import with_added, without
 from gateway.registry import Registry, Router, free_number, name_of
 from tests.unit.gateway.house import NETWORK, identity, key, router
@@ -174,7 +174,7 @@ def test_a_lan_keeps_its_number_through_rotations_and_nobody_else_gets_it(regist
 def test_commands_wait_for_each_other(tmp_path: Path) -> None:
     import fcntl
 
-    with alone(tmp_path), (tmp_path / "lock").open("w") as file, pytest.raises(BlockingIOError):
+    with locked(tmp_path), (tmp_path / "lock").open("w") as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -185,14 +185,14 @@ def spoilt(registry: Registry, name: str) -> Path:
 
 
 def test_one_wrong_file_keeps_that_router_out_and_no_other(registry: Registry) -> None:
-    """A typo in one router's file: all others are let in, and the line that says what is wrong names the file."""
+    """A typo in one router's file: all others have access, and the line that says what is wrong names the file."""
     for number, name in enumerate(("berlin", "paris", "rome"), start=1):
         registry.write(name, router(number))
     file = spoilt(registry, "paris")
     contents = registry.look()
     assert list(contents.routers) == ["berlin", "rome"] and list(contents.faults) == ["paris"]
     (note,) = contents.notes
-    assert str(file) in note and "number = '(missing)'" in note and "not let in" in note
+    assert str(file) in note and "number = '(missing)'" in note and "no access" in note
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import kernel, names, rules
+from gateway import dns, kernel, rules
 from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from tests.unit.gateway.house import router
@@ -89,7 +89,7 @@ def test_names_of_a_whole_page_of_many_homes_may_wait_at_once() -> None:
     """300 names at once, while the name server above answers slowly: dnsmasq's own limit of 150 refuses some."""
     (most,) = [
         word
-        for word in names.command(check({"name": "gateway.example.net"}, GatewaySettings, "gateway.toml"))
+        for word in dns.command(check({"name": "gateway.example.net"}, GatewaySettings, "gateway.toml"))
         if word.startswith("--dns-forward-max=")
     ]
     assert int(most.partition("=")[2]) >= 1000

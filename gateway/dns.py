@@ -1,4 +1,4 @@
-"""DNS for routers: dnsmasq(8) at the inside address, which asks the name servers of this machine. Pure."""
+"""DNS for routers: dnsmasq(8) at the inside address, which uses the name servers of this machine. Pure."""
 
 from gateway.settings import GatewaySettings
 from tributary.wireguard import addresses
@@ -10,9 +10,9 @@ _AT_ONCE = 5_000
 
 
 def command(settings: GatewaySettings) -> list[str]:
-    """What serves names until it is stopped, in the foreground.
+    """dnsmasq's command line, in the foreground.
 
-    The address need not be there yet, and comes back when the tunnels are made anew (--bind-dynamic).
+    The address need not exist yet, and may come back with the tunnels (--bind-dynamic).
     """
     return [
         "dnsmasq",

@@ -1,4 +1,4 @@
-"""Routers let in, given new keys and ports, and shut out."""
+"""Enrols routers, gives them new keys and ports, revokes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from gateway import kernel
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Contents, Identity, Router, free_number, name_of
-from gateway.tunnels import Gateway, align
+from gateway.tunnels import Gateway, reconcile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
@@ -15,47 +15,48 @@ from tributary.wireguard.enrolment import Enrolment, Place
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a router is to be given, and what is to be said of it."""
+class EnrolResult:
+    """A router's enrolment, and notes for the operator."""
 
     enrolment: Enrolment
     notes: Sequence[str]
 
 
-def enrol(gateway: Gateway, name: str, now: datetime) -> Made:
-    """Let in a new router; raises CommandError, exit 64 for a wrong name, 75 for one that is taken."""
+def enrol(gateway: Gateway, name: str, now: datetime) -> EnrolResult:
+    """Enrol a new router; raises CommandError, exit 64 for a wrong name, 75 for one that is taken."""
     contents = gateway.registry.look()
     refuse_taken(contents, name_of(name))
     secret, identity = _identity(gateway, contents, now)
-    return _let_in(gateway, contents, name, Router(**identity.model_dump()), secret)
+    return _admit(gateway, contents, name, Router(**identity.model_dump()), secret)
 
 
-def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> Made:
-    """Give a router new keys and tunnels' addresses; its old ones hold until the new are heard, or go ``at_once``.
+def rotate(gateway: Gateway, name: str, now: datetime, *, at_once: bool) -> EnrolResult:
+    """Give a router new keys and tunnels' addresses; its old ones are valid until the new are used, or are removed
+    ``at_once``.
 
     Its LAN keeps its IPv6 prefix.
 
     Raises CommandError, exit 64 if there is no such router.
     """
     contents = gateway.registry.look()
-    router = known(contents, name)
+    router = get_router(contents, name)
     secret, fresh = _identity(gateway, contents, now)
     identity = fresh.model_copy(update={"lan": router.lan_number})
     next_alone = Router(**identity.model_dump(), forward=router.forward)
     renewed = next_alone if at_once else router.model_copy(update={"next": identity})
-    return _let_in(gateway, contents, name, renewed, secret)
+    return _admit(gateway, contents, name, renewed, secret)
 
 
 def revoke(gateway: Gateway, name: str) -> Sequence[str]:
-    """Shut a router out at once; returns what was done. Raises CommandError, exit 64 if there is no such router.
+    """Revoke a router at once; returns what was done. Raises CommandError, exit 64 if there is no such router.
 
     Whatever is in its file, or in those of others.
     """
     contents = gateway.registry.look()
     if name not in contents.faults:
-        known(contents, name)
+        get_router(contents, name)
     gateway.registry.remove(name)
-    return align(gateway, contents.without(name))
+    return reconcile(gateway, contents.without(name))
 
 
 def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Sequence[str]:
@@ -64,7 +65,7 @@ def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool
     Raises CommandError: exit 64 if there is no such router, or a port that is to go is not there, 75 if one is taken.
     """
     contents = with_ports(gateway, name, ports, remove=remove)
-    notes = align(gateway, contents)
+    notes = reconcile(gateway, contents)
     gateway.registry.write(name, contents.routers[name])
     return notes
 
@@ -72,7 +73,7 @@ def forward(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool
 def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: bool) -> Contents:
     """All routers as they would be; raises CommandError as ``forward`` does. Changes nothing."""
     contents = gateway.registry.look()
-    router = known(contents, name)
+    router = get_router(contents, name)
     try:
         led = without(router.forward, ports) if remove else with_added(router.forward, ports)
     except ValueError as error:
@@ -88,13 +89,13 @@ def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: b
 def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
     """A program of this machine would not be heard any more."""
     for each in ports:
-        if served := kernel.served(each, gateway.settings.network):
+        if listener := kernel.listener_on(each, gateway.settings.network):
             raise CommandError(
-                Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {served}"
+                Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {listener}"
             )
 
 
-def known(contents: Contents, name: str) -> Router:
+def get_router(contents: Contents, name: str) -> Router:
     """The router ``name``; raises CommandError, exit 64, also if its file is not accepted."""
     if name in contents.faults:
         raise contents.faults[name]
@@ -115,12 +116,12 @@ def refuse_taken(contents: Contents, name: str) -> None:
 def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:
     """A fresh secret, and what the gateway keeps of it."""
     secret = keys.new_secret()
-    public = [keys.public_key(keys.private_key(secret, place)) for place in addresses.SLOTS]
+    public = [keys.public_key(keys.private_key(secret, slot)) for slot in addresses.SLOTS]
     number = free_number(contents.routers, gateway.settings.network, contents.reserved)
     return secret, Identity(number=number, keys=public, enrolled=now.astimezone(UTC).replace(microsecond=0))
 
 
-def _let_in(gateway: Gateway, contents: Contents, name: str, router: Router, secret: str) -> Made:
+def _admit(gateway: Gateway, contents: Contents, name: str, router: Router, secret: str) -> EnrolResult:
     settings = gateway.settings
     newest = router.next or router
     prefix = gateway.networks.lan_of(newest.lan_number)
@@ -136,11 +137,11 @@ def _let_in(gateway: Gateway, contents: Contents, name: str, router: Router, sec
     )
     # The file last: what fails before is taken away by the next look at the files.
     after = replace(contents, routers={**contents.routers, name: router})
-    notes = align(gateway, after, [name] if name in contents.routers else [])
+    notes = reconcile(gateway, after, [name] if name in contents.routers else [])
     gateway.registry.write(name, router)
     if settings.lan_prefix and prefix is None:
         notes = [
             *notes,
             f"{name}: {settings.lan_prefix} has no prefix for the number {newest.lan_number}: no IPv6 there",
         ]
-    return Made(enrolment, notes)
+    return EnrolResult(enrolment, notes)

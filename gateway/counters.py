@@ -1,0 +1,71 @@
+"""When each router was last seen, and its bytes received and sent, across restarts of the interface. Pure.
+
+The interface's counters start from zero when it is created, and a peer's when it is added again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.peers import Tunnel, by_router
+from tributary.wireguard.interface import PeerStatus
+
+Counters = tuple[int, int]
+"""Bytes received and sent."""
+
+
+@dataclass(frozen=True)
+class TrafficTotals:
+    """Totals of one router; ``counters`` is the interface's last reading of each key."""
+
+    last_seen: float | None = None
+    received: int = 0
+    sent: int = 0
+    counters: Mapping[str, Counters] = field(default_factory=dict)
+
+
+Totals = Mapping[str, TrafficTotals]
+"""By the names of the routers."""
+
+
+def counted(before: Totals, tunnels: Iterable[Tunnel], there: Mapping[str, PeerStatus]) -> Totals:
+    """The totals after a reading of the interface, for the routers that ``tunnels`` belong to only."""
+    return {
+        name: _counted(
+            before.get(name, TrafficTotals()), [there[tunnel.key] for tunnel in its_own if tunnel.key in there]
+        )
+        for name, its_own in by_router(tunnels).items()
+    }
+
+
+def _counted(before: TrafficTotals, there: list[PeerStatus]) -> TrafficTotals:
+    deltas = [_delta(before.counters.get(peer.public_key, (0, 0)), (peer.received, peer.sent)) for peer in there]
+    heard = [peer.handshake for peer in there if peer.handshake is not None]
+    return TrafficTotals(
+        max([*heard, *([before.last_seen] if before.last_seen is not None else [])], default=None),
+        before.received + sum(received for received, _ in deltas),
+        before.sent + sum(sent for _, sent in deltas),
+        {peer.public_key: (peer.received, peer.sent) for peer in there},
+    )
+
+
+def _delta(then: Counters, now: Counters) -> Counters:
+    if now[0] < then[0] or now[1] < then[1]:
+        return now
+    return now[0] - then[0], now[1] - then[1]
+
+
+def document(totals: Totals) -> dict[str, Any]:
+    """The totals as JSON types."""
+    return {name: vars(total) for name, total in totals.items()}
+
+
+def read(document: dict[str, Any]) -> Totals:
+    """From such a document; raises KeyError, TypeError or ValueError if it is none."""
+    return {name: _read(entry) for name, entry in document.items()}
+
+
+def _read(entry: dict[str, Any]) -> TrafficTotals:
+    counters = {str(key): (int(pair[0]), int(pair[1])) for key, pair in entry["counters"].items()}
+    heard = entry["last_seen"]
+    return TrafficTotals(None if heard is None else float(heard), int(entry["received"]), int(entry["sent"]), counters)
