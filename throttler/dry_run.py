@@ -1,4 +1,4 @@
-"""What a policy would install, as text for a reader; nothing is asked of the kernel, nothing is changed."""
+"""What a policy would install, as text; nothing is read from the kernel, nothing is changed."""
 
 from throttler.policy.decide import Assignment, EvaluationContext, Matcher
 from throttler.policy.model import Policy, Rule
@@ -18,7 +18,7 @@ _EXAMPLES = (
 
 
 def text(policy: Policy) -> str:
-    """The scripts of a whole life: start, one subflow per rule and address family held and released, stop."""
+    """All scripts in order: start, one subflow per rule and address family throttled and released, stop."""
     stands, kernel = topology(policy), Kernel()
     ups = (f"link add {UPLOAD_DEVICE} numtxqueues 1 numrxqueues 1 type ifb\n", f"link set {UPLOAD_DEVICE} up\n")
     parts = [

@@ -1,4 +1,4 @@
-"""The sessions that are there now: events in, state out."""
+"""The current sessions: events in, state out."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tributary.mptcp.events import (
 from tributary.mptcp.four_tuple import FourTuple
 
 ANNOUNCED = 8
-"""Addresses that a client may announce in one session; the kernel's path manager keeps as many."""
+"""Addresses that a client may announce in one session; the kernel's path manager has the same limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Sessions:
         return self._tokens.copy()
 
     def apply(self, event: Event) -> set[int]:
-        """Bring the state up to date with ``event``; one about an unknown session or subflow changes nothing.
+        """Update the state by ``event``; one for an unknown session or subflow changes nothing.
 
-        Returns the tokens of the sessions that it is about: two, if a subflow takes the addresses and ports of one of
-        another session, whose end was not told or is still to come.
+        Returns the tokens of the affected sessions: two, if a subflow reuses the 4-tuple of another session, whose end
+        was missed or is still to come.
         """
         about = {event.token}
         match event:

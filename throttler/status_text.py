@@ -1,4 +1,4 @@
-"""What ``throttler status`` shows: the daemon's status as text.
+"""The daemon's status as text, for ``throttler status``.
 
 Each thing is a line of facts; what does not fit folds between facts, never inside one, so that 80 columns do.
 """
@@ -23,7 +23,7 @@ from tributary.daemons.text import ARROW, age, end, folded, plural, scaled
 from tributary.settings.units import Size
 
 NOT_READ = "not read"
-"""In place of the figures of a class that could not be read."""
+"""Shown in place of counters that could not be read."""
 
 
 def show(status: Status, console: Console) -> None:
@@ -84,7 +84,7 @@ def _rule_rows(rule: RuleStatus) -> Iterator[list[str]]:
 
 
 def rule_state(rule: RuleStatus) -> list[str]:
-    """Whether a rule works now, and what is unusual about it."""
+    """A rule's state."""
     return [
         "active" if rule.active else "not active",
         *(["dry run: only counted"] if rule.dry_run else []),
@@ -155,7 +155,7 @@ def _kind(subflow: SubflowStatus) -> list[str]:
 
 
 def _measured(subflow: SubflowStatus) -> list[str]:
-    """What its socket tells, where the session ends on this host."""
+    """The socket's values, if the session ends on this host."""
     return [
         *([f"sent {scaled(subflow.sent_bytes, 'B')}"] if subflow.sent_bytes is not None else []),
         *([f"received {scaled(subflow.received_bytes, 'B')}"] if subflow.received_bytes is not None else []),

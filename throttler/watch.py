@@ -20,13 +20,13 @@ from tributary.settings.errors import CommandError
 from tributary.settings.units import Duration
 
 _REFRESH = 4
-"""Times a second that a terminal is looked at for a new size."""
+"""Times a second that the terminal's size is checked."""
 _BAR = 10
 """Columns of a quota's bar."""
 
 
 class Interval(Duration):
-    """Between two questions to the daemon, in microseconds."""
+    """Time between two requests to the daemon, in microseconds."""
 
     ACCEPTED = "a time with its unit (ms, s) from '100ms' to '3600s', such as '1s'"
 
@@ -101,7 +101,7 @@ def total(rates: Iterable[float | None]) -> float | None:
 
 
 def rows(before: Status | None, after: Status) -> Rows:
-    """What passed between two looks at one daemon; without a first one no rate is known."""
+    """The rates between two statuses of one daemon; without a first one no rate is known."""
     # The daemon's own clock: the time that an answer takes on its way does not matter.
     seconds = after.uptime_s - before.uptime_s if before else 0.0
     known = before if seconds > 0 else None
@@ -230,7 +230,7 @@ def _rule_line(rule: RuleStatus) -> Text:
 
 
 def quota_bar(quota: QuotaStatus) -> str:
-    """How much of the quota the one who used most has used."""
+    """A bar of the share that the owner with the highest usage has used."""
     share = quota.max_used / quota.bytes if quota.bytes else 1.0
     full = min(_BAR, int(share * _BAR))
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%} of {scaled(quota.bytes, 'B')} a {quota.period}"
@@ -286,7 +286,7 @@ class View:
         self._failure = ""
 
     def take(self, status: Status) -> Rows:
-        """A new status has come; returns what passed since the last one."""
+        """Take a new status; returns the rates since the last one."""
         table = rows(self._before, status)
         self._before = status
         # One assignment: the refresh runs in a thread of rich's.
@@ -294,12 +294,12 @@ class View:
         return table
 
     def fail(self, failure: str) -> None:
-        """No status came."""
+        """Take a failure in place of a status."""
         self._before, self._failure = None, failure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.height
-        notice = [Text(printable(f"{self._failure}: asking again"), "bold red")] if self._failure else []
+        notice = [Text(printable(f"{self._failure}: retrying"), "bold red")] if self._failure else []
         last = self._last
         body = screen(*last, options.max_width, height - len(notice)) if last else []
         yield Text("\n", no_wrap=True, overflow="ellipsis").join([*notice, *body])
@@ -312,7 +312,7 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Show what ``ask`` answers until Ctrl-C; a CommandError that it raises is shown too, and it is asked again."""
+    """Show the status from ``ask`` until Ctrl-C; a CommandError is shown too, and the request repeated."""
     view = View()
     with suppress(KeyboardInterrupt):
         if console.is_terminal:

@@ -1,1 +1,1 @@
-"""The policy: what an operator writes, and what it says about a subflow at a moment."""
+"""The policy: what an operator writes, and its evaluation for a subflow."""

@@ -12,7 +12,7 @@ from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
 
 _ADDRESSES_KEPT = 65_536
-"""Look-ups of client addresses that are remembered."""
+"""Cached look-ups of client addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ClassRates:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who shares a class: a subflow, session, client or rule; ``key`` is its 4-tuple, token, address or name."""
+    """The owner of classes: a subflow, session, client or rule; ``key`` is its 4-tuple, token, address or name."""
 
     rule: str
     shared_by: SharedBy
@@ -35,9 +35,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One direction of a subflow that is to be in the class of ``owner`` on ``interface``.
+    """Assigns one direction of a subflow to the class of ``owner`` on ``interface``.
 
-    ``dscp`` is the code point that its packets are to carry, None to leave them as they are.
+    ``dscp`` is the code point to write into its packets, None for no change.
     """
 
     subflow: FourTuple
@@ -58,7 +58,7 @@ class EvaluationContext:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One key of a rule: whether it fits a subflow, and what to say when it does not."""
+    """One key of a rule: whether it matches a subflow, and the message when it does not."""
 
     fits: Callable[[Session, Subflow], bool]
     complaint: Callable[[Session, Subflow], str]
@@ -73,7 +73,7 @@ class RuleResult:
 
 
 class Matcher:
-    """A policy ready to be asked."""
+    """A policy, compiled for evaluation."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -83,11 +83,11 @@ class Matcher:
         self._path_of = lru_cache(_ADDRESSES_KEPT)(self._find_path)
 
     def path(self, subflow: Subflow) -> str | None:
-        """The name of the path that ``subflow`` takes, if it takes one of the policy's."""
+        """The name of the policy's path that ``subflow`` takes, None if it takes none."""
         return self._path_of(subflow.interface, subflow.name.remote)
 
     def rule(self, session: Session, subflow: Subflow, context: EvaluationContext) -> Rule | None:
-        """The rule that decides about ``subflow``; none does if it takes no path of the policy."""
+        """The rule that applies to ``subflow``; None without one, or without a path."""
         if self.path(subflow) is None:
             return None
         for rule, conditions in self._rules:
@@ -109,7 +109,7 @@ class Matcher:
         )
 
     def explain(self, session: Session, subflow: Subflow, context: EvaluationContext) -> list[RuleResult]:
-        """What each rule says of ``subflow``, up to the one that decides."""
+        """The result of each rule for ``subflow``, up to the one that applies."""
         reasons = []
         for rule, conditions in self._rules:
             unmet = (one.complaint(session, subflow) for one in conditions if not one.fits(session, subflow))
@@ -138,7 +138,7 @@ class Matcher:
         return None
 
     def _conditions(self, rule: Rule) -> Iterator[Condition]:
-        """The keys that ``rule`` has, those that are cheap to test first."""
+        """The conditions of ``rule``, the cheap ones first."""
         least, most = rule.min_subflows, rule.max_subflows
         yield Condition(
             lambda session, _: session.active >= least,
@@ -179,7 +179,7 @@ class Matcher:
 
 
 def owner(rule: Rule, session: Session, subflow: Subflow) -> Owner:
-    """Who shares the class of ``subflow`` under ``rule``."""
+    """The owner of the class of ``subflow`` under ``rule``."""
     match rule.shared_by:
         case SharedBy.SUBFLOW:
             key = str(subflow.name)

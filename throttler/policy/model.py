@@ -1,4 +1,4 @@
-"""What an operator writes: links, paths and rules. A settings file in, a checked policy out."""
+"""The policy's settings file: links, paths and rules. Reads and checks it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -29,29 +29,29 @@ _RATE = PositiveRate.ACCEPTED
 CLASSES = 16_384
 """Classes at one time, in all devices together; their minor numbers are 1 to this."""
 PER_CLIENT = 64
-"""So 256 clients can have all that they may at once, and a household's devices behind one address seldom want more."""
+"""256 clients can use their whole share at once; a household behind one address seldom needs more."""
 IDLE = 7440
-"""Seconds, 2 hours and 4 minutes: a translator on the way may forget a connection as silent (RFC 5382 section 5)."""
+"""Seconds, 2 hours and 4 minutes: a NAT on the path may forget an idle connection after that (RFC 5382 section 5)."""
 
 
 class LinkSettings(Settings):
-    """What an interface can carry each way; without a rate nothing but throttled subflows is shaped."""
+    """An interface's capacity in each direction; without a rate only throttled subflows are shaped."""
 
     download: RuleRate | None = Field(None, title="rate towards the clients", description=_RATE)
     upload: RuleRate | None = Field(None, title="rate from the clients", description=_RATE)
 
 
 class PathSettings(Settings):
-    """A way to the clients: an interface, or the part of its clients whose addresses are in some networks."""
+    """A path to clients: an interface, or those of its clients whose addresses are in some networks."""
 
     interface: Interface = Field(title="client-side interface of this host", description=values.INTERFACE)
     clients: Networks = Field((), strict=False, title="only these clients", description=values.NETWORKS)
 
 
 class Rule(Settings):
-    """Which subflows it is about (every key that is given must fit), and what becomes of them.
+    """Selects subflows (every given key must match), and acts on them.
 
-    A rule without any action lets its subflows pass: an exception from those that follow.
+    A rule without an action lets its subflows pass: an exception to the rules that follow.
     """
 
     name: Name = Field(title="appears in log, status and metrics", description=values.NAME)
@@ -105,7 +105,7 @@ class Rule(Settings):
 
 
 class LimitSettings(Settings):
-    """What one client may take, and how long what nobody hears of is kept."""
+    """One client's share of classes, and the time-out of silent subflows."""
 
     classes_per_client: int = Field(
         PER_CLIENT,
@@ -122,7 +122,7 @@ class LimitSettings(Settings):
 
 
 class Policy(Settings):
-    """Paths by name, links by interface, limits, and rules in the order in which they are tried."""
+    """Paths by name, links by interface, limits, and rules in order."""
 
     paths: dict[Name, PathSettings] = Field(
         min_length=1, max_length=250, description="one table [paths.NAME] for each of 1 to 250 ways to the clients"
@@ -137,18 +137,18 @@ class Policy(Settings):
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interfaces to watch: those of all paths, each once, in the file's order."""
+        """The interfaces of all paths, each once, in the file's order."""
         return tuple(dict.fromkeys(path.interface for path in self.paths.values()))
 
     def link_rate(self, interface: str, direction: Direction) -> PositiveRate | None:
-        """What ``interface`` can carry in that direction, if the policy says so."""
+        """The capacity of ``interface`` in that direction, None if the policy gives none."""
         link = self.links.get(interface)
         if link is None:
             return None
         return link.download if direction is Direction.DOWNLOAD else link.upload
 
     def interfaces_of(self, rule: Rule) -> tuple[str, ...]:
-        """Where subflows that ``rule`` is about can be."""
+        """The interfaces on which ``rule`` can match."""
         return self.interfaces if rule.path is None else (self.paths[rule.path].interface,)
 
 
@@ -211,7 +211,7 @@ def _contradictions_of_rates(rule: Rule, policy: Policy) -> Iterator[_Contradict
 
 
 def _repeated(names: Iterable[str]) -> Iterator[int]:
-    """The positions of the names that were there before."""
+    """The positions of repeated names."""
     seen: Counter[str] = Counter()
     for number, name in enumerate(names):
         if seen[name]:

@@ -1,7 +1,7 @@
-"""What owners have used of their quotas: byte counters in, owners whose quota is exhausted out.
+"""Accounts quotas: byte counters in, owners whose quota is exhausted out.
 
-A meter reads the counter of a class again before the class, at its fastest, can have passed half of what is left; so
-the readings come closer and closer, and few are needed. The last half percent counts as exhausted.
+A class's counter is read again before the class, at its full rate, can have sent half of the rest; so readings come
+closer and closer, and few are needed. The last half percent counts as exhausted.
 """
 
 import heapq
@@ -18,11 +18,11 @@ SECOND = 10**9
 LONGEST = 5 * SECOND
 """Nanoseconds between two readings at most."""
 AT_ONCE = 100
-"""Counters in one round: each is a system call, and events wait."""
+"""Counters read in one turn: each costs a system call, while events wait."""
 METERS = 65_536
-"""Owners whose use is remembered; an address of IPv6 can be a new one at will."""
+"""Owners that are remembered; a client can use a new IPv6 address at will."""
 _ACCURACY = 200
-"""One part in so many of a quota counts as nothing left."""
+"""A rest below one part in so many of a quota counts as exhausted."""
 _ASSUMED = 10**10
 """Bits per second of a class that has no limit."""
 
@@ -44,7 +44,7 @@ def period_start(period: Period, now: datetime) -> datetime:
 
 @dataclass
 class _Meter:
-    """What one owner has used since ``since``, an ISO 8601 date and time."""
+    """An owner's usage since ``since``, an ISO 8601 date and time."""
 
     quota: Quota
     since: str
@@ -59,9 +59,9 @@ class _Meter:
 
 @dataclass
 class _Counter:
-    """The counter of one class of an owner: what it was when it was read last, and when it is to be read again.
+    """The counter of one class of an owner: its last reading, and when it is read next.
 
-    ``read`` is None if it was not read since it was metered: what it has counted before is nobody's.
+    ``read`` is None before the first reading: what it counted before that counts for nobody.
     """
 
     owner: Owner
@@ -71,11 +71,11 @@ class _Counter:
 
 
 Use = tuple[Owner, str, int]
-"""An owner, the beginning of their period, as ISO 8601 writes it, and the bytes that they have used in it."""
+"""An owner, the start of its period in ISO 8601, and the bytes used in it."""
 
 
 def as_json(uses: Iterable[Use]) -> list[dict[str, Any]]:
-    """What was used as JSON types, for ``Quotas.load``."""
+    """The usage as JSON types, for ``Quotas.load``."""
     return [
         {"rule": owner.rule, "shared_by": owner.shared_by, "owner": owner.key, "since": since, "used": used}
         for owner, since, used in uses
@@ -84,7 +84,7 @@ def as_json(uses: Iterable[Use]) -> list[dict[str, Any]]:
 
 
 class Quotas:
-    """All meters. Counters are named by the minor numbers of their classes."""
+    """All owners' usage. Counters are named by the minor numbers of their classes."""
 
     def __init__(self) -> None:
         self._meters: dict[Owner, _Meter] = {}
@@ -94,16 +94,16 @@ class Quotas:
 
     @property
     def exhausted(self) -> Collection[Owner]:
-        """The owners that have nothing left: always the same collection, which changes."""
+        """The owners with an exhausted quota: always the same, mutable collection."""
         return self._exhausted
 
     @property
     def next_reading(self) -> int | None:
-        """When a counter is to be read, in nanoseconds of the clock that the readings had."""
+        """When the next counter is due, in nanoseconds of the readings' clock."""
         return self._due[0][0] if self._due else None
 
     def due(self, now: int) -> list[int]:
-        """The counters to be read now, a part of them if there are many; each must be told to ``read``."""
+        """The counters that are due, at most AT_ONCE; pass each reading to ``read``."""
         minors: list[int] = []
         while self._due and self._due[0][0] <= now and len(minors) < AT_ONCE:
             time, minor = heapq.heappop(self._due)
@@ -113,7 +113,7 @@ class Quotas:
         return minors
 
     def open(self, minor: int, owner: Owner, rule: Rule, now: int, local: datetime, is_new: bool = True) -> None:
-        """A class of ``owner`` is there; the counter of a new one stands at zero."""
+        """Meter a class of ``owner``; the counter of a new one is zero."""
         if rule.quota is None:
             return
         meter = self._meters.get(owner)
@@ -130,13 +130,13 @@ class Quotas:
         self._plan(minor, counter, now)
 
     def read(self, minor: int, total: int, now: int, local: datetime) -> Owner | None:
-        """The counter ``minor`` shows ``total`` bytes; returns its owner if that has just exhausted the quota."""
+        """Account ``total`` bytes of the counter ``minor``; returns its owner if that has just exhausted the quota."""
         counter = self._counters.get(minor)
         if counter is None:
             return None
         meter = self._meters[counter.owner]
         had_some = bool(meter.left)
-        self._begin_anew(meter, _start(meter.quota.period, local))
+        self._start_period(meter, _start(meter.quota.period, local))
         meter.used += max(0, total - (total if counter.read is None else counter.read))
         counter.read = total
         self._plan(minor, counter, now)
@@ -144,11 +144,11 @@ class Quotas:
         return counter.owner if had_some and not meter.left else None
 
     def close(self, minor: int) -> None:
-        """The class is gone; it was read for the last time."""
+        """Forget a removed class, after its last reading."""
         self._counters.pop(minor, None)
 
     def forget_counters(self) -> None:
-        """All classes are gone."""
+        """Forget the counters of all classes."""
         self._counters.clear()
         self._due.clear()
 
@@ -159,17 +159,17 @@ class Quotas:
         if not ended:
             return []
         had_none = self._exhausted.copy()
-        # Who has used nothing and has no class need not be remembered.
+        # Owners without usage and without a class are forgotten.
         present = {counter.owner for counter in self._counters.values()}
         for owner, meter in ended:
-            self._begin_anew(meter, starts[meter.quota.period])
+            self._start_period(meter, starts[meter.quota.period])
             self._judge(owner, meter)
             if owner not in present:
                 del self._meters[owner]
         return list(had_none - self._exhausted)
 
-    def keep(self, rules: Iterable[Rule]) -> None:
-        """Forget meters of rules that are no more, and take over changed quotas."""
+    def set_rules(self, rules: Iterable[Rule]) -> None:
+        """Forget owners of removed rules, and adopt changed quotas."""
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
         self._meters = {owner: meter for owner, meter in self._meters.items() if owner.rule in quotas}
         self._exhausted.intersection_update(self._meters)
@@ -179,11 +179,11 @@ class Quotas:
         self._counters = {minor: one for minor, one in self._counters.items() if one.owner in self._meters}
 
     def used(self) -> list[Use]:
-        """What each owner has used."""
+        """Each owner's usage."""
         return [(owner, meter.since, meter.used) for owner, meter in self._meters.items()]
 
     def load(self, entries: Iterable[Mapping[str, Any]], rules: Iterable[Rule], local: datetime) -> None:
-        """Take over what ``as_json`` gave, as far as the rules and their periods are still the same.
+        """Load what ``as_json`` gave, for rules and periods that are still the same.
 
         Raises KeyError, TypeError or ValueError for anything else.
         """
@@ -202,9 +202,9 @@ class Quotas:
         (self._exhausted.discard if meter.left else self._exhausted.add)(owner)
 
     def _make_room(self) -> None:
-        """Forget those who have used least and have no class now, a part of them at once, when there are too many.
+        """When there are too many owners, forget a part of them: those without a class that have used least.
 
-        An owner with an exhausted quota goes last: another address is no way to a new quota.
+        Owners with an exhausted quota are forgotten last: a change of address gives no new quota.
         """
         if len(self._meters) < METERS:
             return
@@ -215,7 +215,7 @@ class Quotas:
             del self._meters[owner]
             self._exhausted.discard(owner)
 
-    def _begin_anew(self, meter: _Meter, since: str) -> None:
+    def _start_period(self, meter: _Meter, since: str) -> None:
         if since != meter.since:
             meter.since, meter.used = since, 0
 

@@ -1,4 +1,4 @@
-"""The kinds of values in a policy: each reads what stands in the file, or says what is accepted."""
+"""The types of a policy's values: each parses the file's text, or says what is accepted."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,7 +41,7 @@ def _network(value: object) -> Network:
 
 
 class Period(StrEnum):
-    """How long a quota lasts; each begins anew with the calendar's, in local time."""
+    """A quota's period, by the calendar in local time."""
 
     HOUR = "hour"
     DAY = "day"
@@ -51,7 +51,7 @@ class Period(StrEnum):
 
 @dataclass(frozen=True)
 class Quota(Text):
-    """So many bytes of IP packets in each period."""
+    """A number of bytes of IP packets per period."""
 
     size: Size
     period: Period
@@ -113,7 +113,7 @@ Days = tuple[Annotated[Day, Field(strict=False)], ...]
 
 
 class SharedBy(StrEnum):
-    """Who shares one class, on one interface and in one direction."""
+    """The owner that shares one class, on one interface and in one direction."""
 
     SUBFLOW = "subflow"
     SESSION = "session"
@@ -129,7 +129,7 @@ class Direction(StrEnum):
 
 
 class Directions(StrEnum):
-    """Which ways a rule is about."""
+    """A rule's directions."""
 
     DOWNLOAD = "download"
     UPLOAD = "upload"
@@ -142,7 +142,7 @@ class Directions(StrEnum):
 
 
 class SubflowType(StrEnum):
-    """A session's first subflow, or one that joined it."""
+    """A session's first subflow, or a join."""
 
     INITIAL = "initial"
     JOIN = "join"

@@ -1,4 +1,4 @@
-"""What other commands ask of the running daemon, and what it does about it."""
+"""The running daemon's answers to other commands."""
 
 import json
 import time
@@ -27,11 +27,11 @@ from tributary.settings.errors import CommandError, Exit
 UNPRIVILEGED = ("status", "explain")
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
-"""Has the engine see events, carries out the plan, and returns it; raises StepFailed."""
+"""Has the engine handle events, applies the plan, and returns it; raises StepFailed."""
 
 
 class Commands:
-    """Answers requests; whatever is wrong with one is raised as CommandError before anything is changed."""
+    """Answers requests; an invalid one raises CommandError before any change."""
 
     def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, feed: Feed) -> None:
         self.reporter = Reporter(self._snapshot)
@@ -68,16 +68,16 @@ class Commands:
         return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
 
     def watch(self, policy: Policy, there: interfaces.Numbers) -> None:
-        """Have the source see those of the policy's interfaces that are there; raises CommandError, exit 71."""
+        """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
 
     @property
     def policy(self) -> Policy:
-        """The policy that decides now."""
+        """The current policy."""
         return self._policy
 
     def reload(self) -> Response:
-        """Decide by what is in the policy's file now; what was set at run time is gone."""
+        """Read the policy's file again; changes at run time are dropped."""
         return self._change(model.read(self._file), frozenset())
 
     def _set(self, asked: Request) -> Response:

@@ -1,4 +1,4 @@
-"""By which other commands ask the daemon, and which keeps a second daemon from a network namespace."""
+"""The daemon's control socket, which also excludes a second daemon in a network namespace."""
 
 from tributary.daemons.control import Control
 

@@ -1,4 +1,4 @@
-"""The daemon: reads its source, carries out the plans, answers other commands, and leaves nothing behind."""
+"""The daemon: reads its source, applies the plans, answers commands, and removes everything at its end."""
 
 import gc
 import signal
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 _STOP = (signal.SIGTERM, signal.SIGINT)
 _RELOAD = signal.SIGHUP
 _BETWEEN_SAVES = 60.0
-"""Seconds between two savings of quotas, for the sake of SD cards: a crash forgets as much."""
+"""Seconds between two saves of quotas, to spare SD cards: a crash loses as much."""
 _BETWEEN_LOOKS = 60.0
-"""Seconds between two looks for silent subflows at most."""
+"""Seconds between two checks for silent subflows at most."""
 _SILENT_AT_ONCE = 500
-"""Subflows whose end is one step."""
+"""Silent subflows that are ended in one step."""
 _DAMAGED = "state file damaged"
 _BETWEEN_RESETS = 10.0
-"""Seconds: two failures of nft or tc in a shorter time, and the daemon gives up."""
+"""Seconds: after two failures of nft or tc in a shorter time the daemon ends."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the command line says."""
+    """The arguments of the command line."""
 
     policy: Policy
     file: Path
@@ -67,7 +67,7 @@ class Setup:
 
 
 def run(setup: Setup, open_source: Callable[[], Source]) -> None:
-    """Throttle until a signal says stop; raises CommandError before anything is changed if it cannot start."""
+    """Throttle until a stop signal; raises CommandError before any change if it cannot start."""
     backend.require_tools()
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
@@ -101,7 +101,7 @@ class Inputs:
 
 
 class Daemon:
-    """Feeds the engine, carries out what it plans, and answers other commands."""
+    """Feeds the engine, applies its plans, and answers commands."""
 
     def __init__(self, setup: Setup, engine: Engine, store: Store, inputs: Inputs) -> None:
         self._log = setup.log
@@ -109,7 +109,7 @@ class Daemon:
         self._source = source = inputs.source
         self._interfaces, self._ruleset = inputs.interfaces, inputs.ruleset
         self._there: Numbers = {}
-        # The kernel tells all ends.
+        # The kernel source reports the end of every subflow.
         self._silence, self._next_silence = Silence(), 0.0 if source.kind is SourceKind.SNIFFER else float("inf")
         self._silent: Future[list[FourTuple]] | None = None
         self._store = store
@@ -123,7 +123,7 @@ class Daemon:
         self._loop = Loop(inputs.signals, _STOP, servers, watched, setup.log)
 
     def run(self) -> None:
-        """Until a stop signal. When nft or tc fails everything is taken down and put up again, once in a while."""
+        """Run until a stop signal. When nft or tc fails, everything is removed and installed again."""
         with self._commands.reporter:
             try:
                 self._run()
@@ -135,10 +135,10 @@ class Daemon:
         last_failure = float("-inf")
         self._there = interfaces.now()
         self._commands.watch(self._commands.policy, self._there)
-        self._tell_absent(self._there.keys())
+        self._log_absent(self._there.keys())
         plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
         _spare_the_collector()
-        while (failed := self._stand(plan)) is not None:
+        while (failed := self._run_with(plan)) is not None:
             there = interfaces.now()
             # An interface that has gone meanwhile may be what failed.
             if not failed.by_others and there == self._there:
@@ -148,10 +148,10 @@ class Daemon:
             self._log.event("reset", Level.WARNING, reason=str(failed.failure))
             plan = self._handle([*(event for each in self._follow(there) for event in each), KernelReset()])
 
-    def _stand(self, plan: Plan) -> StepFailed | None:
-        """Put ``plan`` up, and go on until a stop signal; returns what ended it otherwise.
+    def _run_with(self, plan: Plan) -> StepFailed | None:
+        """Install ``plan``, and run until a stop signal; returns the failure that ended it otherwise.
 
-        Raises CommandError if it cannot be put up.
+        Raises CommandError if it cannot be installed.
         """
         try:
             with self._kernel.installed(plan):
@@ -168,12 +168,12 @@ class Daemon:
         return None
 
     def _handle(self, events: Iterable[EngineEvent]) -> Plan:
-        """What follows from what the counters showed last, and then from ``events``."""
+        """The plan that follows from the last readings, and then from ``events``."""
         readings, self._readings = self._readings, []
         return self._engine.handle((*readings, *events), time.monotonic_ns())
 
     def _take(self, plan: Plan) -> None:
-        """Read what ``plan`` says, for the next turn, and carry it out."""
+        """Read the counters that ``plan`` names, for the next turn, and apply it."""
         # One by one: what was read before one failed counts.
         self._readings.extend(self._kernel.read(plan))
         self._kernel.apply(plan)
@@ -191,12 +191,12 @@ class Daemon:
             self._readings.extend(self._kernel.read(self._handle([Shutdown()])))
             self._handle([])
         except StepFailed as failed:
-            # A stop is a stop: what cannot be read any more is not worth a reset.
+            # A failed reading at the stop is not worth a reset.
             self._log.event("quotas not read", Level.ERROR, reason=str(failed))
 
     @property
     def status(self) -> str:
-        """Who sees the subflows."""
+        """The source, for ``systemctl status``."""
         return f"by {self._source.kind}"
 
     @property
@@ -209,13 +209,13 @@ class Daemon:
         )
 
     def turn(self) -> None:
-        """See what happened, and what is due; raises StepFailed, also for a request before."""
+        """Handle events and what is due; raises StepFailed, also for an earlier request."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
         if self._ruleset.lost():
             raise StepFailed(
-                CommandError(Exit.SYSTEM, "somebody has removed the throttler's nft tables"), by_others=True
+                CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"), by_others=True
             )
         if (there := self._interfaces.changed()) is not None:
             for events in self._follow(there):
@@ -228,9 +228,9 @@ class Daemon:
         self._commands.reporter.turn()
 
     def _follow(self, there: Numbers) -> Iterator[list[EngineEvent]]:
-        """What follows from the interfaces that are there now, one step after the other.
+        """The events that follow from the interfaces that exist now, step by step.
 
-        One that went away and came back between two looks has lost what was on it.
+        An interface that was replaced between two checks has lost its classes.
         """
         before, self._there = self._there, there
         named = set(self._commands.policy.interfaces)
@@ -239,14 +239,14 @@ class Daemon:
         if gone or came:
             self._commands.watch(self._commands.policy, there)
         if gone:
-            self._tell_absent(before.keys() - gone)
+            self._log_absent(before.keys() - gone)
             ended = self._source.drop(self._engine.on_interfaces(gone), Ended.GONE)
             yield [InterfacesChanged(frozenset(before.keys() - gone)), *ended]
         for name in sorted(came):
             self._log.event("interface there", interface=name)
         yield [InterfacesChanged(frozenset(there))]
 
-    def _tell_absent(self, there: Collection[str]) -> None:
+    def _log_absent(self, there: Collection[str]) -> None:
         for name in self._commands.policy.interfaces:
             if name not in there:
                 self._log.event("interface not there", Level.WARNING, interface=name)
@@ -267,7 +267,7 @@ class Daemon:
             self._next_silence = time.monotonic() + (0 if rest else min(_BETWEEN_LOOKS, longest / 8))
 
     def reload(self) -> None:
-        """Decide by what is in the policy's file now; raises CommandError, or StepFailed."""
+        """Read the policy's file again; raises CommandError, or StepFailed."""
         self._commands.reload()
 
     def _save(self) -> Future[None]:
@@ -293,7 +293,7 @@ class Daemon:
 
     @cached_property
     def _exporter(self) -> "Exporter":
-        # Not at the top: nobody else needs the library.
+        # Not at the top: nothing else needs the library.
         from throttler.service.metrics import Exporter
 
         return Exporter()
@@ -307,12 +307,12 @@ class Daemon:
         try:
             return metrics_server.respond(request, lambda: self._exporter.page(report.whole))
         except Exception as error:
-            # Whoever reads metrics must not end what they are about.
+            # A failed scrape must not end the daemon.
             self._log.event("metrics failed", Level.ERROR, reason=repr(error))
             return metrics_server.failed()
 
 
 def _spare_the_collector() -> None:
-    # What is here now stays. Sessions have no cycles, so the collector has little to find and much to look through.
+    # Objects of the start stay. Sessions have no cycles, so the collector would find little and scan much.
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)

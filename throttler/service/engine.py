@@ -1,4 +1,4 @@
-"""From events to plans: the throttler without its sockets, kernel and clock."""
+"""From events to plans: the throttler's logic, without sockets, kernel and clock."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -18,9 +18,9 @@ from tributary.mptcp.four_tuple import FourTuple
 
 
 class Engine:
-    """Events and the time go in, plans come out; what the counters show that a plan says to read is an event, too.
+    """Takes events and the time, returns plans; readings of the counters that a plan names are events, too.
 
-    There are two clocks: ``now``, in nanoseconds, only goes forward; ``local``, the calendar's time here, may be set.
+    There are two clocks: ``now``, monotonic, in nanoseconds; ``local``, the local calendar time, which may be set.
 
     It counts each plan as done. When one fails, everything is removed, and ``KernelReset`` plans all of it again.
     """
@@ -28,7 +28,7 @@ class Engine:
     def __init__(self, policy: Policy, quotas: Quotas, local: Callable[[], datetime]) -> None:
         self._local = local
         self._sessions = Sessions()
-        # None until it is told.
+        # None until the first InterfacesChanged.
         self._interfaces: frozenset[str] | None = None
         self._absent: frozenset[str] = frozenset()
         self._class_table = ClassTable(per_client=policy.limits.classes_per_client)
@@ -120,12 +120,12 @@ class Engine:
         )
 
     def of_session(self, token: int) -> ExplainQuery | None:
-        """What to ask the policy about the subflows of a session, None if there is no such session."""
+        """The query for all subflows of a session, None without such a session."""
         session = self._sessions.get(token)
         return ExplainQuery(self._matcher, self._context, session, session.subflows) if session else None
 
     def of_subflow(self, name: FourTuple) -> ExplainQuery | None:
-        """What to ask the policy about one subflow, None if there is no such subflow."""
+        """The query for one subflow, None without such a subflow."""
         session = self._sessions.with_subflow(name)
         if session is None:
             return None
@@ -135,7 +135,7 @@ class Engine:
     # Events
 
     def _begin_minute(self, now: int) -> list[Owner]:
-        """A minute of the calendar begins, with which rules come into force; returns whose quota is whole again."""
+        """Start a new minute, in which rules may become active; returns the owners whose quota starts again."""
         local = self._local()
         self._next_minute = now + (60 - local.second) * SECOND
         return self._quotas.renew(local)
@@ -144,13 +144,13 @@ class Engine:
         """The sessions of the owner whose quota has just been exhausted."""
         exhausted = None if event.sent is None else self._quotas.read(event.minor, event.sent, now, self._local())
         if event.minor not in self._metered:
-            # It was read for the last time: the plan that asked for it closed the class.
+            # This was its last reading: the plan that asked for it closed the class.
             self._quotas.close(event.minor)
         return set(self._class_table.sharers(exhausted)) if exhausted else set()
 
     def _set_policy(self, policy: Policy, now: int) -> None:
         self._matcher = Matcher(policy)
-        self._quotas.keep(policy.rules)
+        self._quotas.set_rules(policy.rules)
         metered = {rule.name for rule in policy.rules if rule.quota is not None}
         self._metered = {minor: htb for minor, htb in self._metered.items() if htb.key.owner.rule in metered}
         self._meter((each.htb for each in self._class_table.classes.values()), now, are_new=False)
@@ -170,7 +170,7 @@ class Engine:
         changed = names.symmetric_difference(self._interfaces or ()) & set(self._matcher.policy.interfaces)
         self._interfaces = names
         if changed:
-            # What no plan has said stands nowhere.
+            # Links that no plan contains are not installed.
             self._plan_topology(self._topology if self._is_topology_planned else None)
         return {session.token for session in self._sessions for one in session.subflows if one.interface in changed}
 
@@ -200,7 +200,7 @@ class Engine:
         return replace(plan, read=read, topology=new_topology) if read or new_topology else plan
 
     def _readings(self, closed: Iterable[HtbClass], now: int, read_all: bool) -> tuple[HtbClass, ...]:
-        """The metered classes whose counters are due, and those that are read for the last time."""
+        """The metered classes whose counters are due, and closed ones for their last reading."""
         last = [htb.minor for htb in closed]
         minors = self._metered if read_all else dict.fromkeys((*self._quotas.due(now), *last))
         read = tuple(self._metered[minor] for minor in minors if minor in self._metered)

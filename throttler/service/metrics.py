@@ -1,7 +1,7 @@
 """The status as Prometheus metrics.
 
 Labels are names from the policy and of interfaces: their number is that of lines in a file. Tokens, addresses and class
-ids come and go with the clients and are no labels; what is known of each of them is summed. A class that could not be
+ids depend on the clients and are no labels; their values are summed. A class that could not be
 read is counted as such; where none of a rule's could be read, the rule has none of their series, rather than old ones.
 """
 
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 _N = TypeVar("_N")
 _Labels = tuple[str, ...]
 _Figures = Sequence[tuple[str, Callable[[_T], _N], str]]
-"""Names of metrics, what each is of a ``_T``, and its help."""
+"""A metric's name, its value of a ``_T``, and its help text."""
 
 _PREFIX = "tributary_throttler"
 _TOTALS: _Figures[Status, float] = (
@@ -53,14 +53,14 @@ _RULES: _Figures[RuleStatus, float] = (
     ("classes", lambda rule: rule.classes, "HTB classes of the rule."),
 )
 _QUOTAS: _Figures[QuotaStatus, float] = (
-    ("limit_bytes", lambda quota: quota.bytes, "Bytes that the rule's quota allows each in its period."),
-    ("used_bytes", lambda quota: quota.used, "Bytes used of the rule's quota in this period, of all together."),
+    ("limit_bytes", lambda quota: quota.bytes, "Bytes that the rule's quota allows each owner in its period."),
+    ("used_bytes", lambda quota: quota.used, "Bytes used of the rule's quota in this period, by all owners together."),
     (
         "max_used_bytes",
         lambda quota: quota.max_used,
-        "Bytes used of the rule's quota in this period, of the one who used most.",
+        "Bytes used of the rule's quota in this period, by the owner that used most.",
     ),
-    ("exhausted", lambda quota: quota.exhausted, "How many have used up the rule's quota in this period."),
+    ("exhausted", lambda quota: quota.exhausted, "Owners that have exhausted the rule's quota in this period."),
 )
 _CLASSES: _Figures[ClassCounters, int] = (
     ("sent_bytes", lambda counters: counters.sent_bytes, "Bytes of Ethernet frames that the rule's classes sent."),
@@ -91,7 +91,7 @@ _CAPTURE: _Figures[CaptureStatus, int] = (
 
 
 class Growth:
-    """Sums of counters whose owners come and go.
+    """Sums of counters whose owners appear and disappear.
 
     The sum over those alive would fall when one of them ends, and Prometheus would take that for a restart. What an
     owner counted after it was last seen is lost; of one that is alive but could not be read, it comes with the next
@@ -102,8 +102,8 @@ class Growth:
         self.sums: Counter[_Labels] = Counter()
         self._last: dict[Hashable, int] = {}
 
-    def see(self, found: Iterable[tuple[Hashable, _Labels, int | None]]) -> None:
-        """Take all owners alive now: who, under which labels to sum, and the counter (None is not known)."""
+    def update(self, found: Iterable[tuple[Hashable, _Labels, int | None]]) -> None:
+        """Update with all current owners: owner, labels to sum under, and counter (None if unknown)."""
         last = {}
         for owner, labels, value in found:
             before = self._last.get(owner, 0)
@@ -125,7 +125,7 @@ class _Page(Collector):
 
 
 class Exporter:
-    """Makes the text of each scrape; keeps the sums from one scrape to the next."""
+    """Makes the text of each scrape; holds the sums from one scrape to the next."""
 
     def __init__(self) -> None:
         self._classes = {name: Growth() for name, *_ in _CLASSES}
@@ -133,12 +133,12 @@ class Exporter:
 
     def page(self, status: Status) -> bytes:
         """Prometheus' text format 0.0.4 of a status."""
-        self._see(status)
+        self._update(status)
         return generate_latest(_Page(list(self._metrics(status))))
 
-    def _see(self, status: Status) -> None:
+    def _update(self, status: Status) -> None:
         for name, value, _ in _CLASSES:
-            self._classes[name].see(
+            self._classes[name].update(
                 (
                     (entry.device, entry.id, entry.rule, entry.owner),
                     (entry.rule, entry.direction),
@@ -150,14 +150,14 @@ class Exporter:
             # Their sockets were not read: what they count until they are is not forgotten.
             return
         for name, known, _ in _SUBFLOWS:
-            self._subflows[name].see(
+            self._subflows[name].update(
                 (_subflow_name(session, subflow), (subflow.path or "",), known(subflow))
                 for session in status.sessions
                 for subflow in session.subflows
             )
 
     def _metrics(self, status: Status) -> Iterator[Metric]:
-        yield InfoMetricFamily(_PREFIX, "The throttler and where it learns of subflows.", {"source": status.source})
+        yield InfoMetricFamily(_PREFIX, "The throttler and its source of subflow events.", {"source": status.source})
         for name, value, text in _TOTALS:
             yield _gauge(name, text, (), [((), value(status))])
         yield from _of_rules(status.rules)
@@ -169,7 +169,7 @@ class Exporter:
             values = (((interface,), count(capture)) for interface, capture in status.capture.items())
             yield _counter(f"capture_{name}", text, ("interface",), values)
         events = (((name,), count) for name, count in status.counters.items())
-        yield _counter("events", "What the throttler saw and did, by kind.", ("event",), events)
+        yield _counter("events", "Events of the throttler, by kind.", ("event",), events)
 
     def _of_classes(self, classes: Sequence[ClassStatus]) -> Iterator[Metric]:
         backlog: Counter[_Labels] = Counter()

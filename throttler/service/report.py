@@ -1,4 +1,4 @@
-"""What the daemon tells of itself, for ``throttler status`` and ``throttler explain``. No keys are in it."""
+"""The reports for ``throttler status`` and ``throttler explain``. They have no keys."""
 
 import re
 from collections import Counter, defaultdict
@@ -39,14 +39,14 @@ from tributary.settings.errors import invalid_value
 from tributary.settings.units import Rate
 
 SHOWN = 1000
-"""Sessions, and classes, that status lists at most."""
+"""Sessions and classes that status lists at most."""
 MEASURED = 10_000
 """TCP sockets that are read at most: each takes 16 microseconds of a processor."""
 EXPLAINED = 64
 """Subflows of one session that are explained at most."""
 
 _ECHOED = 200
-"""Characters of a wrong argument that are sent back."""
+"""Characters of a wrong argument that a message quotes."""
 _TOKEN = re.compile(r"[0-9a-f]{8}", re.ASCII)
 _END = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})", re.ASCII)
 """An address and a port, as in a URL."""
@@ -65,7 +65,7 @@ class Measured:
 def measure(devices: Collection[str]) -> Measured:
     """Read the counters of all classes on ``devices``, and of the subflows that end here, if there are not too many.
 
-    The kernel goes through all TCP sockets to find them, also those that have nothing to do with MPTCP.
+    The kernel goes through all TCP sockets to find them, also those without MPTCP.
     """
     classes = {(name, minor): found for name in devices for minor, found in statistics.of_device(name).items()}
     return Measured(classes, sockets.traffic() if sockets.count() <= MEASURED else {})
@@ -73,9 +73,9 @@ def measure(devices: Collection[str]) -> Measured:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is told of: the engine's snapshot, the rules that are not the file's, the source, the seconds of uptime.
+    """The data of a report: the engine's snapshot, the rules set at run time, the source, the uptime in seconds.
 
-    ``counts`` and ``capture`` are what the source has counted.
+    ``counts`` and ``capture`` are the source's counters.
     """
 
     snapshot: Snapshot
@@ -89,7 +89,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Report:
-    """All that can be told at ``now``, in nanoseconds of the clock that sessions and subflows have."""
+    """A report at ``now``, in nanoseconds of the sessions' clock."""
 
     subject: Subject
     measured: Measured
@@ -255,9 +255,9 @@ def _seconds(nanoseconds: int) -> float:
 
 
 def question(engine: Engine, ends: object) -> ExplainQuery:
-    """What is to be explained: the session of a token, or the subflow of two ends, in either order.
+    """The query for ``explain``: the session of a token, or the subflow of two ends, in either order.
 
-    Raises CommandError, exit 64, for anything else, and if there is no such session or subflow.
+    Raises CommandError, exit 64, for other arguments, and without such a session or subflow.
     """
     found = _asked(engine, ends) if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else None
     if found is None:
@@ -279,7 +279,7 @@ def _asked(engine: Engine, ends: list[str]) -> ExplainQuery | None:
 
 
 def explain(asked: ExplainQuery) -> Json:
-    """Which rule applies to the first of the subflows that are asked about, and why not the others."""
+    """Which rule applies to each of the query's first subflows, and why the others do not."""
     explained = []
     for subflow in asked.subflows[:EXPLAINED]:
         results = asked.matcher.explain(asked.session, subflow, asked.context)

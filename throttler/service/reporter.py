@@ -1,6 +1,6 @@
-"""Reports are made beside the loop: the loop takes a snapshot, and a thread reads counters and writes the text.
+"""Makes reports beside the loop: the loop takes a snapshot, and a thread reads counters and writes the text.
 
-To read 10,000 sockets and 16,384 classes and write them down takes some tenths of a second, in which joins would wait.
+Reading 10,000 sockets and 16,384 classes takes some tenths of a second, in which joins would wait.
 """
 
 import sys
@@ -13,15 +13,15 @@ from typing import Any, Self, TypeVar
 from throttler.service.report import Report
 
 BETWEEN = 0.25
-"""Seconds between two snapshots at least: whoever asks sooner waits, and all who wait get the next one."""
+"""Seconds between two snapshots at least: earlier requests wait, and share the next one."""
 _SWITCH = 0.0005
-"""Seconds that the thread may go on when the loop wants to: of Python's two threads one runs at a time."""
+"""Seconds that the thread may run on when the loop wants to run: Python runs one thread at a time."""
 
 T = TypeVar("T")
 
 
 class Reporter:
-    """Answers those who ask; a context manager. ``take`` takes a snapshot, and returns what makes a report of it."""
+    """Answers requests; a context manager. ``take`` takes a snapshot, and returns a function that makes the report."""
 
     def __init__(self, take: Callable[[], Callable[[], Report]]) -> None:
         self._take = take
@@ -38,18 +38,18 @@ class Reporter:
         self._thread.shutdown(cancel_futures=True)
 
     def ask(self, write: Callable[[Report], T]) -> Future[T]:
-        """What ``write`` makes of the next report, later; what it raises is the future's."""
+        """A future of what ``write`` makes of the next report, or of its exception."""
         asked = Future[T]()
         self._asked.append((write, asked))
         return asked
 
     def do(self, act: Callable[[], T]) -> Future[T]:
-        """What ``act`` returns, later."""
+        """A future of what ``act`` returns."""
         return self._thread.submit(act)
 
     @property
     def deadline(self) -> float:
-        """When ``turn`` has something to do, by time.monotonic(). The end of a report brings a turn by itself."""
+        """When ``turn`` is due, by time.monotonic(). The end of a report causes a turn by itself."""
         return self._next if self._asked and not self._is_busy else float("inf")
 
     @property
@@ -57,7 +57,7 @@ class Reporter:
         return self._running is not None and not self._running.done()
 
     def turn(self) -> None:
-        """Take a snapshot for those who wait, if it is time."""
+        """Take a snapshot for waiting requests, if it is due."""
         if not self._asked or self._is_busy or time.monotonic() < self._next:
             return
         asked, self._asked = self._asked, []
@@ -66,7 +66,7 @@ class Reporter:
 
 
 def _write(make: Callable[[], Report], asked: list[tuple[Callable[[Report], Any], Future[Any]]]) -> None:
-    """One report for all, one text for those who want the same."""
+    """Make one report for all requests, and one text for equal ones."""
     written: dict[Callable[[Report], Any], Any] = {}
     try:
         report = make()

@@ -1,7 +1,7 @@
-"""Throttled subflows that carry nothing any more: with the sniffer nobody tells the end of one whose client is gone.
+"""Finds throttled subflows that carry nothing any more: the sniffer sees no end of one whose client vanished.
 
-A client out of coverage sends neither FIN nor RST, and a sender that gives up sends none either. What its classes have
-sent is counted; a subflow all of whose classes have stood still for too long counts as ended.
+A client out of coverage sends neither FIN nor RST, and a sender that gives up sends none either. A
+subflow counts as ended when none of its classes has sent anything for too long.
 """
 
 from throttler.service.report import Report
@@ -11,11 +11,11 @@ from tributary.mptcp.four_tuple import FourTuple
 
 
 class Silence:
-    """Compares one report with those before it; times are in nanoseconds of their clock."""
+    """Compares a report with earlier ones; times are in nanoseconds of the reports' clock."""
 
     def __init__(self) -> None:
         self._counted: dict[ClassKey, tuple[int, int, int]] = {}
-        """The minor number of a class, what it had sent, and since when it has sent no more."""
+        """By class: its minor number, the bytes sent, and since when it has sent no more."""
 
     def look(self, report: Report, longest: int) -> list[FourTuple]:
         """The subflows that have been silent for ``longest``."""

@@ -1,4 +1,4 @@
-"""What outlives the daemon: how much of the quotas was used, in a file that is replaced whole."""
+"""The saved state: the usage of quotas, in a file that is replaced atomically."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,14 +13,14 @@ DIRECTORY = Path("/var/lib/tributary/throttler")
 
 
 class Store:
-    """The file ``quotas.json`` in a directory, which is made when the first state is saved."""
+    """The file ``quotas.json`` in a directory, which is created with the first save."""
 
     def __init__(self, where: Path) -> None:
         self._file = StateFile(where / "quotas.json")
         self._saved: list[dict[str, Any]] = []
 
     def load_into(self, quotas: Quotas, rules: Iterable[Rule], local: datetime, tell: Tell) -> None:
-        """Give ``quotas`` what was saved last, if anything was; a file that is not ours is set aside and told."""
+        """Load the saved usage into ``quotas``; a damaged file is renamed and reported."""
 
         def take(document: Any) -> None:
             quotas.load(document["meters"], rules, local)

@@ -1,7 +1,7 @@
-"""What the daemon tells of itself: the types that text, view, metrics and experiments take, and their one JSON form.
+"""The daemon's status: the types that text, view, metrics and experiments use, and their JSON form.
 
-JSON has the fields' names and order, with two exceptions: a class has its id under ``class``, and its counters stand
-among its other members, all null where the class could not be read.
+JSON has the fields' names and order, with two exceptions: a class has its id under ``class``, and its counters are
+members of the class itself, all null if the class could not be read.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class QuotaStatus:
-    """Bytes that each owner may use in a period, and what was used: of all together, and of the one who used most."""
+    """A quota in bytes per owner and period; ``used`` by all owners together, ``max_used`` by the one that used
+    most.
+    """
 
     bytes: int
     period: str
@@ -56,7 +58,7 @@ class PathStatus:
 
 @dataclass(frozen=True)
 class ClassCounters:
-    """What the kernel counted since the class was opened (bytes are those of Ethernet frames), and what waits now."""
+    """The kernel's counters since the class was opened (bytes of Ethernet frames), and the bytes queued now."""
 
     sent_bytes: int
     sent_packets: int
@@ -69,7 +71,7 @@ _COUNTERS = tuple(field.name for field in fields(ClassCounters))
 
 @dataclass(frozen=True)
 class ClassStatus:
-    """An HTB class; ``counters`` is None if the kernel did not tell them: the class or its device is gone."""
+    """An HTB class; ``counters`` is None if they could not be read: the class or its device is gone."""
 
     device: str
     id: Annotated[str, Field(alias="class")]
@@ -98,7 +100,7 @@ class ClassStatus:
 
 @dataclass(frozen=True)
 class SubflowStatus:
-    """A subflow; what its socket tells (``sent_bytes`` to ``rtt_us``) is None where it is not known.
+    """A subflow; values of its socket (``sent_bytes`` to ``rtt_us``) are None if they are not known.
 
     ``download`` and ``upload`` are the ids of its classes.
     """
@@ -143,7 +145,7 @@ class SessionStatus:
 
 @dataclass(frozen=True)
 class CaptureStatus:
-    """Packets that the sniffer's filter passed on one interface, those that were lost, those that it could not read."""
+    """Packets on one interface that the sniffer's filter passed, that were dropped, and that could not be read."""
 
     passed: int
     dropped: int
@@ -152,7 +154,7 @@ class CaptureStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """All of it. Of classes and sessions only the first are listed; the totals count all.
+    """The whole status. Of classes and sessions only the first are listed; the totals count all.
 
     ``counters`` are by kind of event, ``capture`` is by interface.
     """

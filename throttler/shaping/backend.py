@@ -85,7 +85,9 @@ def check_roots(devices: Collection[str]) -> None:
     """Raise CommandError, exit 71, if one of these ``devices`` has lost our root qdisc."""
     for root in roots():
         if root.interface in devices and not root.is_owned:
-            raise CommandError(Exit.SYSTEM, f"somebody has removed the throttler's root qdisc from {root.interface}")
+            raise CommandError(
+                Exit.SYSTEM, f"another program has removed the throttler's root qdisc from {root.interface}"
+            )
 
 
 def remove_leftovers() -> None:

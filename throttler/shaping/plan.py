@@ -18,7 +18,7 @@ from tributary.wire.segments import client_of
 ELEMENTS = 131_072
 """Entries of each nft map."""
 RESERVED = 1024
-"""Classes kept free for rules to share."""
+"""Classes reserved for rules to share."""
 GRACE = 2 * 10**9
 """Nanoseconds from the last element of a class to its removal: by then its queue is empty."""
 
@@ -81,7 +81,7 @@ class Plan:
 
 @dataclass
 class ActiveClass:
-    """A class that is in use: by so many ``members``, the first of which was of that ``client``."""
+    """A class in use by a number of ``members``; the first was that ``client``'s."""
 
     htb: HtbClass
     client: str
@@ -119,7 +119,7 @@ class ClassTable:
     ) -> None:
         self._classes: dict[ClassKey, ActiveClass] = {}
         self._class_keys: dict[int, ClassKeys] = {}
-        # The number that has been free for the longest comes first, so that a late packet meets no new class.
+        # The number that has been free for the longest is used first, so that a late packet meets no new class.
         self._free = deque(range(1, capacity + 1))
         self._reserved = reserved
         self._of_client: Counter[str] = Counter()

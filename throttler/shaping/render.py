@@ -20,7 +20,7 @@ HANDLE = "5452:"
 MARK = 0x5452_0000
 TABLES = {Direction.DOWNLOAD: "inet throttler", Direction.UPLOAD: "netdev throttler"}
 _DRAIN_RATE = 10**11
-"""Bits per second of a class that has no elements any more, so that what it has queued leaves at once."""
+"""Bits per second of a class that has no elements any more, so that its queue drains at once."""
 
 
 class Leaf(Enum):
@@ -32,7 +32,9 @@ class Leaf(Enum):
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the text depends on: the leaves that the kernel has, and a full frame on each interface in bytes."""
+    """What the text depends on: the leaf qdisc that the kernel supports, and a full frame on each interface in
+    bytes.
+    """
 
     leaf: Leaf = Leaf.FQ_CODEL
     frames: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +45,7 @@ class Kernel:
 
 
 def map_name(subflow_is_ipv6: bool, direction: Direction) -> str:
-    """The nft map that such subflows are found in."""
+    """The nft map of such subflows."""
     return f"{direction}{6 if subflow_is_ipv6 else 4}"
 
 
@@ -52,11 +54,11 @@ def class_id(minor: int) -> str:
     return f"{HANDLE}{minor:x}"
 
 
-# What stands while the throttler runs
+# Installed while the throttler runs
 
 
 def roots(before: Topology, after: Topology) -> str:
-    """tc lines that put an HTB that lets everything pass at the root of each new device."""
+    """tc lines that put an HTB without limits at the root of each new device."""
     known = {link.device for link in before.links}
     new = {link.device: link for link in after.links if link.device not in known}
     defaults = {name: "0" if name == UPLOAD_DEVICE else f"{link.default_class:x}" for name, link in new.items()}
@@ -66,12 +68,12 @@ def roots(before: Topology, after: Topology) -> str:
 
 
 def no_root(name: str) -> str:
-    """The tc line that gives a device its default qdisc back."""
+    """The tc line that restores a device's default qdisc."""
     return f"qdisc del dev {name} root handle {HANDLE}\n"
 
 
 def root_classes(before: Topology, after: Topology, kernel: Kernel) -> str:
-    """tc lines for the classes that all others are under, and for those of all other packets."""
+    """tc lines for root classes and default classes."""
     old = {(link.interface, link.direction): link for link in before.links}
     return "".join(_root_class(old.get((link.interface, link.direction)), link, kernel) for link in after.links)
 
@@ -95,7 +97,7 @@ def _root_class(old: Link | None, new: Link, kernel: Kernel) -> str:
 
 
 def tables(before: Topology, after: Topology) -> str:
-    """The nft script, one transaction, that makes the tables with empty maps, or brings them up to date."""
+    """The nft script, one transaction, that creates the tables with empty maps, or updates them."""
     return "".join(
         _table(direction, direction in before.tables, before, after)
         for direction in Direction
@@ -178,7 +180,7 @@ def _ingress(link: Link) -> str:
 
 
 def no_tables() -> str:
-    """The nft script that removes both tables; that they are not there is no error."""
+    """The nft script that removes both tables; missing ones are no error."""
     return "".join(f"table {table}\ndelete table {table}\n" for table in TABLES.values())
 
 
@@ -186,7 +188,7 @@ def no_tables() -> str:
 
 
 def before_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
-    """tc lines for the classes that ``plan`` opens and changes: they come before the elements."""
+    """tc lines for the classes that ``plan`` opens and changes, applied before the elements."""
     return "".join(
         (
             *(_open(htb, topology, kernel) for htb in plan.open),
@@ -196,7 +198,7 @@ def before_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
 
 
 def after_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
-    """tc lines for the classes that ``plan`` drains and closes, but for those whose device went away."""
+    """tc lines for the classes that ``plan`` drains and closes, except those whose device is gone."""
     return "".join(
         (
             *(_drain(htb, topology, kernel) for htb in plan.drain if _device(htb) in topology.devices),
@@ -206,12 +208,12 @@ def after_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
 
 
 def elements(plan: Plan) -> str:
-    """The nft script, one transaction, that takes out and puts in the map elements of ``plan``."""
+    """The nft script, one transaction, that removes and adds the map elements of ``plan``."""
     lines: list[str] = []
     for direction in Direction:
         drained = [htb for htb in plan.drain if htb.key.direction is direction]
         opened = [htb for htb in plan.open if htb.key.direction is direction]
-        # Out first: a subflow that changes its class is in both lists.
+        # Removals first: a subflow that changes its class is in both lists.
         lines += _subflows("delete", direction, plan.remove)
         lines += _batch("delete", direction, "classes", (_mark(one.minor) for one in drained))
         lines += _batch("delete", direction, "codes", (_mark(one.minor) for one in drained if _writes_code(one)))
@@ -303,7 +305,7 @@ def _leaf(verb: str, htb: HtbClass, kernel: Kernel) -> str:
         return f"{where} tbf rate {max(10**11, 10 * rate)}bit burst {2 * frame}b limit {limit}b\n"
     # RFC 8290 wants TARGET not below the time that one frame takes; its default is 5 ms.
     target = max(5000, 2 * frame * 8 * 10**6 // rate)
-    # Memory: 64 bytes for each flow that it tells apart (net/sched/sch_fq_codel.c), and a subflow is only one. The
+    # Memory: 64 bytes for each flow queue (net/sched/sch_fq_codel.c), and a subflow is only one. The
     # number cannot be changed later.
     flows = f"flows {_FLOWS[htb.key.owner.shared_by]} " if verb == "add" else ""
     return f"{where} fq_codel {flows}target {target}us\n"

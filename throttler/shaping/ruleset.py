@@ -1,8 +1,8 @@
-"""Whether the throttler's nft tables are still there: ``nft flush ruleset``, as a reload of nftables.service on Debian
-does it, takes everybody's.
+"""Watches the throttler's nft tables: ``nft flush ruleset``, which a reload of nftables.service on Debian runs, removes
+those of all programs.
 
-The kernel tells the end of each transaction, and whose it was (linux/netfilter/nf_tables.h, NFT_MSG_NEWGEN). What a
-transaction changed is told as well, a message for each of our own elements: a filter keeps that from the socket.
+The kernel reports the end of each transaction and the process that made it (linux/netfilter/nf_tables.h,
+NFT_MSG_NEWGEN). It reports each changed element as well: a socket filter drops those messages.
 """
 
 import errno
@@ -54,11 +54,11 @@ class Ruleset:
         return self._link.fileno()
 
     def watch(self, tables: Iterable[str]) -> None:
-        """From now on these, as they are now."""
+        """Watch these tables from now on."""
         self._handles = {table: _handle(table) for table in tables}
 
     def lost(self) -> bool:
-        """Whether somebody else has removed one of them since. Raises CommandError, exit 71."""
+        """Whether another program has removed one of them since. Raises CommandError, exit 71."""
         return self._others_have_changed() and any(_handle(each) != handle for each, handle in self._handles.items())
 
     def _others_have_changed(self) -> bool:
@@ -75,7 +75,7 @@ class Ruleset:
 
 
 def _process(body: bytes) -> int | None:
-    """Whose transaction it was; in a container the number may be another one than the process's own."""
+    """The process of the transaction; in a container the number may differ from the process's own."""
     try:
         (number,) = struct.unpack("!I", dict(attributes(body, _HEADER.size))[_PROCESS])
     except (Malformed, KeyError, struct.error):
@@ -84,7 +84,7 @@ def _process(body: bytes) -> int | None:
 
 
 def _handle(table: str) -> int | None:
-    """The number that the kernel gave to a table when it was made, None if there is none of that name."""
+    """The kernel's handle of a table, None without a table of that name."""
     family, name = table.split()
     request = _HEADER.pack(_FAMILIES[family], 0, 0) + attribute(_TABLE_NAME, name.encode() + b"\0")
     try:

@@ -1,4 +1,4 @@
-"""What HTB classes have sent, dropped and queued (rtnetlink(7), RTM_GETTCLASS)."""
+"""Counters of HTB classes: sent, dropped and queued (rtnetlink(7), RTM_GETTCLASS)."""
 
 import errno
 import socket
@@ -33,10 +33,10 @@ class ClassStatistics:
 
 
 def of_class(device: str, minor: int) -> ClassStatistics | None:
-    """The counters of one class, None if it is not there; raises CommandError, exit 71."""
+    """The counters of one class, None if it does not exist; raises CommandError, exit 71."""
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), MARK | minor, 0, 0)
-        # Without ECHO the kernel tells nobody but the listeners of its multicast group (net/sched/sch_api.c).
+        # Without ECHO the kernel answers only to the listeners of its multicast group (net/sched/sch_api.c).
         return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
     except OSError as error:
         # ENODEV: its device went away.
@@ -48,7 +48,7 @@ def of_class(device: str, minor: int) -> ClassStatistics | None:
 
 
 def of_device(device: str) -> Mapping[int, ClassStatistics]:
-    """The counters of all classes of the throttler on ``device`` by minor number; none if it is not there."""
+    """The counters of all classes of the throttler on ``device`` by minor number; none if it does not exist."""
     found: dict[int, ClassStatistics] = {}
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), 0, 0, 0)
@@ -57,7 +57,7 @@ def of_device(device: str) -> Mapping[int, ClassStatistics]:
             if handle & 0xFFFF_0000 == MARK:
                 found[handle & 0xFFFF] = statistics
     except (OSError, Malformed, Interrupted, struct.error):
-        # For a reader of status: what was read is better than nothing.
+        # Status shows what could be read.
         pass
     return found
 

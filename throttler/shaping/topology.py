@@ -1,10 +1,10 @@
-"""What stands for as long as the throttler runs: for each interface and direction that needs it, a tree of classes.
+"""The HTB trees that are installed while the throttler runs: one for each interface and direction that needs it.
 
 interface (download), or tributary-up (upload)
   htb 5452:                       root
-    5452:fNN0                     trunk: what the link can carry
+    5452:fNN0                     root class: the link's rate
       5452:1 ... 5452:4000        throttled subflows, sessions, clients, rules
-      5452:fNN1                   rest: all other packets, where the policy gives the link a rate
+      5452:fNN1                   default class: all other packets, if the policy gives the link a rate
 """
 
 from collections.abc import Collection
@@ -15,17 +15,17 @@ from throttler.policy.model import Policy
 from throttler.policy.values import HIGHEST, Direction
 
 UPLOAD_DEVICE = "tributary-up"
-"""The IFB device through which packets that come in are shaped; one for all interfaces."""
+"""The IFB device that shapes incoming packets; one for all interfaces."""
 FIRST_ROOT_CLASS = 0xF000
 _DEFAULT_SHARE = 10
-"""The rest is guaranteed a tenth of the link, and may borrow all of it."""
+"""The default class is guaranteed a tenth of the link, and may borrow all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of an interface. ``rate`` is in bits per second, None for as fast as it goes.
+    """One direction of an interface. ``rate`` is in bits per second, None for no limit.
 
-    One whose interface is not there is an upload's, whose classes are in the IFB device.
+    A link without its interface is an upload's: its classes are on the IFB device.
     """
 
     number: int
@@ -36,33 +36,33 @@ class Link:
 
     @property
     def device(self) -> str:
-        """Where its classes are."""
+        """The device that has its classes."""
         return device(self.interface, self.direction)
 
     @property
     def root_class(self) -> int:
-        """The minor number of the class that all others are under; the same in both directions."""
+        """The minor number of the class above all others; the same in both directions."""
         return FIRST_ROOT_CLASS + 2 * self.number
 
     @property
     def default_class(self) -> int:
-        """The minor number of the class for all packets that are not throttled."""
+        """The minor number of the class for all packets that are not throttled (HTB's ``default``)."""
         return self.root_class + 1
 
     @property
     def root_rate(self) -> int:
-        """Bits per second of the trunk."""
+        """Bits per second of the root class."""
         return self.rate or HIGHEST.amount
 
     @property
     def default_rate(self) -> int:
-        """Bits per second that the rest is guaranteed."""
+        """Bits per second that the default class is guaranteed."""
         return self.root_rate // _DEFAULT_SHARE
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All links that need a tree, the code points that rules write, and the directions whose nft table is wanted."""
+    """All links that need a tree, the code points that rules write, and the directions that need an nft table."""
 
     links: tuple[Link, ...] = ()
     dscp_values: frozenset[int] = frozenset()
@@ -70,11 +70,11 @@ class Topology:
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that have a tree."""
+        """The devices with a tree."""
         return frozenset(link.device for link in self.links)
 
     def link(self, interface: str, direction: Direction) -> Link:
-        """The link of that interface and direction, which is there."""
+        """The link of that interface and direction; it must exist."""
         return next(link for link in self.links if (link.interface, link.direction) == (interface, direction))
 
 
@@ -84,9 +84,9 @@ def device(interface: str, direction: Direction) -> str:
 
 
 def topology(policy: Policy, before: Topology | None = None, absent: Collection[str] = ()) -> Topology:
-    """What ``policy`` needs, beside the links of ``before``, which stay and keep their numbers.
+    """The topology that ``policy`` needs, and the links of ``before``, which remain with their numbers.
 
-    An ``absent`` interface has no link, but for an upload's that was there before.
+    An ``absent`` interface has no link, except an upload link that existed before.
     """
     before = before or Topology()
     numbers = _numbers(policy.interfaces, {link.interface: link.number for link in before.links})
@@ -103,7 +103,7 @@ def topology(policy: Policy, before: Topology | None = None, absent: Collection[
 
 
 def _needs(policy: Policy) -> dict[tuple[str, Direction], int | None]:
-    """The links that rules or link rates of ``policy`` are about, with their rates."""
+    """The links that rules or link rates of ``policy`` name, with their rates."""
     acted_on = {
         (interface, way)
         for rule in policy.rules

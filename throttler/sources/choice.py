@@ -1,4 +1,4 @@
-"""Which source a throttler has."""
+"""Chooses and opens the throttler's source."""
 
 from throttler.sources.kernel import KernelEvents
 from throttler.sources.source import Source, SourceKind
@@ -7,7 +7,7 @@ from tributary.mptcp.path_manager import PathManager
 
 
 def choose() -> SourceKind:
-    """The source that fits this host: the kernel's own events where MPTCP sessions end here, else the sniffer."""
+    """The kernel's events if MPTCP sessions end on this host, else the sniffer."""
     return SourceKind.KERNEL if PathManager.is_available() and sockets.terminates_mptcp() else SourceKind.SNIFFER
 
 

@@ -1,9 +1,9 @@
-"""Sessions whose socket is closed while the kernel still sends what was written into it.
+"""Delays the end of sessions whose closed sockets still send data.
 
-The kernel tells CLOSED when the application closes (mptcp_close() in net/mptcp/protocol.c). What is in the send
-buffer, megabytes with a large tcp_wmem, goes out behind that over the same subflows, and no event tells of their end.
-So a session that was closed stays as long as the kernel has one of its subflows in a state in which it sends.
-Addresses and ports that another session has taken meanwhile are no longer its own.
+The kernel reports CLOSED when the application closes (mptcp_close() in net/mptcp/protocol.c). The send
+buffer, megabytes with a large tcp_wmem, is sent after that over the same subflows, and no event reports their end. So a
+closed session remains as long as the kernel has one of its subflows in a sending state. Addresses and ports that
+another session uses meanwhile are no longer its own.
 """
 
 from collections import defaultdict, deque
@@ -14,9 +14,9 @@ from tributary.mptcp.four_tuple import FourTuple
 
 SECOND = 10**9
 PAUSE = SECOND // 4
-"""Nanoseconds between two looks at a session that was closed."""
-_LOOKS = 64
-"""Subflows to look at in one round: each costs a system call, and events wait."""
+"""Nanoseconds between two checks of a closed session."""
+_CHECKS = 64
+"""Subflows that are checked per turn: each costs a system call, while events wait."""
 
 
 class DrainFilter:
@@ -55,11 +55,11 @@ class DrainFilter:
             del self._subflows[token]
 
     def _ended(self, now: int) -> Iterator[Event]:
-        looks = 0
-        while self._closed and self._closed[0][0] <= now and looks < _LOOKS:
+        checks = 0
+        while self._closed and self._closed[0][0] <= now and checks < _CHECKS:
             _, event = self._closed.popleft()
             subflows = self._subflows.pop(event.token, set())
-            looks += len(subflows)
+            checks += len(subflows)
             sending = {subflow for subflow in subflows if self._has_unsent_data(subflow)}
             for gone in subflows - sending:
                 del self._tokens[gone]

@@ -1,4 +1,4 @@
-"""The sessions and subflows that are established: how they come into the tables, and every way out of them."""
+"""The tables of established sessions and subflows: every entry and every exit."""
 
 import hmac
 from collections import Counter
@@ -16,7 +16,7 @@ SECOND = 10**9
 
 
 class Count(StrEnum):
-    """What is counted: what came about, and what was ignored."""
+    """Counters of events and of ignored packets."""
 
     SESSIONS = "sessions established"
     JOINS = "joins established"
@@ -56,13 +56,13 @@ class Limits:
     half_open_time: int = 60 * SECOND
     # A session outlives its last subflow: break before make (RFC 8684 section 3.6).
     idle_time: int = 60 * SECOND
-    # One side has closed a subflow and the other never does, or nobody saw it.
+    # One side has closed a subflow and the other never does, or its FIN was missed.
     closing_time: int = 300 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What MP_CAPABLE told (RFC 8684 section 3.1)."""
+    """The keys of MP_CAPABLE (RFC 8684 section 3.1)."""
 
     listener: bytes
     client: bytes
@@ -70,9 +70,9 @@ class Keys:
 
 @dataclass(slots=True)
 class TrackedSession:
-    """``client`` is who all its entries count for. ``keys`` is None if it is older than the throttler.
+    """``client`` owns all its entries. ``keys`` is None if it is older than the throttler.
 
-    ``addresses`` has the client's address ids, with address and port if it announced them.
+    ``addresses`` maps the client's address ids to address and port, None if not announced.
     """
 
     client: Hashable
@@ -113,7 +113,7 @@ class Established:
     # In
 
     def add_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
-        """A session with its first subflow; one that was known without its keys gets them."""
+        """Add a session with its first subflow; a known session without keys gets them."""
         known = self._sessions.get(event.token)
         if known is None or known.keys is not None:
             yield from self._new_session(event, keys)
@@ -132,7 +132,7 @@ class Established:
         self._idle.put(event.token, None, event.time)
 
     def add_subflow(self, event: SubflowEstablished) -> Iterator[Event]:
-        """A subflow of a session that is there."""
+        """Add a subflow to an existing session."""
         session = self._sessions.get(event.token)
         if session is None or self._is_known(event):
             return
@@ -150,14 +150,14 @@ class Established:
         yield event
 
     def _is_known(self, event: SubflowEstablished) -> bool:
-        """Whether the subflow was adopted while the segments of its handshake still waited to be seen."""
+        """Whether the subflow was imported while the segments of its handshake were still queued."""
         known = self._subflows.get(event.subflow)
         return known is not None and known.token == event.token and known.since >= event.time
 
     # Out
 
     def on_fin(self, name: FourTuple, now: int, outgoing: bool) -> Iterator[Event]:
-        """One side has closed a subflow; the second time it is over."""
+        """One side has closed a subflow; it ends when both have."""
         subflow = self._subflows.get(name)
         if subflow is None:
             return
@@ -179,7 +179,7 @@ class Established:
             self._counts[Count.WRONG_KEY] += 1
 
     def close_subflow(self, name: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
-        """The subflow is over, if it was there."""
+        """End the subflow, if it exists."""
         subflow = self._subflows.pop(name)
         if subflow is not None:
             yield self._remove(name, subflow, now, reason)
@@ -194,7 +194,7 @@ class Established:
         return SubflowClosed(now, subflow.token, name, reason)
 
     def close_session(self, name: int, now: int, reason: Ended) -> Iterator[Event]:
-        """The session is over with all its subflows, if it was there."""
+        """End the session with all its subflows, if it exists."""
         session = self._sessions.pop(name)
         if session is not None:
             self._clear(name, session)
@@ -207,7 +207,7 @@ class Established:
             self._closing.pop(subflow)
 
     def expire(self, now: int) -> Iterator[Event]:
-        """What was idle or half closed for too long goes."""
+        """End what was idle or half closed for too long."""
         for name in self._idle.expire(now - self._limits.idle_time):
             self._sessions.pop(name)
         for subflow in self._closing.expire(now - self._limits.closing_time):
@@ -218,8 +218,8 @@ class Established:
 def _may_close(keys: Keys | None, name: int, outgoing: bool, given: bytes) -> bool:
     """Whether MP_FASTCLOSE carries the key of the side that it is sent to (RFC 8684 section 3.5).
 
-    Of a session whose keys are not known its token tells the listener's (section 3.2); what goes out is the listener's
-    own word.
+    Without the session's keys, the token verifies the listener's key (section 3.2); outgoing ones are the listener's
+    own.
     """
     if keys is None:
         return outgoing or token(given) == name

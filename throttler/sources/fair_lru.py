@@ -1,4 +1,4 @@
-"""A table that cannot grow, and that nobody can fill alone: whoever has most in it makes room."""
+"""A bounded table that no single owner can fill: the owner with the most entries makes room."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
@@ -8,14 +8,14 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MIN_SHARE = 64
-"""Entries that an owner may have in a full table before its own go first.
+"""Entries that an owner may have in a full table before its own are evicted first.
 
-Without it a flood from very many addresses, with one entry each, would drive out whoever opens two connections at once.
+Without it a flood from very many addresses, one entry each, would evict every client with two connections.
 """
 
 
 class FairLru(Generic[K, V]):
-    """At most ``capacity`` entries, and ``share`` of one owner, in the order in which they were put.
+    """At most ``capacity`` entries, ``share`` of one owner, in insertion order.
 
     Times are in nanoseconds. Every operation takes the same time however many entries there are.
     """
@@ -23,7 +23,7 @@ class FairLru(Generic[K, V]):
     def __init__(self, capacity: int, share: int | None = None) -> None:
         self._capacity = capacity
         self._share = share or capacity
-        # A plain dict would look for its first entry among all that were taken out before it.
+        # A plain dict scans all deleted slots for its first entry.
         self._entries: OrderedDict[K, tuple[int, Hashable, V]] = OrderedDict()
         self._owners: _Owners[K] = _Owners()
 
@@ -42,7 +42,7 @@ class FairLru(Generic[K, V]):
         return entry[2] if entry else None
 
     def put(self, key: K, value: V, now: int, owner: Hashable = None) -> tuple[K, V] | None:
-        """Set ``key`` as the newest entry; returns the entry that had to make room for it, if one had to."""
+        """Set ``key`` as the newest entry; returns the evicted entry, if any."""
         self.pop(key)
         evicted = self._make_room(owner)
         self._entries[key] = (now, owner, value)
@@ -63,7 +63,7 @@ class FairLru(Generic[K, V]):
         return oldest, value
 
     def pop(self, key: K) -> V | None:
-        """Take ``key`` out; returns its value, if there was one."""
+        """Remove ``key``; returns its value, if any."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
@@ -72,7 +72,7 @@ class FairLru(Generic[K, V]):
         return value
 
     def expire(self, before: int) -> list[K]:
-        """Take out what was put before that time, oldest first; returns the keys."""
+        """Remove entries older than that time, oldest first; returns the keys."""
         gone = []
         for key, (since, _, _) in self._entries.items():
             if since >= before:
@@ -120,6 +120,6 @@ class _Owners(Generic[K]):
                 del self._by_count[old]
         if new:
             self._by_count.setdefault(new, {})[owner] = None
-        # Counts change by one: if nobody has as many any more, the greatest is the one that had them.
+        # Counts change by one: if no owner has as many any more, this owner is the greatest.
         if new > self.most or (old == self.most and old not in self._by_count):
             self.most = new

@@ -1,8 +1,8 @@
 """Segments in, events out: follows the handshakes of RFC 8684 sections 3.1 and 3.2, and how subflows end.
 
-A subflow is announced only when the third ACK is right, so that nobody gets a class by a forged SYN. All tables are
-bounded, and each client has its share; whatever is ignored is counted. The client's segments must come in and the
-listener's must go out: a client cannot answer its own SYN. No input raises.
+A subflow is reported only after a valid third ACK, so that a forged SYN gets no class. All tables are bounded, and
+each client has a share; ignored packets are counted. The client's segments must come in and the listener's go out: a
+client cannot answer its own SYN. No input raises.
 """
 
 import hmac
@@ -27,7 +27,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class _Opening:
-    """A session's first handshake; the listener's key and the interface come with its SYN/ACK."""
+    """A session's first handshake; the SYN/ACK brings the listener's key and the interface."""
 
     listener_key: bytes | None = None
     interface: str = ""
@@ -35,7 +35,7 @@ class _Opening:
 
 @dataclass(slots=True)
 class _Joining:
-    """A join's handshake; the listener's nonce and the interface come with its SYN/ACK."""
+    """A join's handshake; the SYN/ACK brings the listener's nonce and the interface."""
 
     token: int
     address_id: int
@@ -46,7 +46,7 @@ class _Joining:
 
 
 class Handshakes:
-    """Knows the sessions whose first handshake it saw; ``counts`` says what came about and what was ignored."""
+    """Tracks the sessions whose first handshake it saw; ``counts`` has events and ignored packets."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -57,7 +57,7 @@ class Handshakes:
         self._established = Established(self._limits, self.counts)
 
     def handle(self, segment: Segment) -> Iterator[Event]:
-        """What ``segment`` brought about; it must be iterated to the end. Segments come in the order of their time."""
+        """The events of ``segment``; iterate to the end. Segments must be in order of time."""
         yield from self.expire(segment.time)
         options = self._options(segment)
         name = segment.subflow
@@ -73,22 +73,22 @@ class Handshakes:
             self._syn(segment, name, options)
 
     def import_existing(self, event: SubflowEstablished) -> list[Event]:
-        """Follow from now on a subflow that was established before; returns what had to make room for it.
+        """Follow a subflow that was established before; returns evictions that it caused.
 
-        Its session's keys are not known: no join to it can be proven, and all that the listener answers are taken.
+        Its session's keys are not known: joins cannot be verified, and all that the listener answers are accepted.
         """
         table = self._established
         found = table.add_session(event, None) if table.session(event.token) is None else table.add_subflow(event)
         return [each for each in found if each is not event]
 
     def drop(self, subflow: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
-        """A subflow is over for a reason that is not on the wire."""
+        """End a subflow for a reason that packets do not show."""
         if self._established.subflow(subflow) is not None and reason is Ended.TIMEOUT:
             self.counts[Count.SILENT] += 1
         yield from self._established.close_subflow(subflow, now, reason)
 
     def expire(self, now: int) -> Iterator[Event]:
-        """What is too old at ``now`` goes; each segment brings it about, and so may a clock when none come."""
+        """Expire entries at ``now``; called for each segment, and by the clock without segments."""
         for table in (self._openings, self._joinings):
             self.counts[Count.HALF_OPEN_EXPIRED] += len(table.expire(now - self._limits.half_open_time))
         yield from self._established.expire(now)
@@ -124,7 +124,7 @@ class Handshakes:
         known = self._joinings.get(name)
         if known is None or known.listener_nonce is None:
             opened = _Joining(join.receiver_token, join.address_id, join.backup, join.sender_nonce)
-            # It counts for the session's client: who knows the token may send SYNs from any address.
+            # It counts for the session's client: a sender that knows the token can use any address.
             evicted = self._joinings.put(name, opened, segment.time, session.client)
             self.counts[Count.HALF_OPEN_EVICTED] += evicted is not None
 
@@ -232,7 +232,7 @@ class Handshakes:
                 yield from self._signal(segment, name, subflow.token, option)
 
     def _signal(self, segment: Segment, name: FourTuple, of: int, option: mptcp.Option) -> Iterator[Event]:
-        """What only the client may say."""
+        """Handle an option that only the client may send."""
         session = self._established.session(of)
         if session is None:
             return

@@ -1,4 +1,4 @@
-"""The interfaces of this network namespace, and when one comes or goes (rtnetlink(7), RTM_NEWLINK and RTM_DELLINK)."""
+"""The interfaces of this network namespace, and their changes (rtnetlink(7), RTM_NEWLINK and RTM_DELLINK)."""
 
 import errno
 import socket
@@ -18,7 +18,7 @@ Numbers = Mapping[str, int]
 
 
 class Interfaces:
-    """Tells which are there when that may have changed; a context manager."""
+    """Watches the interfaces; a context manager."""
 
     def __init__(self) -> None:
         self._link = Netlink(ROUTE)
@@ -35,7 +35,7 @@ class Interfaces:
         return self._link.fileno()
 
     def changed(self) -> Numbers | None:
-        """Which are there now, None if the kernel has told nothing since the last time. Raises CommandError, exit
+        """The interfaces, None if the kernel reported no change since the last call. Raises CommandError, exit
         71.
         """
         is_told = False

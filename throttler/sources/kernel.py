@@ -1,4 +1,4 @@
-"""The kernel as a source: its path manager's events, and its sockets."""
+"""The kernel source: its path manager's events, and its sockets."""
 
 import time
 from collections import Counter
@@ -17,26 +17,26 @@ from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablish
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost, PathManager
 
-_BETWEEN_LOOKS = 60.0
-"""Seconds between two looks at the sockets, at least; 100,000 subflows take two seconds."""
+_BETWEEN_SCANS = 60.0
+"""Seconds between two scans of the sockets, at least; 100,000 subflows take two seconds."""
 _AFTER_FAILURE = 1.0
-"""Seconds to the next look after one that failed, as when too much changes meanwhile."""
+"""Seconds to the next scan after a failed one, as when too much changes meanwhile."""
 _SHARE = 100
-"""A look takes at most one part in so many of the time."""
+"""A scan takes at most one part in so many of the time."""
 
 
 class KernelEvents:
-    """The events of the kernel's path manager; when some were lost, the sockets tell what is so now."""
+    """The events of the kernel's path manager; after lost events a scan of the sockets gives the current state."""
 
     kind = SourceKind.KERNEL
 
     def __init__(self) -> None:
         self._manager = PathManager(routes.interface_of)
         self._thread = ThreadPoolExecutor(1, "sockets")
-        self._looking: Future[_Seen | None] | None = None
+        self._scan: Future[_Scan | None] | None = None
         self._touched: set[FourTuple | int] = set()
         self._drain_filter = DrainFilter(sockets.has_unsent_data)
-        self._next_look = 0.0
+        self._next_scan = 0.0
         self._counts: Counter[str] = Counter()
 
     @property
@@ -46,8 +46,8 @@ class KernelEvents:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a look has ended whose differences nobody has got yet."""
-        return self._looking is not None and self._looking.done()
+        """Whether a finished scan waits to be collected."""
+        return self._scan is not None and self._scan.done()
 
     def __enter__(self) -> Self:
         self._manager.__enter__()
@@ -59,90 +59,90 @@ class KernelEvents:
 
     def start(self) -> Sequence[Event]:
         """The subflows of this network namespace's sockets."""
-        return self._due(self._take(_look({})))
+        return self._due(self._take(_scan_sockets({})))
 
     def events(self, known: Known, /) -> Sequence[Event]:
-        """What the kernel told, and now and then the difference to what is there, which it did not tell."""
-        return self._due([*self._told(known), *self._seen(known)])
+        """The kernel's events, and the differences that a scan of the sockets found."""
+        return self._due([*self._kernel_events(known), *self._scanned(known)])
 
     def _due(self, events: Sequence[Event]) -> Sequence[Event]:
         return list(self._drain_filter.filter(events, time.monotonic_ns()))
 
-    def _told(self, known: Known) -> Sequence[Event]:
+    def _kernel_events(self, known: Known) -> Sequence[Event]:
         try:
             found = list(self._manager.events(BATCH))
         except EventsLost:
-            self._counts["kernel events lost: looked at the sockets instead"] += 1
+            self._counts["kernel events lost: scanned the sockets instead"] += 1
             self._begin(known)
             return []
         self._counts["kernel events"] += len(found)
-        if self._looking is not None:
+        if self._scan is not None:
             self._touched.update(_about(event) for event in found)
         return found
 
-    def _seen(self, known: Known) -> Sequence[Event]:
-        # The kernel tells nothing of some sessions that are aborted (seen on Linux 6.18).
-        if self._looking is None:
-            if time.monotonic() >= self._next_look:
+    def _scanned(self, known: Known) -> Sequence[Event]:
+        # The kernel reports nothing for some aborted sessions (seen on Linux 6.18).
+        if self._scan is None:
+            if time.monotonic() >= self._next_scan:
                 self._begin(known)
             return []
-        if not self._looking.done():
+        if not self._scan.done():
             return []
-        seen, self._looking = self._looking.result(), None
-        # What was told meanwhile is newer.
+        seen, self._scan = self._scan.result(), None
+        # Events that came meanwhile are newer.
         return [event for event in self._take(seen) if not self._touched.intersection((event.token, _about(event)))]
 
     def _begin(self, known: Known) -> None:
-        """Look beside the loop, in the place of a look that may have missed something."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Scan beside the loop, in place of a scan that may have missed something."""
+        if self._scan is not None:
+            self._scan.cancel()
         self._touched = set()
         subflows = known()
-        self._looking = self._thread.submit(lambda: _look(subflows))
+        self._scan = self._thread.submit(lambda: _scan_sockets(subflows))
 
-    def _take(self, seen: "_Seen | None") -> Sequence[Event]:
+    def _take(self, seen: "_Scan | None") -> Sequence[Event]:
         if seen is None:
-            self._counts["looks at the sockets that failed"] += 1
-            self._next_look = time.monotonic() + _AFTER_FAILURE
+            self._counts["failed scans of the sockets"] += 1
+            self._next_scan = time.monotonic() + _AFTER_FAILURE
             return []
-        self._counts["sessions fallen back to plain TCP, when the sockets were looked at"] = seen.fallbacks
-        self._next_look = time.monotonic() + max(_BETWEEN_LOOKS, _SHARE * seen.took)
+        self._counts["sessions fallen back to plain TCP, at the last scan of the sockets"] = seen.fallbacks
+        self._next_scan = time.monotonic() + max(_BETWEEN_SCANS, _SHARE * seen.took)
         return seen.differences
 
     def watch(self, interfaces: Mapping[str, int]) -> None:
-        """It sees all interfaces."""
+        """Nothing to do: it sees all interfaces."""
 
     def drop(self, _subflows: Iterable[FourTuple], _reason: Ended) -> Sequence[Event]:
-        """The kernel tells all ends."""
+        """Nothing to do: the kernel reports all ends."""
         return ()
 
     def capture(self) -> dict[str, dict[str, int]]:
-        """It captures nothing."""
+        """Empty: it captures nothing."""
         return {}
 
     def counts(self) -> Counter[str]:
-        """Events, and how often they were lost."""
+        """Events, and how often events were lost."""
         return self._counts
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A look at the sockets: its differences to what was known when it began, and the seconds it took."""
+class _Scan:
+    """A scan of the sockets: the differences to what was known at its start, and its duration in seconds."""
 
     differences: Sequence[Event]
     fallbacks: int
     took: float
 
 
-def _look(known: Mapping[FourTuple, int]) -> _Seen | None:
-    """None if the kernel could not tell. With 100,000 subflows this takes two seconds."""
+def _scan_sockets(known: Mapping[FourTuple, int]) -> _Scan | None:
+    """Scan the sockets; None if that failed. 100,000 subflows take two seconds."""
     began, now = time.monotonic(), time.monotonic_ns()
     try:
         found = sockets.snapshot(now)
     except OSError:
         return None
     differences = sockets.differences(known, found, routes.interface_of, now)
-    return _Seen(differences, found.fallbacks, time.monotonic() - began)
+    return _Scan(differences, found.fallbacks, time.monotonic() - began)
 
 
 def _about(event: Event) -> FourTuple | int:

@@ -1,4 +1,4 @@
-"""The wire as a source: the handshakes on the interfaces."""
+"""The sniffer source: the handshakes on the interfaces."""
 
 import socket
 import time
@@ -22,7 +22,7 @@ from tributary.wire.segments import Segment
 
 
 class PacketSource:
-    """The handshakes on the interfaces' wires, by Scapy."""
+    """Reads handshakes from the interfaces by Scapy."""
 
     kind = SourceKind.SNIFFER
 
@@ -30,17 +30,17 @@ class PacketSource:
         self._sniffers: dict[str, tuple[int, Sniffer]] = {}
         self._handshakes = Handshakes()
         self._reorder = ReorderBuffer()
-        # One descriptor for the loop, whatever interfaces come and go (epoll(7)).
+        # One descriptor for the loop, for all interfaces (epoll(7)).
         self._selector = EpollSelector()
 
     @property
     def descriptors(self) -> Sequence[Descriptor]:
-        """One that is readable when a packet socket is."""
+        """One descriptor, readable when a packet socket is."""
         return (self._selector,)
 
     @property
     def has_pending(self) -> bool:
-        """Whether segments wait until it is sure that no earlier one is to come."""
+        """Whether segments wait because earlier ones may follow."""
         return self._reorder.has_pending
 
     def __enter__(self) -> Self:
@@ -51,7 +51,9 @@ class PacketSource:
         self._selector.close()
 
     def watch(self, interfaces: Mapping[str, int]) -> None:
-        """Capture on these interfaces from now on; raises CommandError, exit 71. One that goes just now is left out."""
+        """Capture on these interfaces from now on; raises CommandError, exit 71. One that disappears meanwhile is
+        skipped.
+        """
         for name, number in interfaces.items():
             known = self._sniffers.get(name)
             if known is not None and known[0] == number:
@@ -75,17 +77,17 @@ class PacketSource:
             sniffer.close()
 
     def start(self) -> Sequence[Event]:
-        """The subflows of this host's sockets, which are followed from now on, as far as they are on its interfaces."""
+        """The subflows of this host's sockets on the watched interfaces; they are followed from now on."""
         now = time.monotonic_ns()
         try:
             found = sockets.differences({}, sockets.snapshot(now), routes.interface_of, now)
         except OSError as error:
             raise CommandError(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
-        ours = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
-        return [each for event in ours for each in (*self._handshakes.import_existing(event), event)]
+        own = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
+        return [each for event in own for each in (*self._handshakes.import_existing(event), event)]
 
     def events(self, _known: Known, /) -> Sequence[Event]:
-        """What the segments brought about."""
+        """The events of new segments."""
         found = [event for segment in self._segments() for event in self._handshakes.handle(segment)]
         return [*found, *self._handshakes.expire(time.monotonic_ns())]
 
@@ -96,14 +98,14 @@ class PacketSource:
         return self._reorder.push(segments, complete_until(now, found, BATCH))
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
-        """Follow these no longer."""
+        """Stop following these."""
         now = time.monotonic_ns()
         return [event for each in subflows for event in self._handshakes.drop(each, now, reason)]
 
     def capture(self) -> dict[str, dict[str, int]]:
-        """What each packet socket counted."""
+        """The counters of each packet socket."""
         return {name: sniffer.counts() for name, (_, sniffer) in self._sniffers.items()}
 
     def counts(self) -> Counter[str]:
-        """What the handshakes came to."""
+        """The counters of the handshakes."""
         return Counter({str(name): count for name, count in self._handshakes.counts.items()})

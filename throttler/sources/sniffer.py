@@ -18,7 +18,7 @@ from tributary.wire import capture_filter
 
 _SOL_PACKET, _PACKET_STATISTICS = 263, 6  # linux/socket.h, linux/if_packet.h
 _BUFFER = 4 * 2**20
-"""Bytes of the socket's queue: some thousands of handshake packets while Python is busy."""
+"""Bytes of the socket's queue: some thousands of handshake packets."""
 _NO_PROTOCOL = 0
 _NO_LINK_LAYER = 0xFFFE
 """ARPHRD_NONE of linux/if_arp.h: packets of WireGuard and tun begin with IP."""
@@ -27,9 +27,9 @@ conf.l2types.register_num2layer(_NO_LINK_LAYER, IPv46)
 
 
 class Sniffer:
-    """The packets on one interface, both directions, until it is closed.
+    """Captures packets on one interface, in both directions.
 
-    ``unreadable`` counts the packets that no Segment came of.
+    ``unreadable`` counts packets that could not be parsed.
     """
 
     def __init__(self, interface: str) -> None:
@@ -54,13 +54,13 @@ class Sniffer:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Capture no more."""
+        """Stop capturing."""
         self._scapy.close()
 
     def packets(self, most: int, wall: int, now: int) -> Iterator[Captured]:
-        """What is queued, at most that many packets; none any more when the interface is gone. Raises CommandError.
+        """The queued packets, at most ``most``; none when the interface is gone. Raises CommandError.
 
-        It is ``wall`` by the clock that packets are stamped with, and ``now`` by the monotonic one, in nanoseconds.
+        ``wall`` is the time of the packets' clock, ``now`` of the monotonic one, in nanoseconds.
         """
         for _ in range(most):
             try:
@@ -69,7 +69,7 @@ class Sniffer:
             except BlockingIOError:
                 return
             except OSError as error:
-                # Told once when the link goes down, or away.
+                # Reported once when the link goes down or disappears.
                 if error.errno not in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
                     raise CommandError(Exit.SYSTEM, f"cannot capture on {self.interface}: {error.strerror}") from error
                 return
@@ -80,7 +80,7 @@ class Sniffer:
             yield captured, found
 
     def counts(self) -> dict[str, int]:
-        """Packets since the start: those that the filter passed, found the queue full, and nobody could read."""
+        """Packets since the start: passed by the filter, dropped by a full queue, and unreadable."""
         # struct tpacket_stats: packets, with those dropped, and drops; reading it sets both to zero (packet(7)).
         passed, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         self._passed += passed

@@ -1,4 +1,4 @@
-"""Where events come from while the throttler runs: two sources, alike to the daemon."""
+"""The interface of the two sources of events."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from tributary.mptcp.events import Ended, Event
 from tributary.mptcp.four_tuple import FourTuple
 
 BATCH = 512
-"""Packets of one interface, or messages of the kernel, in one round."""
+"""Packets of one interface, or messages of the kernel, per turn."""
 
 
 class SourceKind(StrEnum):
@@ -22,11 +22,11 @@ class SourceKind(StrEnum):
 
 
 Known = Callable[[], Mapping[FourTuple, int]]
-"""All subflows that the reader of the events knows, each with its session's token."""
+"""All subflows that the consumer knows, each with its session's token."""
 
 
 class Source(Protocol):
-    """Sees subflows come, change and go; a context manager."""
+    """Reports subflows that are established, change and end; a context manager."""
 
     @property
     def kind(self) -> SourceKind:
@@ -34,11 +34,11 @@ class Source(Protocol):
 
     @property
     def descriptors(self) -> Sequence[Descriptor]:
-        """What is readable when something happened."""
+        """Readable when there are events."""
 
     @property
     def has_pending(self) -> bool:
-        """Whether there is more to tell although no descriptor is readable."""
+        """Whether there are more events although no descriptor is readable."""
 
     def __enter__(self) -> Self: ...
 
@@ -47,19 +47,19 @@ class Source(Protocol):
     ) -> None: ...
 
     def start(self) -> Sequence[Event]:
-        """The subflows that were there before it; to be called once."""
+        """The subflows that exist at the start; call it once."""
 
     def events(self, known: Known, /) -> Sequence[Event]:
-        """What happened since the last time, in the order of time."""
+        """The events since the last call, in order of time."""
 
     def watch(self, interfaces: Mapping[str, int]) -> None:
         """Watch these interfaces, which have these numbers, and no others; raises CommandError, exit 71."""
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
-        """Forget subflows whose end nobody tells; returns the events of their ends, none if it is told of ends."""
+        """Forget subflows whose end the source cannot see; returns their end events, none if the source sees ends."""
 
     def capture(self) -> dict[str, dict[str, int]]:
         """Packets passed, dropped and unreadable, by interface."""
 
     def counts(self) -> Counter[str]:
-        """What came about and what was ignored."""
+        """Counters of events and of ignored packets."""

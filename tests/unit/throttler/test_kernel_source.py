@@ -1,4 +1,4 @@
-"""The kernel as a source, where its sockets are looked at beside the loop while events go on.
+"""The kernel as a source, whose sockets are scanned beside the loop while events go on.
 
 What comes when is for the test to say here, which no kernel would do as asked.
 """
@@ -27,7 +27,7 @@ def opened(name: FourTuple, token: int) -> SubflowEstablished:
 
 @dataclass
 class Kernel:
-    """``queue`` is what the events' socket has; a look finds ``sockets`` when it ``may_end``."""
+    """``queue`` is what the events' socket has; a scan finds ``sockets`` when it ``may_end``."""
 
     queue: list[Event | Exception] = field(default_factory=list)
     sockets: list[SubflowEstablished] = field(default_factory=list)
@@ -58,11 +58,11 @@ class Kernel:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Kernel, KernelEvents]]:
-    """A source whose first look is behind it, and whose second is due."""
+    """A source whose first scan is over, and whose second is due."""
     made = Kernel()
     monkeypatch.setattr(kernel, "PathManager", made)
     monkeypatch.setattr(sockets, "snapshot", made.snapshot)
-    monkeypatch.setattr(kernel, "_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(kernel, "_BETWEEN_SCANS", 0.0)
     monkeypatch.setattr(kernel, "_SHARE", 0)
     monkeypatch.setattr(routes, "interface_of", lambda _: "wired")
     made.may_end.set()
@@ -80,7 +80,7 @@ def eventually(found: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_a_look_holds_up_no_event_and_what_it_finds_comes_when_it_has_ended(world: tuple[Kernel, KernelEvents]) -> None:
+def test_a_scan_delays_no_event_and_what_it_finds_comes_when_it_has_ended(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
     assert source.events(lambda: {ONE: 7}) == []
     told.queue.append(opened(TWO, 8))
@@ -93,11 +93,11 @@ def test_a_look_holds_up_no_event_and_what_it_finds_comes_when_it_has_ended(worl
     assert [(type(event), event.token) for event in found] == [(SubflowClosed, 7), (SubflowEstablished, 9)]
 
 
-def test_what_was_told_while_the_sockets_were_looked_at_is_newer(world: tuple[Kernel, KernelEvents]) -> None:
+def test_what_came_while_the_sockets_were_scanned_is_newer(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
     known = {ONE: 7}
     source.events(lambda: known)
-    # One ends and another begins; the look has passed the one and did not come to the other.
+    # One ends and another begins; the scan has passed the one and not reached the other.
     told.queue += [SubflowClosed(1, 7, ONE, Ended.RESET), opened(TWO, 8)]
     assert len(source.events(lambda: known)) == 2
     told.sockets = [opened(ONE, 7)]
@@ -106,7 +106,7 @@ def test_what_was_told_while_the_sockets_were_looked_at_is_newer(world: tuple[Ke
     assert source.events(lambda: {TWO: 8}) == []
 
 
-def test_a_look_that_began_before_events_were_lost_does_not_count(world: tuple[Kernel, KernelEvents]) -> None:
+def test_a_scan_that_began_before_events_were_lost_does_not_count(world: tuple[Kernel, KernelEvents]) -> None:
     told, source = world
     source.events(dict)
     told.queue.append(EventsLost())

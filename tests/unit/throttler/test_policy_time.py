@@ -129,15 +129,15 @@ def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
 def test_a_larger_quota_after_a_reload_is_not_exhausted() -> None:
     quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
-    quotas.keep([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
+    quotas.set_rules([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
     assert quotas.exhausted == frozenset()
-    quotas.keep([EVENING])
+    quotas.set_rules([EVENING])
     assert as_json(quotas.used()) == []
 
 
 def test_a_rule_that_loses_its_quota_is_not_metered_any_more() -> None:
     quotas = metered()
-    quotas.keep([EVENING])
+    quotas.set_rules([EVENING])
     assert quotas.due(10 * SECOND) == []
     assert not quotas.read(1, 100_000_000, SECOND, SATURDAY)
 

@@ -174,7 +174,7 @@ def test_in_a_terminal_the_screen_is_given_back_after_ctrl_c() -> None:
     console = Console(file=stream, force_terminal=True, width=80, height=24, _environ={})
     watch(script(answer(), gone, later(sent_bytes=5)), SECOND, console, lambda _: None)
     text = stream.getvalue()
-    assert "\x1b[?1049h" in text and "no throttler runs: asking again" in text and "SESSIONS" in text
+    assert "\x1b[?1049h" in text and "no throttler runs: retrying" in text and "SESSIONS" in text
     assert text.index("\x1b[?1049l") > text.rindex("SESSIONS")
 
 
