@@ -57,7 +57,7 @@ intercept = "tproxy"
 early_syn = {early}
 """
 _CONVERT = """\
-[downstream]
+[upstream]
 fast_open = true
 [[listen]]
 kind = "convert"
@@ -68,7 +68,7 @@ _GATEWAY = """\
 [gateway]
 address = "{next_hop}"
 mptcp = false
-when_away = "refuse"
+fallback = "refuse"
 fast_open = true
 """
 _TPROXY = """\

@@ -78,7 +78,7 @@ def _converter(card: Card, lan: Lan, target: Target) -> str:
         {
             "clients": {"networks": list(map(str, devices))},
             "timeouts": {"idle": IDLE},
-            "gateway": {"address": str(target), "when_away": "direct"},
+            "gateway": {"address": str(target), "fallback": "direct"},
             "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }
     )

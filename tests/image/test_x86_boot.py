@@ -121,7 +121,7 @@ def test_each_tenant_has_a_converter_of_its_own_in_its_network(bios: str) -> Non
     assert len(users) == 2
     assert ":4000" not in found["outside"]
     assert all(download["whole"] for download in found["after"]), "after a hand-over"
-    assert all('"outcome":"whole"' in log for log in found["logs"])
+    assert all('"outcome":"ok"' in log for log in found["logs"])
     assert found["nobody"] != 0, "an instance without a namespace"
 
 

@@ -176,12 +176,12 @@ def test_a_name_goes_the_way_of_its_addresses(conv: World) -> None:
 
 
 def test_a_converter_that_is_away_keeps_no_other_one_from_working(conv: World) -> None:
-    way = gateway(NODES["first"], 'when_away = "refuse"') + route("2001:db8::/64", NODES["second"])
+    way = gateway(NODES["first"], 'fallback = "refuse"') + route("2001:db8::/64", NODES["second"])
     with node(conv, "second"), conv.converter(ALL_VIA_GATEWAY + way) as converter, conv.serving(greet) as service:
         for _ in range(2):
             assert hears(conv, "connect", SERVER, service.port) == "502"
             assert hears(conv, "connect", SERVER6, service.port) == "hello"
-        assert converter.log.count(f"gateway {NODES['first']} is away") == 1
+        assert converter.log.count(f"gateway {NODES['first']} is unavailable") == 1
         assert NODES["second"] not in converter.log
 
 
@@ -200,7 +200,7 @@ def test_the_table_is_replaced_while_connections_stand(conv: World) -> None:
                 for client in (before, after):
                     client.sendall(b"still there?")
                     assert take(client, 12) == b"still there?"
-        eventually(lambda: served(first) == served(second) == ["whole"])
+        eventually(lambda: served(first) == served(second) == ["ok"])
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_wrong_table_is_named_and_the_old_one_stays(conv: World, table: str | 
         file = Path(directory, "routes")
         file.write_text("203.0.113.0/24 direct\n")
         own = f'[[listen]]\nkind = "http"\naddress = "{GATEWAY}:4000"\n'
-        config = ALL_VIA_GATEWAY + own + gateway(NODES["first"], 'when_away = "refuse"', f'routes_file = "{file}"')
+        config = ALL_VIA_GATEWAY + own + gateway(NODES["first"], 'fallback = "refuse"', f'routes_file = "{file}"')
         with conv.converter(config) as converter, conv.serving(greet) as service:
             if table is None:
                 file.unlink()
@@ -266,13 +266,13 @@ MEMBER = f'[gateway]\nconverters = ["{GATEWAY}/32"]\n'
 def named(*ways: str) -> str:
     """The first converter's, with these ways to SERVER, each of names of NODES."""
     texts = [" ".join(NODES.get(name, name) for name in way.split()) for way in ways]
-    return ALL_VIA_GATEWAY + '[gateway]\nwhen_away = "refuse"\n' + route(f"{SERVER}/32", " or ".join(texts))
+    return ALL_VIA_GATEWAY + '[gateway]\nfallback = "refuse"\n' + route(f"{SERVER}/32", " or ".join(texts))
 
 
 @ALL_KINDS
 @pytest.mark.parametrize("keys", ["", "fast_open = true\nloop_check = true\n"], ids=["plain", "in-the-syn"])
 def test_the_first_converter_names_the_chain(conv: World, kind: str, keys: str) -> None:
-    config = named("first third second").replace("when_away", f"{keys}when_away")
+    config = named("first third second").replace("fallback", f"{keys}fallback")
     with ExitStack() as stack:
         nodes = [stack.enter_context(node(conv, name, MEMBER + keys)) for name in ("first", "third", "second")]
         stack.enter_context(conv.converter(config))
@@ -309,8 +309,8 @@ def test_the_next_best_way_serves_the_same_connection_where_a_converter_behind_t
         for _ in range(2):
             assert hears(conv, "connect", SERVER, service.port) == "hello"
         eventually(lambda: len(served(third)) == 2 and len(served(first)) == 4)
-        assert sorted(served(first)) == ["gateway-away", "gateway-away", "whole", "whole"]
-        assert "is away" not in converter.log, "the next one works"
+        assert sorted(served(first)) == ["gateway-unavailable", "gateway-unavailable", "ok", "ok"]
+        assert "is unavailable" not in converter.log, "the next one works"
 
 
 @contextmanager
@@ -328,7 +328,7 @@ def hanging(converter: Converter) -> Iterator[None]:
 
 @pytest.mark.parametrize("keys", ["", "fast_open = true\nmptcp = false\n"], ids=["plain", "in-the-syn"])
 def test_the_next_best_way_serves_the_same_connection_where_the_next_converter_hangs(conv: World, keys: str) -> None:
-    config = named("second third", "first third").replace("when_away", f'{keys}timeout = "500ms"\nwhen_away')
+    config = named("second third", "first third").replace("fallback", f'{keys}timeout = "500ms"\nfallback')
     with (
         node(conv, "first", MEMBER + keys) as first,
         node(conv, "second", MEMBER + keys) as second,
@@ -341,10 +341,10 @@ def test_the_next_best_way_serves_the_same_connection_where_the_next_converter_h
         assert hears(conv, "connect", SERVER, service.port) == "hello"
         # What it was asked for in the meantime it does not do when it goes on.
         eventually(lambda: len(served(second)) == 2)
-        assert sorted(served(second)) == ["client-gone", "whole"]
-        assert served(first) == ["whole"]
+        assert sorted(served(second)) == ["client-gone", "ok"]
+        assert served(first) == ["ok"]
         assert len(service.peers) == 2
-        assert "is away" not in converter.log, "it could as well have been the server"
+        assert "is unavailable" not in converter.log, "it could as well have been the server"
 
 
 def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:

@@ -100,7 +100,7 @@ def test_drain_ends_at_its_deadline_or_at_a_second_signal_by_resets(conv: World,
         # Each has its line all the same: they were written before the process ended.
         lines = converter.lines()
         assert sorted(line["listener"] for line in lines) == ["convert", "http", "http", "socks5"]
-        assert {line["outcome"] for line in lines} == {"cut-off"}
+        assert {line["outcome"] for line in lines} == {"shutdown"}
         assert all(line["target"].startswith(SERVER) and line["down_bytes"] >= len(said) for line in lines)
         assert all(line["paths"] for line in lines)
         converter.popen.returncode = 0

@@ -125,7 +125,7 @@ def waiting(converter: Converter) -> int:
 
 
 def given_up(converter: Converter) -> int:
-    return int(converter.metrics()["tributary_converter_early_given_up_total"])
+    return int(converter.metrics()["tributary_converter_early_abandoned_total"])
 
 
 def left(conv: World) -> list[tuple[str, int]]:
@@ -147,7 +147,7 @@ def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source:
         send(conv, syn(source, host))
         eventually(lambda: service.peers)
         assert left(conv) == [(host, PORT)]
-        assert seen(converter) == {"begun": 1}
+        assert seen(converter) == {"started": 1}
         # The client never ends its handshake: the server is let go.
         eventually(lambda: given_up(converter) == 1)
         eventually(lambda: reset)
@@ -167,7 +167,7 @@ def test_the_client_gets_the_connection_that_was_begun(conv: World, source: str,
         assert left(conv) == [(host, PORT)]
         assert (len(service.peers), waiting(converter), given_up(converter)) == (1, 0, 0)
         eventually(lambda: converter.lines())
-        assert converter.lines()[0]["outcome"] == "whole"
+        assert converter.lines()[0]["outcome"] == "ok"
 
 
 def test_servers_that_speak_first_are_heard(conv: World) -> None:
@@ -193,7 +193,7 @@ def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
     ("packet", "outcome"),
     [
         (partial(syn, CLIENT, SERVER, options=JOIN), "join"),
-        (partial(syn, STRANGER, SERVER), "stranger"),
+        (partial(syn, STRANGER, SERVER), "client-not-allowed"),
         (partial(syn, CLIENT, SERVER_PRIVATE), "special-address"),
         (partial(syn, CLIENT, GATEWAY), "special-address"),
     ],
@@ -209,7 +209,7 @@ def test_a_syn_that_must_not_go_on_does_not(conv: World, packet: Callable[[], Pa
 def test_a_syn_that_is_sent_again_is_one(conv: World) -> None:
     with converting(conv) as converter, conv.serving(echo, PORT) as service:
         send(conv, *[syn(CLIENT, SERVER)] * 3)
-        eventually(lambda: seen(converter) == {"begun": 1, "known": 2})
+        eventually(lambda: seen(converter) == {"started": 1, "duplicate": 2})
         eventually(lambda: service.peers)
         assert left(conv) == [(SERVER, PORT)]
 
@@ -239,7 +239,7 @@ def test_there_are_limits_in_all_for_a_client_and_to_a_server(conv: World, limit
     with converting(conv, ONE_SECOND + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
         packets = [syn(f"10.0.1.{100 + number % sources}", SERVER, 42000 + number) for number in range(20)]
         send(conv, *packets)
-        eventually(lambda: seen(converter) == {"begun": 5, "capped": 15})
+        eventually(lambda: seen(converter) == {"started": 5, "limit-reached": 15})
         assert left(conv) == [(SERVER, PORT)] * 5
         # Who is not forged is served, if not early.
         with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
@@ -264,14 +264,14 @@ def test_a_reload_turns_it_on_and_off(conv: World) -> None:
         send(conv, syn(CLIENT, SERVER, 43000))
         assert "reloaded:" in converter.reload(CONFIG)
         send(conv, syn(CLIENT, SERVER, 43001))
-        eventually(lambda: seen(converter) == {"begun": 1})
+        eventually(lambda: seen(converter) == {"started": 1})
         assert left(conv) == [(SERVER, PORT)]
         assert "reloaded:" in converter.reload(late)
         send(conv, syn(CLIENT, SERVER, 43002))
         with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
             client.sendall(b"here")
             assert take(client, 4) == b"here"
-        assert (seen(converter), left(conv)) == ({"begun": 1}, [(SERVER, PORT)])
+        assert (seen(converter), left(conv)) == ({"started": 1}, [(SERVER, PORT)])
 
 
 def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
@@ -294,11 +294,11 @@ def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
             assert take(client, 4) == b"here"
         # The real client's alone.
         assert left(conv) == [(SERVER, PORT)]
-        before = seen(converter)["begun"]
+        before = seen(converter)["started"]
 
         def is_on_again() -> bool:
             send(conv, syn(CLIENT, SERVER, 46000))
-            return seen(converter)["begun"] > before
+            return seen(converter)["started"] > before
 
         eventually(is_on_again, 20)
 
@@ -320,7 +320,7 @@ def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
         assert [peer for peer, _ in service.peers] == ["2001:db8::1" if ":" in host else "203.0.113.1"]
         for converter in (home, gateway):
             eventually(converter.lines)
-            assert converter.lines()[0]["outcome"] == "whole"
+            assert converter.lines()[0]["outcome"] == "ok"
         assert home.lines()[0]["client"].rpartition(":")[0].strip("[]") == source
         assert given_up(home) == 0
 
@@ -340,7 +340,7 @@ def test_a_gateway_that_is_away_is_got_round_early_as_well(conv: World) -> None:
         for _ in range(2):
             with conv.connect(SERVER, PORT, node=conv.lan) as client:
                 assert read_all(client)[0] == b"hello"
-        assert home.log.count("is away") == 1
+        assert home.log.count("is unavailable") == 1
         assert {peer for peer, _ in service.peers} == {CLIENT}
 
 

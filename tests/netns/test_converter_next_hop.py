@@ -26,7 +26,7 @@ from tests.netns.world import eventually
 pytestmark = needs_tools
 
 DENIED = "203.0.113.77"
-REFUSE = 'when_away = "refuse"'
+REFUSE = 'fallback = "refuse"'
 TIMED_OUT = {"socks5": "socks 4", "convert": "convert 65", "tproxy": "reset", "redirect": "reset"}
 
 
@@ -53,8 +53,8 @@ def test_a_target_that_the_next_converter_forbids_is_refused_and_others_go_on_by
         for _ in range(3):
             assert hears(conv, kind, DENIED, 4443) == FORBIDDEN[kind]
             assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
-        eventually(lambda: served(behind).count("whole") == 3)
-        assert "is away" not in converter.log
+        eventually(lambda: served(behind).count("ok") == 3)
+        assert "is unavailable" not in converter.log
 
 
 @ALL_KINDS
@@ -69,8 +69,8 @@ def test_a_server_that_is_silent_to_the_next_converter_is_that_server_alone(conv
         ):
             assert hears(conv, kind, SERVER, 5) == TIMED_OUT.get(kind, "504")
             assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
-            eventually(lambda: served(behind) == ["timed-out", "whole"])
-            assert "is away" not in converter.log
+            eventually(lambda: served(behind) == ["timed-out", "ok"])
+            assert "is unavailable" not in converter.log
     finally:
         conv.nft("delete table ip dead", conv.server)
 
@@ -85,8 +85,8 @@ def test_the_next_converters_own_next_one_is_not_this_ones(conv: World) -> None:
     ):
         assert hears(conv, "connect", DENIED, 80) == "504"
         assert hears(conv, "connect", SERVER, service.port) == "hello"
-        eventually(lambda: served(behind) == ["gateway-away", "whole"])
-        assert "is away" not in converter.log
+        eventually(lambda: served(behind) == ["gateway-unavailable", "ok"])
+        assert "is unavailable" not in converter.log
 
 
 ESTABLISHED = convert_message()
@@ -139,7 +139,7 @@ def test_an_error_without_a_delay_is_that_of_one_request(conv: World, answer: by
         with conv.converter(config) as converter:
             assert hears(conv, "connect", DENIED, 80) == heard
             assert hears(conv, "connect", DENIED, 80) == "hello"
-            assert "is away" not in converter.log
+            assert "is unavailable" not in converter.log
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_machine_without_ports_or_descriptors_left_does_not_take_the_next_conv
             assert outcome() == "503 exhausted"
             leave_files(converter, 1000)
             assert outcome() == whole
-            assert "is away" not in converter.log
+            assert "is unavailable" not in converter.log
 
 
 EARLY = b"one and no other"
@@ -234,7 +234,7 @@ def test_what_came_early_reaches_the_server_once_where_the_next_best_way_serves(
             assert take(client, len(EARLY)) == EARLY
             client.shutdown(socket.SHUT_WR)
             assert read_all(client) == (b"", "closed")
-        eventually(lambda: served(second) == ["whole"])
+        eventually(lambda: served(second) == ["ok"])
         eventually(lambda: behind_first)
     assert behind_first == [b""]
 
@@ -261,7 +261,7 @@ def test_what_may_have_reached_the_server_is_not_sent_again_directly(conv: World
             # Who comes next goes directly in any case.
             assert heard_early(conv, service.port) == EARLY.decode()
             assert got == [early]
-            assert converter.log.count("is away") == 1
+            assert converter.log.count("is unavailable") == 1
 
 
 def heard_early(conv: World, port: int) -> str:

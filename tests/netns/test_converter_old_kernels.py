@@ -45,7 +45,7 @@ def without(*options: tuple[int, int]) -> tuple[str, ...]:
 )
 def test_options_that_the_kernel_does_not_know_cost_a_line_in_the_log(conv: World, kind: str, protocol: int) -> None:
     """Debian 12's kernel refuses TCP_FASTOPEN on MPTCP sockets, others TCP_KEEPIDLE or TCP_NODELAY."""
-    settings = '[downstream]\nfast_open = true\nsource4 = "10.7.0.1"\n'
+    settings = '[upstream]\nfast_open = true\nsource4 = "10.7.0.1"\n'
     with (
         conv.converter(ALL + settings, None, *without(*OPTIONAL.values())) as converter,
         conv.serving(SERVICE[kind]) as service,
@@ -63,7 +63,7 @@ def test_options_that_the_kernel_does_not_know_cost_a_line_in_the_log(conv: Worl
 
 
 def test_a_next_converter_is_reached_without_data_in_the_syn_where_the_kernel_has_none(conv: World) -> None:
-    way = gateway(NODES["first"], "fast_open = true", 'when_away = "refuse"')
+    way = gateway(NODES["first"], "fast_open = true", 'fallback = "refuse"')
     old = without(*OPTIONAL.values())
     with (
         node(conv, "first"),
@@ -84,7 +84,7 @@ def test_an_option_without_which_a_listener_would_be_another_is_refused_by_name(
 
 
 def test_a_connection_that_cannot_have_its_mark_is_none(conv: World) -> None:
-    with conv.converter(ALL + "[downstream]\nmark = 7\n", None, *without(NEEDED["SO_MARK"])) as converter:
+    with conv.converter(ALL + "[upstream]\nmark = 7\n", None, *without(NEEDED["SO_MARK"])) as converter:
         conv.syns()
         assert hears(conv, "connect", SERVER, 80) == "502"
         assert eventually(converter.lines)[-1]["outcome"] == "system"

@@ -263,7 +263,7 @@ def test_name_that_nobody_has_is_told_as_such(net: World, kind: str) -> None:
 @pytest.mark.parametrize("source", [STRANGER, STRANGER6])
 @ALL_KINDS
 def test_stranger_is_refused(net: World, running: Converter, kind: str, source: str, protocol: int) -> None:
-    before = running.outcomes(LISTENER[kind]).get("stranger", 0)
+    before = running.outcomes(LISTENER[kind]).get("client-not-allowed", 0)
     with net.serving(greet) as service:
         target = SERVER6 if ":" in source else SERVER
         assert (
@@ -274,7 +274,7 @@ def test_stranger_is_refused(net: World, running: Converter, kind: str, source: 
             }[kind]
         )
         assert service.peers == []
-    assert running.outcomes(LISTENER[kind])["stranger"] == before + 1
+    assert running.outcomes(LISTENER[kind])["client-not-allowed"] == before + 1
     assert net.syns_to_servers() == []
 
 

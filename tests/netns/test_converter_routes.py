@@ -24,7 +24,7 @@ RULES = {
 @pytest.fixture(params=RULES)
 def settings(conv: World, request: pytest.FixtureRequest) -> Iterator[str]:
     """The gateway with a default route for connections of these settings alone."""
-    four, six, downstream = RULES[request.param]
+    four, six, upstream = RULES[request.param]
     with ExitStack() as stack:
         # The kernel looks for the way back without the mark (rp_filter).
         conv.gateway.sysctl(net__ipv4__conf__all__rp_filter=0, net__ipv4__conf__origins__rp_filter=0)
@@ -38,7 +38,7 @@ def settings(conv: World, request: pytest.FixtureRequest) -> Iterator[str]:
             stack.callback(conv.gateway.ip, family, "route", "flush", "table", TABLE)
             conv.gateway.ip(family, "rule", "add", *rule, "lookup", TABLE)
             stack.callback(conv.gateway.ip, family, "rule", "delete", *rule, "lookup", TABLE)
-        yield f"[downstream]\n{downstream}\n"
+        yield f"[upstream]\n{upstream}\n"
 
 
 @ALL_KINDS

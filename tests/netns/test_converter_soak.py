@@ -64,7 +64,7 @@ def test_connections_that_rest_live_until_their_time_is_over_and_leave_nothing(n
         eventually(lambda: running.descriptors() <= before[0])
         assert running.resident() - before[1] < LITTLE
     outcomes = [line["outcome"] for line in running.lines()[lines:]]
-    assert outcomes.count("silent") == told["client"]["reaped"]
+    assert outcomes.count("idle-timeout") == told["client"]["reaped"]
 
 
 def test_connections_that_are_reset_before_their_time_are_found(net: World) -> None:

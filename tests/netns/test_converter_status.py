@@ -91,7 +91,7 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
         for direction in ("up", "down"):
             assert found[f'tributary_converter_relayed_bytes_total{{listener="http",direction="{direction}"}}'] == 5000
         assert found['tributary_converter_connections_total{listener="http"}'] == 1
-        assert found['tributary_converter_outcomes_total{listener="http",outcome="whole"}'] == 1
+        assert found['tributary_converter_outcomes_total{listener="http",outcome="ok"}'] == 1
         assert found["tributary_converter_mptcp_sessions_total"] == 1
         assert found["tributary_converter_open_connections"] == 0
         assert found["tributary_converter_dial_seconds_count"] == 1

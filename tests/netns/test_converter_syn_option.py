@@ -36,7 +36,7 @@ OUR_MOUNTS = ("nsenter", f"--mount=/proc/{os.getpid()}/ns/mnt")
 
 
 def way(address: str) -> str:
-    return f'[gateway]\naddress = "{address}"\nmptcp = false\nsyn_option = true\nwhen_away = "refuse"\n'
+    return f'[gateway]\naddress = "{address}"\nmptcp = false\nsyn_option = true\nfallback = "refuse"\n'
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def echoes(conv: World, host: str, port: int) -> bool:
 def told(converter: Converter) -> int:
     """SYNs that told it where to, also those that it looked at when the request was there: here nothing takes time."""
     outcomes = seen(converter)
-    return outcomes.get("begun", 0) + outcomes.get("known", 0)
+    return outcomes.get("started", 0) + outcomes.get("duplicate", 0)
 
 
 def test_the_next_converter_begins_with_the_syn(conv: World) -> None:
@@ -79,7 +79,7 @@ def test_the_next_converter_begins_with_the_syn(conv: World) -> None:
             assert echoes(conv, SERVER, service.port)
         assert told(gateway) == 3
         assert (len(service.peers), given_up(gateway)) == (3, 0)
-        eventually(lambda: [line["outcome"] for line in gateway.lines()] == ["whole"] * 3)
+        eventually(lambda: [line["outcome"] for line in gateway.lines()] == ["ok"] * 3)
 
 
 def test_it_waits_for_nothing_else(conv: World) -> None:
@@ -100,7 +100,7 @@ def test_it_waits_for_nothing_else(conv: World) -> None:
 def test_a_server_of_ipv6_and_a_client_that_tells_nothing_are_served_the_slow_way(conv: World) -> None:
     with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
         assert echoes(conv, SERVER6, service.port)
-        assert seen(gateway) == {"silent": 1}
+        assert seen(gateway) == {"no-destination": 1}
 
 
 def test_where_the_option_is_lost_on_the_way_nothing_else_is(conv: World) -> None:
@@ -111,7 +111,7 @@ def test_where_the_option_is_lost_on_the_way_nothing_else_is(conv: World) -> Non
             assert echoes(conv, SERVER, service.port)
         finally:
             conv.nft("delete table ip strip", conv.client)
-        assert seen(gateway) == {"silent": 1}
+        assert seen(gateway) == {"no-destination": 1}
 
 
 def test_a_next_converter_that_does_not_know_it_serves_all_the_same(conv: World) -> None:
@@ -124,7 +124,7 @@ def test_what_may_not_be_reached_is_not_begun(conv: World, target: str) -> None:
     with conv.converter(LISTENING) as gateway, telling(conv), conv.connect(HOME, PROXY, node=conv.lan) as client:
         client.sendall(f"CONNECT {target}:80 HTTP/1.1\r\nHost: {target}:80\r\n\r\n".encode())
         assert take_head(client).startswith(b"HTTP/1.1 403")
-        assert "begun" not in seen(gateway)
+        assert "started" not in seen(gateway)
 
 
 def test_it_goes_on_from_converter_to_converter(conv: World) -> None:
@@ -138,7 +138,7 @@ def test_it_goes_on_from_converter_to_converter(conv: World) -> None:
         service = stack.enter_context(conv.serving(echo))
         assert echoes(conv, SERVER, service.port)
         assert told(converters[1]) == 1
-        eventually(lambda: all([line["outcome"] for line in each.lines()] == ["whole"] for each in converters))
+        eventually(lambda: all([line["outcome"] for line in each.lines()] == ["ok"] for each in converters))
         assert len(service.peers) == 1
 
 
@@ -152,7 +152,7 @@ def test_a_reload_keeps_it_and_can_end_it(conv: World) -> None:
         eventually(lambda: converter.descriptors() == descriptors)
         converter.reload(config.replace("syn_option = true", "syn_option = false"))
         assert echoes(conv, SERVER, service.port)
-        assert (told(gateway), seen(gateway)["silent"]) == (1, 1)
+        assert (told(gateway), seen(gateway)["no-destination"]) == (1, 1)
         eventually(lambda: converter.descriptors() < descriptors)
 
 
@@ -187,4 +187,4 @@ def test_a_circle_is_refused_and_ends(conv: World) -> None:
         for converter in converters:
             converter.wait_until_idle()
         assert "loop" in {line["outcome"] for converter in converters for line in converter.lines()}
-        assert seen(converters[0]).get("begun", 0) < 100
+        assert seen(converters[0]).get("started", 0) < 100

@@ -91,7 +91,7 @@ def test_half_closed_and_silent_connection_is_reaped(
         assert seconds_to_reset(ended) < 0.5
         running.wait_until_idle()
         assert running.descriptors() <= before
-    eventually(lambda: [line["outcome"] for line in running.lines()] == ["silent"])
+    eventually(lambda: [line["outcome"] for line in running.lines()] == ["idle-timeout"])
 
 
 def test_open_and_silent_connection_is_not_reaped_before_its_time(net: World, running: Converter) -> None:

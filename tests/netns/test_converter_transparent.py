@@ -75,7 +75,7 @@ def test_server_sees_the_client_s_own_address_and_port(conv: World, host: str, p
             sending.join()
             assert service.peers == [(client.getsockname()[0], client.getsockname()[1])]
         eventually(lambda: converter.lines())
-        assert converter.lines()[0]["outcome"] == "whole"
+        assert converter.lines()[0]["outcome"] == "ok"
 
 
 @HOSTS
@@ -131,8 +131,8 @@ ROUTER_RULES = {
 }
 
 
-def router_config(how: str, address: str, when_away: str, fast_open: bool) -> str:
-    gateway = f'[gateway]\naddress = "{address}"\nwhen_away = "{when_away}"\ntimeout = "500ms"\nretry = "500ms"\n'
+def router_config(how: str, address: str, fallback: str, fast_open: bool) -> str:
+    gateway = f'[gateway]\naddress = "{address}"\nfallback = "{fallback}"\ntimeout = "500ms"\nretry = "500ms"\n'
     gateway += f"fast_open = {str(fast_open).lower()}\n"
     return '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n' + gateway + ROUTER_LISTEN.format(how=how)
 
@@ -142,7 +142,7 @@ def router(
     world: World,
     how: str = "tproxy",
     address: str = GATEWAYS[0],
-    when_away: str = "direct",
+    fallback: str = "direct",
     fast_open: bool = False,
 ) -> Iterator[Converter]:
     """A converter in the client's namespace that lan's connections go to, with both links for what it sends."""
@@ -155,7 +155,7 @@ def router(
     for address_of in ("10.0.2.2", "fd00:2::2"):
         world.client.ip("mptcp", "endpoint", "add", address_of, "dev", "wireless", "subflow")
     try:
-        with world.converter(router_config(how, address, when_away, fast_open), world.client) as converter:
+        with world.converter(router_config(how, address, fallback, fast_open), world.client) as converter:
             yield converter
     finally:
         world.client.ip("mptcp", "endpoint", "flush")
@@ -189,7 +189,7 @@ def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
         with from_lan(conv, host, service.port) as client:
             client.sendall(b"early")
             assert len(read_all(client)[0]) == size
-        assert outcome(home) == outcome(gateway) == "whole"
+        assert outcome(home) == outcome(gateway) == "ok"
         paths = gateway.lines()[0]["paths"]
         links = {"fd00:1::2", "fd00:2::2"} if "[" in address else {CLIENT, "10.0.2.2"}
         assert {path["client"] for path in paths} == links
@@ -224,9 +224,9 @@ def taken_with_the_syn(world: World) -> int:
     return int(values[names.index("TCPFastOpenPassive")])
 
 
-@pytest.mark.parametrize("when_away", ["direct", "refuse"])
-def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, when_away: str) -> None:
-    with router(conv, when_away=when_away) as home, conv.serving(greet) as service:
+@pytest.mark.parametrize("fallback", ["direct", "refuse"])
+def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, fallback: str) -> None:
+    with router(conv, fallback=fallback) as home, conv.serving(greet) as service:
 
         def ask() -> str:
             with suppress(ConnectionError), from_lan(conv, SERVER, service.port) as client:
@@ -236,11 +236,11 @@ def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, w
                 return data.decode() or ended
             return "reset"
 
-        expected = {"direct": "hello", "refuse": "reset"}[when_away]
+        expected = {"direct": "hello", "refuse": "reset"}[fallback]
         assert ask() == expected
-        assert "is away" in home.log
+        assert "is unavailable" in home.log
         # Who is directly connected is seen by the address of the router's link.
-        assert {peer[0] for peer in service.peers} == ({CLIENT} if when_away == "direct" else set())
+        assert {peer[0] for peer in service.peers} == ({CLIENT} if fallback == "direct" else set())
         begin = time.monotonic()
         assert ask() == expected
         assert time.monotonic() - begin < 1.5
@@ -248,7 +248,7 @@ def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, w
             eventually(lambda: ask() == "hello" and gateway.lines() and "is back" in home.log)
             assert service.peers[-1][0] == "203.0.113.1"
         # What one thread finds out all know.
-        assert home.log.count("is away") == 1
+        assert home.log.count("is unavailable") == 1
 
 
 def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
@@ -264,7 +264,7 @@ def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
                     assert take(client, 5) == b"hello"
                 times.append(time.monotonic() - begin)
             assert 0.45 < times[0] < 1.2
-            assert home.log.count("is away") == 1
+            assert home.log.count("is unavailable") == 1
     finally:
         conv.nft("delete table inet silent")
 
@@ -278,7 +278,7 @@ def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence
                 assert read_all(client, 3) == (b"", "reset")
             eventually(lambda before=before: len(home.lines()) > before)  # type: ignore[misc]
             assert home.lines()[-1]["outcome"] == expected
-        assert "is away" not in home.log
+        assert "is unavailable" not in home.log
 
 
 def test_reset_goes_all_the_way(conv: World) -> None:
@@ -301,14 +301,14 @@ def test_cookie_is_fetched_once_and_shown_from_then_on(conv: World) -> None:
         for _ in range(6):
             with from_lan(conv, SERVER, service.port) as client:
                 assert take(client, 5) == b"hello"
-        eventually(lambda: gateway.outcomes("convert").get("whole") == 6)
+        eventually(lambda: gateway.outcomes("convert").get("ok") == 6)
         # Each thread has a cookie of its own.
         assert 1 <= gateway.outcomes("convert")["cookie"] <= 2
-        assert "is away" not in home.log
+        assert "is unavailable" not in home.log
 
 
 def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
-    with router(conv, when_away="refuse") as home, conv.serving(greet) as service:
+    with router(conv, fallback="refuse") as home, conv.serving(greet) as service:
         for _ in range(2):
             # A new process has a new secret.
             with conv.converter(COOKIES) as gateway:
@@ -316,7 +316,7 @@ def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
                     with from_lan(conv, SERVER, service.port) as client:
                         assert take(client, 5) == b"hello"
                 assert gateway.outcomes("convert")["cookie"] >= 1
-        assert "is away" not in home.log
+        assert "is unavailable" not in home.log
 
 
 @PROTOCOLS

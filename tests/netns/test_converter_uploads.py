@@ -107,7 +107,7 @@ def test_upload_whose_success_is_told_early_goes_on_to_its_end(
     assert seen == [BODY, BODY]
     eventually(lambda: len(running.lines()) == lines + 2)
     for line in running.lines()[lines:]:
-        assert (line["outcome"], line["status"]) == ("whole", 200)
+        assert (line["outcome"], line["status"]) == ("ok", 200)
         assert line["up_bytes"] > len(BODY)
 
 

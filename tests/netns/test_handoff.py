@@ -133,7 +133,7 @@ def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: P
     assert b"505" in handoff.exchange(b"GET / HTTP/3.0\r\n\r\n")
     handoff.fetch(["relayed/none", "a/1"], tmp_path)
     assert {line.get("status") for line in handoff.lines()} >= {404, 400, 505}
-    assert handoff.outcomes("whole")[-1]["server"] == f"{handoff.network.address('a')}:80"
+    assert handoff.outcomes("ok")[-1]["server"] == f"{handoff.network.address('a')}:80"
 
 
 def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
@@ -168,10 +168,10 @@ def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Netw
         running.enter_context(network.start_front(together=True))
         handoff = HandOff(network, service=TOGETHER)
         eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
-        before = len(handoff.outcomes("whole"))
+        before = len(handoff.outcomes("ok"))
         paths = [f"{name}/{SIZE}" for name in "abba"]
         assert handoff.fetch(paths, tmp_path) == [pattern(path[0], SIZE) for path in paths]
-        assert len(handoff.outcomes("whole")) == before, "nothing was relayed"
+        assert len(handoff.outcomes("ok")) == before, "nothing was relayed"
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")

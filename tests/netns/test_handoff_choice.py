@@ -39,7 +39,7 @@ def started(handoff: HandOff) -> Iterator[Callable[..., None]]:
 
 def ways(network: Network) -> dict[str, int]:
     """How many requests went each way so far."""
-    start = 'tributary_converter_handoff_requests_total{way="'
+    start = 'tributary_converter_handoff_requests_total{decision="'
     text = network.nodes["front"].run("curl", "--silent", f"http://{METRICS}/metrics")
     counts = (line.removeprefix(start).split('"} ') for line in text.splitlines() if line.startswith(start))
     return {way: int(count) for way, count in counts}
@@ -70,7 +70,7 @@ def test_a_small_object_is_relayed_once_it_is_known_and_a_large_one_is_handed_ov
     started(relay_below="64kB")
     assert outcomes(handoff, f"b/{SIZE}", "b/1000") == ["handed-over"] * 2, "nobody knows"
     before = ways(handoff.network)
-    assert outcomes(handoff, "b/1000", f"b/{SIZE}", "b/1000?query") == ["whole", "handed-over", "whole"]
+    assert outcomes(handoff, "b/1000", f"b/{SIZE}", "b/1000?query") == ["ok", "handed-over", "ok"]
     assert handoff.lines()[-1]["server"] == handoff.network.http("b")
     after = ways(handoff.network)
     assert (after["small"] - before.get("small", 0), after["handed-over"] - before["handed-over"]) == (2, 1)
@@ -81,13 +81,13 @@ def test_what_is_below_the_operators_number_is_relayed(
 ) -> None:
     started(relay_below="3MB")
     paths = (f"b/{SIZE}", f"b/{SIZE}", f"b/{LARGE}", f"b/{LARGE}")
-    assert outcomes(handoff, *paths) == ["handed-over", "whole", "handed-over", "handed-over"]
+    assert outcomes(handoff, *paths) == ["handed-over", "ok", "handed-over", "handed-over"]
     handoff.curl("--head", URL + f"b/{LARGE}")
-    eventually(lambda: handoff.lines()[-1]["outcome"] == "whole")
+    eventually(lambda: handoff.lines()[-1]["outcome"] == "ok")
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(pattern("small", SIZE))
     large.write_bytes(pattern("large", 2 * SIZE))
-    for source, outcome in ((small, "whole"), (large, "handed-over")):
+    for source, outcome in ((small, "ok"), (large, "handed-over")):
         before = len(handoff.lines())
         upload = ("--header", "Expect: 100-continue", "--upload-file", str(source))
         handoff.curl("--fail", *upload, URL + f"b/{source.name}")
@@ -106,7 +106,7 @@ def test_a_connection_goes_from_a_back_end_to_the_front_for_a_small_object_of_an
     assert handoff.fetch(paths, tmp_path) == [pattern(path[0], int(path[2:])) for path in paths]
     has_lines(handoff, before + 4)
     outcomes_of = [line["outcome"] for line in handoff.lines()[before:]]
-    assert outcomes_of == ["handed-over", "handed-over", "whole", "handed-over"], "it stays where it is, if it may"
+    assert outcomes_of == ["handed-over", "handed-over", "ok", "handed-over"], "it stays where it is, if it may"
 
 
 @contextmanager

@@ -84,4 +84,4 @@ def test_what_is_in_the_way_of_a_hand_over_is_counted_by_its_name(handoff: HandO
         client.sendall(request("a/1000"))
         assert answer(client) == pattern("a", 1000)
     metrics = handoff.network.nodes["front"].run("curl", "--silent", "http://127.0.0.1:9101/metrics")
-    assert 'tributary_converter_handoff_stayed_total{why="ecn"} 1' in metrics.splitlines()
+    assert 'tributary_converter_handoff_failures_total{reason="ecn"} 1' in metrics.splitlines()

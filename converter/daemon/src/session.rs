@@ -14,13 +14,13 @@ use tributary_wire::http::{HeadLimits, MalformedFields};
 use tributary_wire::proxy_protocol;
 
 use crate::accounting::accounts::{Accounts, Live, Open};
-use crate::accounting::handoff_counters::Way;
+use crate::accounting::handoff_counters::HandoffDecision;
 use crate::accounting::line::{self, Line, PathLine};
 use crate::accounting::metrics::OfListener;
 pub use crate::accounting::outcome::Outcome;
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::context::RelayContext;
-use crate::bytes::relay::{Ended, flows, relay};
+use crate::bytes::relay::{RelayResult, flows, relay};
 use crate::bytes::stream::Stream;
 use crate::config::{Config, Listen};
 use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Target};
@@ -148,14 +148,14 @@ impl Session {
         self.context.handoff.clone()
     }
 
-    /// A request at a listener of kind `handoff` went this way.
-    pub fn went(&self, way: Way) {
-        self.context.accounts.metrics.handoff.count(way);
+    /// Counts a request at a listener of kind `handoff`.
+    pub fn count_handoff(&self, decision: HandoffDecision) {
+        self.context.accounts.metrics.handoff.count(decision);
     }
 
-    /// A request at a listener of kind `handoff` was to be handed over, and this was in the way.
-    pub fn stayed(&self, why: &'static str) {
-        self.context.accounts.metrics.handoff.stayed(why);
+    /// Counts a request at a listener of kind `handoff` that could not be handed over.
+    pub fn count_handoff_failure(&self, reason: &'static str) {
+        self.context.accounts.metrics.handoff.failed(reason);
     }
 
     /// Whether this process is about to end.
@@ -234,7 +234,7 @@ impl Session {
         let since = Instant::now();
         let dialer = &self.context.dialer;
         // Nothing goes before the PROXY protocol's header.
-        let introduced = self.config.downstream.proxy_protocol;
+        let introduced = self.config.upstream.proxy_protocol;
         let early = if introduced { &[] } else { early };
         let mut begun = self.begun(target);
         let is_named = options.ahead.is_some();
@@ -307,7 +307,7 @@ impl Session {
     }
 
     /// Relays until the end. `early` came from the client already.
-    async fn relay(&mut self, server: &mut Server, early: Vec<u8>) -> Ended {
+    async fn relay(&mut self, server: &mut Server, early: Vec<u8>) -> RelayResult {
         let said = std::mem::take(&mut server.early);
         let half = || {
             let multipath = self.multipath().unwrap_or_default();
@@ -317,7 +317,7 @@ impl Session {
         let ended = match self.offloader() {
             None => relay(client, server_stream, early, said, &context, half).await,
             Some(offloader) => {
-                let mark = self.config.downstream.mark;
+                let mark = self.config.upstream.mark;
                 let decided = |refusal: Option<&'static str>| {
                     self.context.accounts.metrics.count_offload(refusal);
                 };
@@ -325,7 +325,7 @@ impl Session {
                 offloader.relay(flows, &context, mark, half, decided).await
             }
         };
-        if ended == Ended::Whole {
+        if ended == RelayResult::Completed {
             self.stream.finish();
             server.stream.finish();
         }
@@ -435,7 +435,7 @@ impl Drop for Session {
         if !self.over.get() {
             self.close(&Outcome {
                 target: &self.live().target(),
-                ..Outcome::new("cut-off", self.live().since)
+                ..Outcome::new("shutdown", self.live().since)
             });
         }
     }

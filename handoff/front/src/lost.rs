@@ -34,11 +34,11 @@ impl Lost {
     /// For logs and metrics.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Parting(_) => "not-frozen",
+            Self::Parting(_) => "not-checkpointed",
             Self::Switch => "switch-away",
             Self::BackEnd => "back-end-lost",
             Self::TooLate => "too-late",
-            Self::Kernel(_) => "not-thawed",
+            Self::Kernel(_) => "not-restored",
         }
     }
 }

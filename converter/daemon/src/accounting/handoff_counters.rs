@@ -7,16 +7,16 @@ use prometheus_client::registry::Registry;
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum HandoffDecision {
     /// By a back end that had the client's connection.
     HandedOver,
-    /// By way of this converter, since it was expected to be small.
+    /// By this converter, since it was expected to be small.
     Small,
-    /// By way of this converter, for any other reason.
+    /// By this converter, for any other reason.
     Relayed,
 }
 
-impl Way {
+impl HandoffDecision {
     fn name(self) -> &'static str {
         match self {
             Self::HandedOver => "handed-over",
@@ -27,45 +27,45 @@ impl Way {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByWay {
-    way: &'static str,
+struct ByDecision {
+    decision: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByReason {
-    why: &'static str,
+    reason: &'static str,
 }
 
-/// Which way requests went.
+/// Counts the requests of `handoff` listeners.
 #[derive(Clone, Debug, Default)]
 pub struct HandoffCounters {
-    requests: Family<ByWay, Counter>,
-    stayed: Family<ByReason, Counter>,
+    requests: Family<ByDecision, Counter>,
+    failures: Family<ByReason, Counter>,
 }
 
 impl HandoffCounters {
-    /// To be exposed.
+    /// Registers the counters.
     pub fn register(&self, r: &mut Registry) {
         r.register(
             "handoff_requests",
-            "Requests at listeners of kind handoff, by the way they went",
+            "Requests at listeners of kind handoff, by how they were answered",
             self.requests.clone(),
         );
         r.register(
-            "handoff_stayed",
-            "Requests that were to be handed over and were relayed, by what was in the way",
-            self.stayed.clone(),
+            "handoff_failures",
+            "Requests that were to be handed over and were relayed, by reason",
+            self.failures.clone(),
         );
     }
 
-    /// One more request went this way.
-    pub fn count(&self, way: Way) {
-        let way = way.name();
-        self.requests.get_or_create(&ByWay { way }).inc();
+    /// Counts a request.
+    pub fn count(&self, decision: HandoffDecision) {
+        let decision = decision.name();
+        self.requests.get_or_create(&ByDecision { decision }).inc();
     }
 
-    /// One more that was to be handed over, and this was in the way.
-    pub fn stayed(&self, why: &'static str) {
-        self.stayed.get_or_create(&ByReason { why }).inc();
+    /// Counts a request that could not be handed over.
+    pub fn failed(&self, reason: &'static str) {
+        self.failures.get_or_create(&ByReason { reason }).inc();
     }
 }

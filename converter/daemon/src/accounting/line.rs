@@ -24,7 +24,7 @@ pub struct Line<'a> {
     /// By which size the way of this connection was chosen, if it was known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<ExpectedSize>,
-    /// `whole`, or why not.
+    /// `ok`, or why not.
     pub outcome: &'a str,
     /// The status of the HTTP response.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,8 +16,8 @@ use crate::accounting::line::PathLine;
 use crate::kernel::multipath::Multipath;
 use crate::kernel::netstat::MptcpCounters;
 
-/// The outcome of what ended as it should.
-pub const WHOLE: &str = "whole";
+/// The outcome of a request or connection that both sides ended in an orderly way.
+pub const OK: &str = "ok";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByListener {
@@ -37,7 +37,7 @@ struct BySynOutcome {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByReason {
-    why: &'static str,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -96,31 +96,31 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default)]
 pub struct EarlySyns {
     by_outcome: Family<BySynOutcome, Counter>,
-    given_up: Counter,
+    abandoned: Counter,
 }
 
 impl EarlySyns {
     fn register(&self, r: &mut Registry) {
         r.register(
             "early_syns",
-            "SYNs at listeners with early_syn, by what was done",
+            "SYNs at listeners with early_syn, by outcome",
             self.by_outcome.clone(),
         );
         r.register(
-            "early_given_up",
-            "Connections begun early whose client did not come",
-            self.given_up.clone(),
+            "early_abandoned",
+            "Early connections whose client did not come",
+            self.abandoned.clone(),
         );
     }
 
-    /// A SYN was seen: `begun`, or why nothing was begun.
+    /// Counts a SYN: `started`, or why no connection was started.
     pub fn count(&self, outcome: &'static str) {
         self.by_outcome
             .get_or_create(&BySynOutcome { outcome })
             .inc();
     }
 
-    /// So many SYNs were left alone, since there is a flood of them; the kernel dropped others.
+    /// Counts SYNs that were ignored because there is a flood of them; the kernel dropped others.
     pub fn flooded(&self, count: usize) {
         let outcome = "flood";
         self.by_outcome
@@ -128,9 +128,9 @@ impl EarlySyns {
             .inc_by(count as u64);
     }
 
-    /// So many connections were given up, since their client did not come.
-    pub fn given_up(&self, count: usize) {
-        self.given_up.inc_by(count as u64);
+    /// Counts connections that were abandoned because their client did not come.
+    pub fn abandoned(&self, count: usize) {
+        self.abandoned.inc_by(count as u64);
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Levels {
     pub buffered: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
-    /// Connections begun early that wait for their client.
+    /// Early connections that wait for their client.
     pub early_waiting: usize,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
@@ -174,7 +174,7 @@ impl OfListener {
 
     /// One more connection or request ended like this.
     pub fn outcome(&self, outcome: &str) {
-        if outcome == WHOLE {
+        if outcome == OK {
             self.whole.inc();
             return;
         }
@@ -231,7 +231,7 @@ impl Metrics {
     pub fn count_offload(&self, refusal: Option<&'static str>) {
         match refusal {
             None => self.offloaded.inc(),
-            Some(why) => self.not_offloaded.get_or_create(&ByReason { why }).inc(),
+            Some(reason) => self.not_offloaded.get_or_create(&ByReason { reason }).inc(),
         };
     }
 
@@ -318,7 +318,7 @@ impl Metrics {
         self.early_syns.register(r);
         r.register(
             "early_waiting",
-            "Connections begun early that wait for their client",
+            "Early connections that wait for their client",
             self.early_waiting.clone(),
         );
         r.register_with_unit(
@@ -367,7 +367,7 @@ impl Metrics {
         let down = self.bytes.get_or_create(&direction("down")).clone();
         let labels = ByOutcome {
             listener: listener.to_owned(),
-            outcome: WHOLE.to_owned(),
+            outcome: OK.to_owned(),
         };
         let whole = self.outcomes.get_or_create(&labels).clone();
         let (listener, outcomes) = (listener.to_owned(), self.outcomes.clone());

@@ -1,14 +1,14 @@
-//! What became of a request, or of a connection that has none.
+//! The outcome of a request, or of a connection without requests.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::dial::ExpectedSize;
 
-/// What became of a request, for its log line.
+/// The outcome of a request, for its log line.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
-    /// `whole`, or why not.
+    /// `ok`, or why not.
     pub name: &'a str,
     /// The server, as the client named it.
     pub target: &'a str,

@@ -21,7 +21,7 @@ pub enum FlowState {
     /// It waits for its reader to take what it has.
     Clogged,
     /// Its writer ended, its reader was given all, and knows of the end.
-    Ended,
+    Eof,
     /// Its writer broke off.
     WriterBroke,
     /// Its reader broke off.
@@ -31,7 +31,7 @@ pub enum FlowState {
 impl FlowState {
     /// Whether its reader has all that it will get, and the other direction may go on.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Ended | Self::ReaderBroke)
+        matches!(self, Self::Eof | Self::ReaderBroke)
     }
 }
 
@@ -129,7 +129,7 @@ impl<'a> Flow<'a> {
         if self.writer_is_dead {
             FlowState::WriterBroke
         } else if sockets::end_writing(self.to).is_ok() {
-            FlowState::Ended
+            FlowState::Eof
         } else {
             FlowState::ReaderBroke
         }
@@ -192,7 +192,7 @@ mod tests {
                 FlowState::Open | FlowState::Clogged => Poll::Pending,
                 over => Poll::Ready(over),
             });
-            assert_eq!(over.await, FlowState::Ended);
+            assert_eq!(over.await, FlowState::Eof);
             let all = read.join().expect("a reader");
             assert!(all.starts_with(b"early \x07"));
             assert_eq!(all.len(), 6 + sent);

@@ -8,32 +8,32 @@ use std::task::Poll;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::accounting::metrics::WHOLE;
+use crate::accounting::metrics::OK;
 use crate::bytes::context::RelayContext;
 use crate::bytes::flow::{Flow, FlowState};
 use crate::bytes::idle_timer::IdleTimer;
 
 /// How a relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RelayResult {
     /// Both sides ended their direction.
-    Whole,
+    Completed,
     /// The client broke off.
     ClientReset,
     /// The server broke off.
     ServerReset,
     /// Nothing moved for too long.
-    Silent,
+    IdleTimeout,
 }
 
-impl Ended {
+impl RelayResult {
     /// For logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Whole => WHOLE,
+            Self::Completed => OK,
             Self::ClientReset => "client-reset",
             Self::ServerReset => "server-reset",
-            Self::Silent => "silent",
+            Self::IdleTimeout => "idle-timeout",
         }
     }
 }
@@ -48,11 +48,11 @@ pub async fn relay(
     said: Vec<u8>,
     context: &RelayContext<'_>,
     half: impl FnOnce(),
-) -> Ended {
+) -> RelayResult {
     let flows = flows(client, server, asked, said, context);
-    let never = pending::<Ended>();
+    let never = pending::<RelayResult>();
     match relay_until(flows, context, half, &Cell::new(false), never).await {
-        Relayed::Ended(ended) | Relayed::Stopped(ended) => ended,
+        Relayed::Finished(ended) | Relayed::Stopped(ended) => ended,
     }
 }
 
@@ -74,7 +74,7 @@ pub fn flows<'a>(
 #[derive(Debug)]
 pub enum Relayed<T> {
     /// It came to its end.
-    Ended(Ended),
+    Finished(RelayResult),
     /// It was stopped, and this is why.
     Stopped(T),
 }
@@ -104,7 +104,7 @@ pub async fn relay_until<T>(
             up.writer_is_dead();
         }
         if let Some(ended) = verdict(up_state, down_state) {
-            return Poll::Ready(Relayed::Ended(ended));
+            return Poll::Ready(Relayed::Finished(ended));
         }
         flushed.set(up_state == FlowState::Open && down_state == FlowState::Open);
         if let Poll::Ready(why) = stop.as_mut().poll(cx) {
@@ -112,10 +112,10 @@ pub async fn relay_until<T>(
         }
         // A flow that does not read, since its reader is slow or its writer has ended, would not see a reset.
         if up_state != FlowState::Open && client_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Relayed::Ended(Ended::ClientReset));
+            return Poll::Ready(Relayed::Finished(RelayResult::ClientReset));
         }
         if down_state != FlowState::Open && server_broke.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Relayed::Ended(Ended::ServerReset));
+            return Poll::Ready(Relayed::Finished(RelayResult::ServerReset));
         }
         if before != (up.moved(), down.moved()) {
             idle_timer.restart();
@@ -128,22 +128,22 @@ pub async fn relay_until<T>(
             }
         }
         let silent = idle_timer.poll_after(cx, limit);
-        silent.map(|()| Relayed::Ended(Ended::Silent))
+        silent.map(|()| Relayed::Finished(RelayResult::IdleTimeout))
     })
     .await
 }
 
 /// What two flows come to. A server that broke off may have answered first, so that the way down goes on to its end,
 /// and the same the other way round.
-fn verdict(up: FlowState, down: FlowState) -> Option<Ended> {
+fn verdict(up: FlowState, down: FlowState) -> Option<RelayResult> {
     match (up, down) {
-        (FlowState::Ended, FlowState::Ended) => Some(Ended::Whole),
-        (FlowState::WriterBroke, _) | (FlowState::Ended, FlowState::ReaderBroke) => {
-            Some(Ended::ClientReset)
+        (FlowState::Eof, FlowState::Eof) => Some(RelayResult::Completed),
+        (FlowState::WriterBroke, _) | (FlowState::Eof, FlowState::ReaderBroke) => {
+            Some(RelayResult::ClientReset)
         }
         (_, FlowState::WriterBroke)
-        | (FlowState::ReaderBroke, FlowState::Ended | FlowState::ReaderBroke) => {
-            Some(Ended::ServerReset)
+        | (FlowState::ReaderBroke, FlowState::Eof | FlowState::ReaderBroke) => {
+            Some(RelayResult::ServerReset)
         }
         _ => None,
     }
@@ -164,34 +164,34 @@ mod tests {
     /// Rows: what became of the way up, of the way down, and of the connection.
     #[test]
     fn a_connection_ends_by_what_its_two_ways_come_to() {
-        use FlowState::{Clogged, Ended, Open, ReaderBroke, WriterBroke};
+        use FlowState::{Clogged, Eof, Open, ReaderBroke, WriterBroke};
         let (whole, client, server) = (
-            Some(super::Ended::Whole),
-            Some(super::Ended::ClientReset),
-            Some(super::Ended::ServerReset),
+            Some(super::RelayResult::Completed),
+            Some(super::RelayResult::ClientReset),
+            Some(super::RelayResult::ServerReset),
         );
         for (up, down, verdict_) in [
             (Open, Open, None),
             (Open, Clogged, None),
             (Clogged, Clogged, None),
-            (Ended, Open, None),
-            (Open, Ended, None),
-            (Ended, Clogged, None),
-            (Ended, Ended, whole),
+            (Eof, Open, None),
+            (Open, Eof, None),
+            (Eof, Clogged, None),
+            (Eof, Eof, whole),
             // The client is gone: nothing that the server says has a reader.
             (WriterBroke, Open, client),
             (WriterBroke, Clogged, client),
-            (WriterBroke, Ended, client),
+            (WriterBroke, Eof, client),
             (WriterBroke, WriterBroke, client),
-            (Ended, ReaderBroke, client),
+            (Eof, ReaderBroke, client),
             // The server takes no more, and may have said why.
             (ReaderBroke, Open, None),
             (ReaderBroke, Clogged, None),
-            (ReaderBroke, Ended, server),
+            (ReaderBroke, Eof, server),
             (ReaderBroke, WriterBroke, server),
             (ReaderBroke, ReaderBroke, server),
             (Open, WriterBroke, server),
-            (Ended, WriterBroke, server),
+            (Eof, WriterBroke, server),
             (Clogged, WriterBroke, server),
             // The client takes no more, and may still have something to say.
             (Open, ReaderBroke, None),
@@ -205,7 +205,7 @@ mod tests {
         client: impl FnOnce(Peer) + Send + 'static,
         server: impl FnOnce(Peer) + Send + 'static,
         early: (&[u8], &[u8]),
-    ) -> (super::Ended, u64, u64) {
+    ) -> (super::RelayResult, u64, u64) {
         let (budget, up, down) = (
             Budget::new(1 << 20),
             AtomicU64::default(),
@@ -236,7 +236,7 @@ mod tests {
                 || (),
             )
             .await;
-            if ended != super::Ended::Whole {
+            if ended != super::RelayResult::Completed {
                 crate::kernel::sockets::reset_on_close(&near);
                 crate::kernel::sockets::reset_on_close(&far);
             }
@@ -317,7 +317,7 @@ mod tests {
             },
             (b"early ", b"HELLO"),
         );
-        assert_eq!((ended, up, down), (super::Ended::Whole, 10, 13));
+        assert_eq!((ended, up, down), (super::RelayResult::Completed, 10, 13));
     }
 
     /// All of it is there before the relay begins, so that no later event makes up for a read that stopped too soon.
@@ -384,7 +384,7 @@ mod tests {
             },
             (b"", b""),
         );
-        assert_eq!((ended, down), (super::Ended::Whole, 4_000_000));
+        assert_eq!((ended, down), (super::RelayResult::Completed, 4_000_000));
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
                 },
                 (b"", b""),
             );
-            assert_eq!(ended, super::Ended::ClientReset, "{clogged}");
+            assert_eq!(ended, super::RelayResult::ClientReset, "{clogged}");
         }
     }
 
@@ -431,7 +431,7 @@ mod tests {
             },
             (b"", b""),
         );
-        assert_eq!(ended, super::Ended::ServerReset);
+        assert_eq!(ended, super::RelayResult::ServerReset);
     }
 
     #[test]
@@ -449,9 +449,9 @@ mod tests {
             },
             (b"", b""),
         );
-        assert_eq!(ended, super::Ended::Silent);
+        assert_eq!(ended, super::RelayResult::IdleTimeout);
         assert!(begun.elapsed() < Duration::from_secs(5));
         let (ended, ..) = play(wait, wait, (b"", b""));
-        assert_eq!(ended, super::Ended::Silent);
+        assert_eq!(ended, super::RelayResult::IdleTimeout);
     }
 }

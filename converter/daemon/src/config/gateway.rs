@@ -43,9 +43,9 @@ pub struct Gateway {
     /// `early_syn` begins its connection then at once. IPv4 servers and plain TCP only.
     #[serde(default)]
     pub syn_option: bool,
-    /// What happens to a connection when the gateway is away.
+    /// What happens to a connection while the gateway is unavailable.
     #[serde(default)]
-    pub when_away: WhenAway,
+    pub fallback: Fallback,
     /// Whether the first bytes travel in the SYN, which spares a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
     /// then drops much of what comes down by two links as out of its window, and gets it a fifth of a second later.
     #[serde(default)]
@@ -53,7 +53,7 @@ pub struct Gateway {
     /// For the gateway's part of the connection.
     #[serde(default = "gateway_timeout", deserialize_with = "units::time")]
     pub timeout: Duration,
-    /// How long it is left alone after it was found away.
+    /// How long it is not tried again once it is unavailable.
     #[serde(default = "gateway_retry", deserialize_with = "units::time")]
     pub retry: Duration,
 }
@@ -70,10 +70,10 @@ fn gateway_retry() -> Duration {
     Duration::from_secs(10)
 }
 
-/// What happens to a connection when the gateway is away.
+/// What happens to a connection while the gateway is unavailable.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub enum WhenAway {
+pub enum Fallback {
     /// It goes to the server by plain TCP.
     #[default]
     Direct,

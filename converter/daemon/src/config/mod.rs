@@ -10,11 +10,11 @@ mod routes_file;
 mod sizes;
 mod units;
 
-pub use gateway::{Gateway, Route, Via, WhenAway};
+pub use gateway::{Fallback, Gateway, Route, Via};
 pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
 pub use model::{
-    Clients, Config, Control, Downstream, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind,
-    Log, Metrics, Names, Targets, Timeouts,
+    Clients, Config, Control, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind, Log,
+    Metrics, Names, Targets, Timeouts, UpstreamSettings,
 };
 pub use offload::Offload;
 pub use read::{load, parse};

@@ -29,7 +29,7 @@ pub struct Config {
     /// How long it waits.
     pub timeouts: Timeouts,
     /// How it connects to servers.
-    pub downstream: Downstream,
+    pub upstream: UpstreamSettings,
     /// What it adds to HTTP's messages.
     pub http: Http,
     /// How many connections are begun when a SYN comes, for listeners with `early_syn`.
@@ -175,7 +175,7 @@ impl Default for Timeouts {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 #[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file, but the last one
-pub struct Downstream {
+pub struct UpstreamSettings {
     /// Whether to offer MPTCP to servers.
     pub mptcp: bool,
     /// Whether what a client has sent already may travel in the SYN to a server that takes that (RFC 7413). A SYN that is
@@ -356,7 +356,7 @@ impl Default for Config {
             targets: Targets::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
-            downstream: Downstream::default(),
+            upstream: UpstreamSettings::default(),
             http: Http::default(),
             early_syn: EarlySyn::default(),
             offload: Offload::default(),

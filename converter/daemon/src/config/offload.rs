@@ -45,10 +45,10 @@ pub fn check(config: &Config, listen: &Listen, key: &dyn Fn(&str) -> String) -> 
         let accepted = "false with offload = true (a connection of MPTCP cannot be offloaded)";
         return refused(key("mptcp"), accepted);
     }
-    if config.downstream.mptcp {
+    if config.upstream.mptcp {
         let accepted =
             "false where a listener has offload = true (a connection of MPTCP cannot be offloaded)";
-        return refused("downstream.mptcp".to_owned(), accepted);
+        return refused("upstream.mptcp".to_owned(), accepted);
     }
     if by_gateway {
         let accepted =

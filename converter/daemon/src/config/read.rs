@@ -37,7 +37,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
         ))
     })?;
     check::check(&config).map_err(|wrong| refused(name, &wrong))?;
-    config.downstream.may_offload = config.offloads();
+    config.upstream.may_offload = config.offloads();
     config.handoff.iter_mut().for_each(Handoff::number);
     Ok(config)
 }

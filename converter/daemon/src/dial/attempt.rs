@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::next_hop::PendingRequest;
 use super::{DialError, DialOptions};
 use crate::bytes::stream::Stream;
-use crate::config::Downstream;
+use crate::config::UpstreamSettings;
 use crate::kernel::sockets::{self, IcmpWatch};
 
 /// A connection on its way. It belongs to no thread yet.
@@ -49,7 +49,7 @@ impl Attempt {
         address: SocketAddr,
         options: &DialOptions,
         early: &[u8],
-        settings: &Downstream,
+        settings: &UpstreamSettings,
     ) -> Result<Self, DialError> {
         let mptcp = options.mptcp || settings.mptcp;
         let socket = sockets::to_server(address, mptcp, settings, options.source)?;

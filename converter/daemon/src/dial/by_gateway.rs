@@ -14,7 +14,7 @@ use super::next_hop::{Asked, PendingRequest};
 use super::next_hops::{self, Way};
 use super::server::{DialOptions, Server};
 use super::target::Target;
-use crate::config::{Config, Downstream, Gateway, WhenAway};
+use crate::config::{Config, Fallback, Gateway, UpstreamSettings};
 
 impl Dialer {
     /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
@@ -22,18 +22,18 @@ impl Dialer {
         &self,
         server: SocketAddr,
         gateway: &Gateway,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
     ) -> Result<Option<PendingRequest>, DialError> {
         match self.usable(server, None) {
             Some(Way::By(hop, ahead)) => {
                 let asked = self.asked(server, &[], ahead.as_ref(), gateway);
                 let begun = hop.begin(asked, gateway, settings);
                 begun.map(Some).map_err(|unserved| match unserved {
-                    Unserved::Elsewhere => DialError::GatewayAway,
+                    Unserved::Elsewhere => DialError::GatewayUnavailable,
                     Unserved::Refused(error) | Unserved::Final(error) => error,
                 })
             }
-            None if gateway.when_away == WhenAway::Refuse => Err(DialError::GatewayAway),
+            None if gateway.fallback == Fallback::Refuse => Err(DialError::GatewayUnavailable),
             Some(Way::Direct) | None => Ok(None),
         }
     }
@@ -96,7 +96,7 @@ impl Dialer {
                     Err(error) => last = Some(error),
                 }
             }
-            let settings = &config.downstream;
+            let settings = &config.upstream;
             let bytes = size.map(|size| size.bytes);
             let server = match direct.len() {
                 0 => return Err(last.unwrap_or_else(|| addresses.error())),
@@ -135,11 +135,11 @@ impl Dialer {
 
     /// Whether no converter is next on the way to `server`, as far as is known.
     fn goes_directly(&self, server: SocketAddr, size: Option<u64>, config: &Config) -> bool {
-        let when_away = config.gateway.as_ref().map(|gateway| gateway.when_away);
+        let fallback = config.gateway.as_ref().map(|gateway| gateway.fallback);
         match self.usable(server, size) {
             Some(Way::Direct) => true,
             Some(Way::By(..)) => false,
-            None => when_away != Some(WhenAway::Refuse),
+            None => fallback != Some(Fallback::Refuse),
         }
     }
 
@@ -172,7 +172,7 @@ impl Dialer {
             let deadline = next_hops::deadline(&ways[place..], gateway);
             let is_last = place + 1 == ways.len();
             let carried = if is_last { early } else { &[] };
-            let wait = hop.ask(&asked, carried, gateway, &config.downstream, deadline);
+            let wait = hop.ask(&asked, carried, gateway, &config.upstream, deadline);
             match wait.await {
                 Ok(server) => return Ok(Some(server)),
                 Err(Unserved::Final(error)) => return Err(error),
@@ -182,8 +182,8 @@ impl Dialer {
         }
         match refused {
             Some(error) => Err(error),
-            None if named.is_none() && gateway.when_away == WhenAway::Direct => Ok(None),
-            None => Err(DialError::GatewayAway),
+            None if named.is_none() && gateway.fallback == Fallback::Direct => Ok(None),
+            None => Err(DialError::GatewayUnavailable),
         }
     }
 

@@ -16,7 +16,7 @@ use super::server::{DialOptions, Server};
 use super::spare::{Spare, SpareDescriptors};
 use super::target::Target;
 use crate::bytes::stream::Stream;
-use crate::config::{Config, Downstream};
+use crate::config::{Config, UpstreamSettings};
 use crate::kernel::route::{Question, RouteKind, Routes};
 use crate::kernel::sockets::{self, IcmpError};
 use crate::policy::targets::{self, Forbidden};
@@ -74,7 +74,7 @@ impl Dialer {
             };
             // It may travel in the SYN to one alone: no two servers shall do what it asks for.
             if addresses.is_last() {
-                let connected = connect(first, &options, early, &config.downstream).await?;
+                let connected = connect(first, &options, early, &config.upstream).await?;
                 return Ok(Server::direct(connected, first));
             }
             let mut first = Some(first);
@@ -82,7 +82,7 @@ impl Dialer {
                 Some(first) => Some(first),
                 None => addresses.next().await,
             };
-            self.connect_to_one(next, options, &config.downstream).await
+            self.connect_to_one(next, options, &config.upstream).await
         };
         timeout(config.timeouts.connect, attempt)
             .await
@@ -100,7 +100,7 @@ impl Dialer {
     ) -> Result<PendingDial, DialError> {
         let server = self.check(server, source, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            let begun = self.begin_by_gateway(server, gateway, &config.downstream)?;
+            let begun = self.begin_by_gateway(server, gateway, &config.upstream)?;
             if let Some(asking) = begun {
                 return Ok(PendingDial::ByGateway(asking));
             }
@@ -109,7 +109,7 @@ impl Dialer {
             source,
             ..DialOptions::default()
         };
-        let attempt = Attempt::begin(server, &options, &[], &config.downstream)?;
+        let attempt = Attempt::begin(server, &options, &[], &config.upstream)?;
         Ok(PendingDial::Direct(attempt))
     }
 
@@ -147,7 +147,7 @@ impl Dialer {
         &self,
         next: impl AsyncFnMut() -> Option<SocketAddr>,
         options: DialOptions,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
     ) -> Result<Server, DialError> {
         let means = Rc::new((options, settings.clone()));
         let connect = move |address| {
@@ -180,8 +180,8 @@ impl Dialer {
         }
         let question = Question {
             to: address.ip(),
-            from: sockets::own_source(address, &config.downstream).filter(|_| source.is_none()),
-            mark: config.downstream.mark,
+            from: sockets::own_source(address, &config.upstream).filter(|_| source.is_none()),
+            mark: config.upstream.mark,
         };
         match self.routes.kind_of(question)? {
             RouteKind::Unicast => {}
@@ -228,7 +228,7 @@ pub(super) async fn connect(
     address: SocketAddr,
     options: &DialOptions,
     early: &[u8],
-    settings: &Downstream,
+    settings: &UpstreamSettings,
 ) -> Result<(Stream, bool), DialError> {
     let attempt = Attempt::begin(address, options, early, settings)?;
     attempt.end().await

@@ -22,8 +22,8 @@ pub enum DialError {
     TimedOut,
     /// This machine has no descriptors, ports or memory left.
     Exhausted(io::Error),
-    /// The gateway is away, and nothing else may be tried.
-    GatewayAway,
+    /// The gateway is unavailable, and nothing else may be tried.
+    GatewayUnavailable,
     /// The gateway works, and could not serve this request.
     GatewayFailed,
     /// The system refused.
@@ -41,7 +41,7 @@ impl DialError {
             Self::Unreachable(_) => "unreachable",
             Self::TimedOut => "timed-out",
             Self::Exhausted(_) => "exhausted",
-            Self::GatewayAway => "gateway-away",
+            Self::GatewayUnavailable => "gateway-unavailable",
             Self::GatewayFailed => "gateway-failed",
             Self::System(_) => "system",
         }

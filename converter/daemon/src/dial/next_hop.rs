@@ -14,7 +14,7 @@ use tributary_wire::convert::{ErrorTlv, Request};
 use super::hop_error::{HopError, Unserved};
 use super::{DialError, Server};
 use crate::bytes::stream::Stream;
-use crate::config::{Downstream, Gateway};
+use crate::config::{Gateway, UpstreamSettings};
 use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
 
@@ -99,7 +99,7 @@ impl NextHop {
     fn is_away(&self, retry: Duration, why: &str) {
         let retry_at = Instant::now() + retry;
         if lock(&self.retry_at).replace(retry_at).is_none() {
-            tracing::warn!("gateway {} is away: {why}", self.address);
+            tracing::warn!("gateway {} is unavailable: {why}", self.address);
         }
     }
 
@@ -116,7 +116,7 @@ impl NextHop {
         asked: &Asked,
         early: &[u8],
         gateway: &Gateway,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
         deadline: Option<Instant>,
     ) -> Result<Server, Unserved> {
         if !self.is_worth_a_try() {
@@ -136,7 +136,7 @@ impl NextHop {
         asked: &Asked,
         early: &[u8],
         gateway: &Gateway,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
         deadline: Option<Instant>,
         early_left: &mut bool,
     ) -> Result<Server, HopError> {
@@ -194,7 +194,7 @@ impl NextHop {
         self: &Arc<Self>,
         asked: Asked,
         gateway: &Gateway,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
     ) -> Result<PendingRequest, Unserved> {
         let cookie = lock(&self.cookie).clone();
         self.begin_with(asked, cookie, &[], gateway, settings)
@@ -208,7 +208,7 @@ impl NextHop {
         cookie: Option<Vec<u8>>,
         early: &[u8],
         gateway: &Gateway,
-        settings: &Downstream,
+        settings: &UpstreamSettings,
     ) -> Result<PendingRequest, HopError> {
         let mut message = message(&asked, cookie.as_deref())?;
         let length = message.len();

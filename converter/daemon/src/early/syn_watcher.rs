@@ -13,7 +13,7 @@ use tributary_wire::syn::{self, Syn};
 
 use super::Early;
 use super::flood::{Flood, cookies_sent};
-use super::table::{NotBegun, Pair};
+use super::table::{NotStarted, Pair};
 use crate::accounting::metrics::EarlySyns;
 use crate::config::{Config, Listen, ListenerKind};
 use crate::dial::Dialer;
@@ -172,14 +172,14 @@ impl View {
         let server = match (listen.kind, syn.destination) {
             (ListenerKind::Transparent, _) => syn.server,
             (_, Some(destination)) => destination.into(),
-            (_, None) => return "silent",
+            (_, None) => return "no-destination",
         };
         let pair = Pair {
             client: syn.client,
             server,
         };
         if !is_known(syn.client.ip(), &self.config.clients) {
-            return "stranger";
+            return "client-not-allowed";
         }
         if self.dialer.is_own(syn.client.ip()) {
             return "loop";
@@ -188,8 +188,8 @@ impl View {
         let mut table = self.early.table();
         match table.may_begin(pair, &self.config.early_syn) {
             Ok(()) => {}
-            Err(NotBegun::Known) => return "known",
-            Err(NotBegun::Capped) => return "capped",
+            Err(NotStarted::Duplicate) => return "duplicate",
+            Err(NotStarted::LimitReached) => return "limit-reached",
         }
         let source = listen.keep_client_address.then_some(syn.client);
         match self
@@ -198,15 +198,15 @@ impl View {
         {
             Ok(begun) => {
                 table.put(pair, begun, self.number, Instant::now());
-                "begun"
+                "started"
             }
             Err(error) => error.name(),
         }
     }
 
     fn give_up_waiting(&self) {
-        let given_up = self.early.give_up(self.config.early_syn.timeout);
-        self.counters.given_up(given_up);
+        let abandoned = self.early.give_up(self.config.early_syn.timeout);
+        self.counters.abandoned(abandoned);
     }
 }
 

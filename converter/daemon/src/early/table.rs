@@ -27,11 +27,11 @@ pub struct Pair {
 
 /// Why no connection is begun for a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotBegun {
+pub enum NotStarted {
     /// It was sent again, or came too late.
-    Known,
+    Duplicate,
     /// There are as many as there may be: in all, for this client, or to this server.
-    Capped,
+    LimitReached,
 }
 
 /// Connections of type `T` by who asked for them.
@@ -79,9 +79,9 @@ impl<T> Table<T> {
     }
 
     /// Whether a connection may be begun for this pair.
-    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotBegun> {
+    pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotStarted> {
         if self.begun.contains_key(&pair) || self.late.contains_key(&pair) {
-            return Err(NotBegun::Known);
+            return Err(NotStarted::Duplicate);
         }
         let of_client = self.by_client.get(&subscriber(pair.client.ip()));
         let to_server = self.by_server.get(&pair.server.ip());
@@ -89,7 +89,7 @@ impl<T> Table<T> {
             || of_client.is_some_and(|count| *count >= limits.per_client)
             || to_server.is_some_and(|count| *count >= limits.per_server);
         if is_full {
-            Err(NotBegun::Capped)
+            Err(NotStarted::LimitReached)
         } else {
             Ok(())
         }
@@ -225,7 +225,7 @@ mod tests {
         table.put(pair("10.0.0.1:1"), 7, 0, now);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:1"), &limits()),
-            Err(NotBegun::Known)
+            Err(NotStarted::Duplicate)
         );
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), Some(7));
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(table.claim(pair("10.0.0.1:1"), now), None);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:1"), &limits()),
-            Err(NotBegun::Known)
+            Err(NotStarted::Duplicate)
         );
         assert!(table.expired(TIMEOUT, now + LATE).is_empty());
         assert_eq!(table.may_begin(pair("10.0.0.1:1"), &limits()), Ok(()));
@@ -251,7 +251,7 @@ mod tests {
         table.put(pair("10.0.0.1:2"), 2, 0, now + TIMEOUT / 2);
         assert_eq!(
             table.may_begin(pair("10.0.0.1:3"), &limits()),
-            Err(NotBegun::Capped)
+            Err(NotStarted::LimitReached)
         );
         assert_eq!(table.expired(TIMEOUT, now + TIMEOUT), [1]);
         assert_eq!(table.may_begin(pair("10.0.0.1:3"), &limits()), Ok(()));
@@ -280,7 +280,10 @@ mod tests {
             table.put(one, number, 0, now);
         }
         let next = pair("10.0.0.9:1");
-        assert_eq!(table.may_begin(next, &limits()), Err(NotBegun::Capped));
+        assert_eq!(
+            table.may_begin(next, &limits()),
+            Err(NotStarted::LimitReached)
+        );
         let roomy = EarlySyn {
             connections: 99,
             ..limits()
@@ -290,7 +293,7 @@ mod tests {
             per_server: 3,
             ..roomy
         };
-        assert_eq!(table.may_begin(next, &few), Err(NotBegun::Capped));
+        assert_eq!(table.may_begin(next, &few), Err(NotStarted::LimitReached));
         // With IPv6 a host has a whole /64 to choose from.
         let one_host = EarlySyn {
             per_client: 1,
@@ -300,7 +303,7 @@ mod tests {
         six.put(pair("[fd00::1]:1"), 1, 0, now);
         assert_eq!(
             six.may_begin(pair("[fd00::2]:1"), &one_host),
-            Err(NotBegun::Capped)
+            Err(NotStarted::LimitReached)
         );
     }
 

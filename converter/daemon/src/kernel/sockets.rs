@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tributary_offload::Pause;
 
-use crate::config::{Downstream, Intercept, Listen, ListenerKind};
+use crate::config::{Intercept, Listen, ListenerKind, UpstreamSettings};
 use crate::kernel::optional::{needed, optional};
 use crate::kernel::sys;
 
@@ -104,7 +104,7 @@ pub fn is_transparent(socket: &impl AsFd) -> Option<bool> {
 pub fn to_server(
     server: SocketAddr,
     mptcp: bool,
-    settings: &Downstream,
+    settings: &UpstreamSettings,
     source: Option<SocketAddr>,
 ) -> io::Result<Socket> {
     let socket = stream(server, mptcp)?;
@@ -128,7 +128,7 @@ pub fn to_server(
 }
 
 /// The source address that connections to `server` have by the configuration.
-pub fn own_source(server: SocketAddr, settings: &Downstream) -> Option<IpAddr> {
+pub fn own_source(server: SocketAddr, settings: &UpstreamSettings) -> Option<IpAddr> {
     match server {
         SocketAddr::V4(_) => settings.source4.map(IpAddr::V4),
         SocketAddr::V6(_) => settings.source6.map(IpAddr::V6),
@@ -303,7 +303,7 @@ pub fn to_next_hop(
     address: SocketAddr,
     mptcp: bool,
     fast_open: bool,
-    settings: &Downstream,
+    settings: &UpstreamSettings,
 ) -> io::Result<Socket> {
     let socket = to_server(address, mptcp, settings, None)?;
     if fast_open {

@@ -138,7 +138,7 @@ fn tlv(error: &DialError) -> ErrorTlv {
         DialError::NoSuchName
         | DialError::NamesFailed
         | DialError::TimedOut
-        | DialError::GatewayAway
+        | DialError::GatewayUnavailable
         | DialError::GatewayFailed
         | DialError::System(_) => ErrorTlv::NetworkFailure { delay: 0 },
     }

@@ -18,7 +18,7 @@ use tributary_wire::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, 
 use super::http::{
     Front, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked, while_watching,
 };
-use crate::accounting::handoff_counters::Way;
+use crate::accounting::handoff_counters::HandoffDecision;
 use crate::bytes::stream::Stream;
 use crate::config::Handoff;
 use crate::kernel::sockets;
@@ -102,14 +102,14 @@ impl<'a> Client<'a> {
         let expected = asked.question.expected;
         match self.choose(&asked) {
             Choice::HandOver(to) if self.learned.is_small(expected) => {
-                self.relay(asked, to, Way::Small).await
+                self.relay(asked, to, HandoffDecision::Small).await
             }
             Choice::HandOver(to) => match self.hand_over(&asked, to).await {
                 Handed::Back(client) => Some(client),
-                Handed::Stayed(client) => client.relay(asked, to, Way::Relayed).await,
+                Handed::Stayed(client) => client.relay(asked, to, HandoffDecision::Relayed).await,
                 Handed::Gone => None,
             },
-            Choice::Relay(to) => self.relay(asked, to, Way::Relayed).await,
+            Choice::Relay(to) => self.relay(asked, to, HandoffDecision::Relayed).await,
             Choice::Nobody => {
                 let refused = Refused::new(404, "no back end is for this request");
                 self.refuse(refused, asked.since).await;
@@ -134,7 +134,7 @@ impl<'a> Client<'a> {
         let load = |back_end| self.links.load(back_end);
         match choose_unseen(client, self.handoff, load) {
             Some(to) if self.front.inbox.starts_with(HTTP2_HEAD) => {
-                self.session.went(Way::Relayed);
+                self.session.count_handoff(HandoffDecision::Relayed);
                 relay_unasked(self.session, &http(self.handoff, to), self.front.inbox).await;
             }
             _ => self.refuse(refused, Clock::now()).await,
@@ -146,7 +146,7 @@ impl<'a> Client<'a> {
         refuse(self.session, refused, "", since).await;
     }
 
-    async fn relay(mut self, asked: Asked, to: usize, way: Way) -> Option<Self> {
+    async fn relay(mut self, asked: Asked, to: usize, decision: HandoffDecision) -> Option<Self> {
         // More of it may have come while it was to be handed over.
         if let Err(refused) = self.front.hold(&self.session, &asked.request, 0) {
             self.refuse(refused, asked.since).await;
@@ -160,7 +160,7 @@ impl<'a> Client<'a> {
                 return None;
             }
         };
-        self.session.went(way);
+        self.session.count_handoff(decision);
         let server = http(self.handoff, to);
         let before = self.session.bytes().1;
         let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
@@ -192,7 +192,7 @@ impl<'a> Client<'a> {
         let journey = while_watching(&mut self.kept, pin!(journey)).await;
         match journey {
             Journey::Stayed(lost) => {
-                away.session.stayed(lost.why());
+                away.session.count_handoff_failure(lost.why());
                 away.say(&lost);
                 Handed::Stayed(self)
             }
@@ -250,7 +250,7 @@ impl Guide for Away<'_> {
         let down = &self.session.live().down;
         down.fetch_add(sent, Ordering::Relaxed);
         self.session.note(&self.outcome("handed-over", by));
-        self.session.went(Way::HandedOver);
+        self.session.count_handoff(HandoffDecision::HandedOver);
         let is_whole = end == AnswerEnd::Whole;
         self.learned.answered(&self.question.get(), sent, is_whole);
         self.since.set(Clock::now());

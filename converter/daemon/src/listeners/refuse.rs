@@ -18,7 +18,7 @@ pub fn refuse(kind: ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
 
 fn convert(refusal: NotAdmitted) -> ErrorTlv {
     match refusal {
-        NotAdmitted::Stranger => ErrorTlv::NotAuthorized,
+        NotAdmitted::UnknownClient => ErrorTlv::NotAuthorized,
         NotAdmitted::Full
         | NotAdmitted::ClientFull
         | NotAdmitted::Buffered

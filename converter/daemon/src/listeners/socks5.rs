@@ -138,7 +138,7 @@ fn code(error: &DialError) -> Code {
         DialError::Reset => Code::ConnectionRefused,
         DialError::Unreachable(_) => Code::NetworkUnreachable,
         DialError::Exhausted(_)
-        | DialError::GatewayAway
+        | DialError::GatewayUnavailable
         | DialError::GatewayFailed
         | DialError::System(_) => Code::GeneralFailure,
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant as Clock;
 
-use crate::bytes::relay::Ended;
+use crate::bytes::relay::RelayResult;
 use crate::config::Intercept;
 use crate::dial::{DialOptions, Target};
 use crate::kernel::sockets;
@@ -33,7 +33,7 @@ pub async fn serve(session: Session) {
         ..DialOptions::default()
     };
     let Ok(early) = session.early_bytes() else {
-        return session.close(&failed(Ended::ClientReset.name()));
+        return session.close(&failed(RelayResult::ClientReset.name()));
     };
     match session
         .dial(&Target::Address(server), target, dial_options, &early)

@@ -20,7 +20,7 @@ use super::refusal::NotOffloaded;
 use super::slow_start;
 use crate::bytes::context::RelayContext;
 use crate::bytes::flow::Flow;
-use crate::bytes::relay::{Ended, Relayed, relay_until};
+use crate::bytes::relay::{RelayResult, Relayed, relay_until};
 use crate::config::Offload;
 use crate::kernel::route::{Question, Routes};
 use crate::kernel::sockets::canonical;
@@ -113,7 +113,7 @@ impl Offloader {
         mark: Option<u32>,
         half: impl FnOnce(),
         decided: impl Fn(Option<&'static str>),
-    ) -> Ended {
+    ) -> RelayResult {
         let pair = Pair {
             sockets: flows.each_ref().map(Flow::writer),
             marks: [None, mark],
@@ -121,7 +121,7 @@ impl Offloader {
         let flushed = Cell::new(false);
         let offload = self.offload(&pair, context, &flushed, &decided);
         match relay_until(flows, context, half, &flushed, offload).await {
-            Relayed::Ended(ended) => ended,
+            Relayed::Finished(ended) => ended,
             Relayed::Stopped((connection, path)) => {
                 decided(None);
                 self.watch_offloaded(&pair, path, &connection, context)
@@ -207,7 +207,7 @@ impl Offloader {
         mut path: Path,
         connection: &Connection,
         context: &RelayContext<'_>,
-    ) -> Ended {
+    ) -> RelayResult {
         let mut limits = Limits {
             closed: CLOSED,
             idle: context.idle,
@@ -229,7 +229,7 @@ impl Offloader {
                 }
                 Err(error) => {
                     tracing::error!("an offloaded connection cannot be looked at: {error}");
-                    return Ended::Silent;
+                    return RelayResult::IdleTimeout;
                 }
             }
         }
@@ -282,15 +282,15 @@ fn count(counters: [&AtomicU64; 2], before: [u64; 2], seen: &[Seen; 2]) {
 }
 
 /// How a connection ended, by what was seen of the client's and the server's segments.
-fn ended([client, server]: &[Seen; 2]) -> Ended {
+fn ended([client, server]: &[Seen; 2]) -> RelayResult {
     if client.reset {
-        Ended::ClientReset
+        RelayResult::ClientReset
     } else if server.reset {
-        Ended::ServerReset
+        RelayResult::ServerReset
     } else if client.fin && server.fin {
-        Ended::Whole
+        RelayResult::Completed
     } else {
-        Ended::Silent
+        RelayResult::IdleTimeout
     }
 }
 
@@ -323,11 +323,11 @@ mod tests {
             },
         );
         for (client, server, how) in [
-            (fin, fin, Ended::Whole),
-            (goes, goes, Ended::Silent),
-            (fin, goes, Ended::Silent),
-            (reset, fin, Ended::ClientReset),
-            (fin, reset, Ended::ServerReset),
+            (fin, fin, RelayResult::Completed),
+            (goes, goes, RelayResult::IdleTimeout),
+            (fin, goes, RelayResult::IdleTimeout),
+            (reset, fin, RelayResult::ClientReset),
+            (fin, reset, RelayResult::ServerReset),
         ] {
             assert_eq!(ended(&[client, server]), how);
         }

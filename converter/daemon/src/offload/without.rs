@@ -26,7 +26,7 @@ impl Offloader {
         _: Option<u32>,
         _: impl FnOnce(),
         _: impl Fn(Option<&'static str>),
-    ) -> Ready<Ended> {
+    ) -> Ready<RelayResult> {
         match *self {}
     }
 }

@@ -13,7 +13,7 @@ use crate::config::{Clients, Config, Limits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
     /// The client's address is in none of the networks.
-    Stranger,
+    UnknownClient,
     /// There are as many connections as there may be.
     Full,
     /// This client has as many as it may have.
@@ -28,7 +28,7 @@ impl NotAdmitted {
     /// For logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Stranger => "stranger",
+            Self::UnknownClient => "client-not-allowed",
             Self::Full => "full",
             Self::ClientFull => "client-full",
             Self::Buffered => "buffers-full",
@@ -96,7 +96,7 @@ impl Admission {
         most: usize,
     ) -> Result<Ticket, NotAdmitted> {
         if !is_known(client, &config.clients) {
-            return Err(NotAdmitted::Stranger);
+            return Err(NotAdmitted::UnknownClient);
         }
         if self.open() >= most {
             return Err(NotAdmitted::Full);
@@ -208,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_refused_and_without_networks_all_but_this_machine_are() {
+    fn an_unknown_client_is_refused_and_without_networks_all_but_this_machine_are() {
         let admission = Arc::new(Admission::new(&Limits::default()));
         assert_eq!(
             admission.admit(ip("192.0.2.1"), &config(), 9).err(),
-            Some(NotAdmitted::Stranger)
+            Some(NotAdmitted::UnknownClient)
         );
         assert_eq!(
             admission.admit(ip("10.0.0.1"), &Config::default(), 9).err(),
-            Some(NotAdmitted::Stranger)
+            Some(NotAdmitted::UnknownClient)
         );
         assert!(
             admission

@@ -439,7 +439,7 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
     for (last, fault) in [
         (CLIENT_END, Fault::ClientReset),
         (CLIENT_RESET, Fault::ClientReset),
-        (SILENCE, Fault::Silent),
+        (SILENCE, Fault::IdleTimeout),
     ] {
         play_slowly(
             PUT,
@@ -573,7 +573,7 @@ fn silence_within_a_response_breaks_it() {
         false,
         &[
             (server(OK), head(OK)),
-            (SILENCE, broken(200, Fault::Silent)),
+            (SILENCE, broken(200, Fault::IdleTimeout)),
         ],
     );
 }

@@ -9,7 +9,7 @@ use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 use super::carrier::carry;
 use super::front::Front;
 use super::server::{Kept, ServerConnection, name_of};
-use crate::accounting::metrics::WHOLE;
+use crate::accounting::metrics::OK;
 use crate::dial::DialError;
 use crate::session::{Outcome, Session};
 
@@ -111,7 +111,7 @@ fn conclude(
     };
     match *ending {
         Ending::Completed(completed) => {
-            session.note(&outcome(WHOLE, Some(completed.status)));
+            session.note(&outcome(OK, Some(completed.status)));
             let_go(server, completed.server, kept);
             match completed.client {
                 ClientAfter::Keep => Left::Nothing,

@@ -11,7 +11,7 @@ use crate::session::{Outcome, Session};
 /// The response to a client that is not let in.
 pub fn refusal(refusal: NotAdmitted) -> Vec<u8> {
     let refused = match refusal {
-        NotAdmitted::Stranger => Refused::new(403, "this client may not use the converter"),
+        NotAdmitted::UnknownClient => Refused::new(403, "this client may not use the converter"),
         NotAdmitted::Full | NotAdmitted::ClientFull => Refused::new(503, "too many connections"),
         NotAdmitted::Buffered => Refused::new(503, "out of memory for connections"),
         NotAdmitted::ClientBuffered => {
@@ -43,7 +43,7 @@ pub async fn refuse_dial(
         DialError::Unreachable(_) => Refused::new(502, "the server cannot be reached"),
         DialError::TimedOut => Refused::new(504, "the server did not answer in time"),
         DialError::Exhausted(_) => Refused::new(503, "out of descriptors, ports or memory"),
-        DialError::GatewayAway => Refused::new(502, "the gateway is away"),
+        DialError::GatewayUnavailable => Refused::new(502, "the gateway is unavailable"),
         DialError::GatewayFailed => Refused::new(502, "the gateway could not serve this request"),
         DialError::System(_) => Refused::new(502, "the connection to the server failed"),
     };

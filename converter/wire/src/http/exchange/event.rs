@@ -123,7 +123,7 @@ pub enum Fault {
     /// The response's body is malformed.
     MalformedBody,
     /// Nothing moved for too long.
-    Silent,
+    IdleTimeout,
 }
 
 impl Fault {
@@ -134,7 +134,7 @@ impl Fault {
             Self::ServerReset => "server-reset",
             Self::BadRequest => "bad-request",
             Self::MalformedBody => "malformed-content",
-            Self::Silent => "silent",
+            Self::IdleTimeout => "idle-timeout",
         }
     }
 }

@@ -308,7 +308,7 @@ impl<'a> Exchange<'a> {
         } else {
             Refused::new(504, "the server did not respond in time")
         };
-        self.refuse_or(refused, Fault::Silent)
+        self.refuse_or(refused, Fault::IdleTimeout)
     }
 
     fn refuse_or(&self, refused: Refused, fault: Fault) -> Action {

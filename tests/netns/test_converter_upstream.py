@@ -38,7 +38,7 @@ def test_server_is_told_the_client_by_the_proxy_protocol(conv: World, kind: str,
         connection.sendall(b"hello") if kind != "absolute" else answer(connection)
         connection.recv(1)
 
-    with conv.converter(ALL + "[downstream]\nproxy_protocol = true\n"), conv.serving(told) as service:
+    with conv.converter(ALL + "[upstream]\nproxy_protocol = true\n"), conv.serving(told) as service:
         # The server's family is not the client's on the way to a proxy.
         assert hears(conv, kind, host, service.port) == SERVED[kind]
     (head,) = heads
@@ -55,7 +55,7 @@ def test_server_is_told_the_client_by_the_proxy_protocol(conv: World, kind: str,
 
 @ALL_KINDS
 def test_mark_and_source_address_are_those_of_the_settings(conv: World, kind: str) -> None:
-    settings = '[downstream]\nmark = 77\nsource4 = "10.7.0.1"\nsource6 = "2001:db8::77"\n'
+    settings = '[upstream]\nmark = 77\nsource4 = "10.7.0.1"\nsource6 = "2001:db8::77"\n'
     conv.gateway.ip("address", "add", "2001:db8::77/64", "dev", "origins", "nodad")
     conv.nft(
         "table inet marked { chain out { type filter hook output priority 0; meta mark 77 tcp flags syn counter; }; }"
@@ -73,7 +73,7 @@ def test_mark_and_source_address_are_those_of_the_settings(conv: World, kind: st
 
 @ALL_KINDS
 def test_server_is_offered_mptcp_if_asked_for(conv: World, kind: str) -> None:
-    with conv.converter(ALL + "[downstream]\nmptcp = true\n"), conv.serving(SERVICE[kind]) as service:
+    with conv.converter(ALL + "[upstream]\nmptcp = true\n"), conv.serving(SERVICE[kind]) as service:
         conv.syns()
         assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
         assert [syn.with_mptcp for syn in conv.syns() if syn.port == service.port][:1] == [True]
@@ -91,7 +91,7 @@ def fast_opens(conv: World) -> int:
 def test_what_came_early_is_in_the_syn_if_that_is_allowed(
     conv: World, kind: str, host: str, proxy_protocol: bool
 ) -> None:
-    settings = f"[downstream]\nfast_open = true\nproxy_protocol = {str(proxy_protocol).lower()}\n"
+    settings = f"[upstream]\nfast_open = true\nproxy_protocol = {str(proxy_protocol).lower()}\n"
     conv.server.sysctl(net__ipv4__tcp_fastopen=0x402)  # every listener takes data in SYNs, for a cookie
     try:
         with conv.converter(ALL + settings), conv.serving(echo) as service, conv.serving(greet) as first_speaker:
@@ -116,7 +116,7 @@ def test_what_came_before_a_client_was_accepted_is_in_the_syn_if_that_is_allowed
 ) -> None:
     conv.server.sysctl(net__ipv4__tcp_fastopen=0x402)
     try:
-        with conv.converter(ALL + "[downstream]\nfast_open = true\n") as converter, conv.serving(echo) as service:
+        with conv.converter(ALL + "[upstream]\nfast_open = true\n") as converter, conv.serving(echo) as service:
             before = fast_opens(conv)
             for _ in range(3):
                 converter.popen.send_signal(signal.SIGSTOP)
