@@ -13,22 +13,22 @@ use tokio::sync::watch;
 use tributary_wire::http::{HeadLimits, MalformedFields};
 use tributary_wire::proxy_protocol;
 
-use crate::accounting::accounts::{Accounts, Live, Open};
 use crate::accounting::handoff_counters::HandoffDecision;
 use crate::accounting::line::{self, Line, PathLine};
-use crate::accounting::metrics::OfListener;
+use crate::accounting::metrics::ListenerMetrics;
 pub use crate::accounting::outcome::Outcome;
+use crate::accounting::registry::{ConnectionGuard, ConnectionRegistry, ConnectionStats};
 use crate::bytes::buffers::with_scratch;
 use crate::bytes::context::RelayContext;
-use crate::bytes::relay::{RelayResult, flows, relay};
-use crate::bytes::stream::Stream;
+use crate::bytes::relay::{RelayResult, pipes, relay};
+use crate::bytes::stream::ResetOnDrop;
 use crate::config::{Config, Listen};
-use crate::dial::{DialError, DialOptions, Dialer, PendingDial, Server, Spare, Target};
+use crate::dial::{DialError, DialOptions, Dialer, FdPermit, PendingConnect, Server, Target};
 use crate::early::Early;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
 use crate::offload::Offloader;
-use crate::policy::admission::{Admission, Ticket, subscriber};
+use crate::policy::admission::{Admission, ConnectionPermit, client_key};
 use crate::policy::cookies::Cookies;
 use crate::policy::handoff::Learned;
 use crate::policy::rate_limit::RateLimit;
@@ -44,7 +44,7 @@ pub struct Listener {
     /// Its name in logs and metrics.
     pub label: Arc<str>,
     /// Its counters.
-    pub counters: Arc<OfListener>,
+    pub counters: Arc<ListenerMetrics>,
 }
 
 /// What all sessions of one thread share.
@@ -52,7 +52,7 @@ pub struct WorkerContext {
     /// Connects to servers.
     pub dialer: Dialer,
     /// Open connections and counters.
-    pub accounts: Arc<Accounts>,
+    pub registry: Arc<ConnectionRegistry>,
     /// Places and memory.
     pub admission: Arc<Admission>,
     /// Connections that were begun when the client's SYN came.
@@ -85,7 +85,7 @@ pub struct HandoffContext {
 /// One client's connection. To drop it before its end resets it.
 pub struct Session {
     /// The client's side.
-    pub stream: Stream,
+    pub stream: ResetOnDrop,
     /// The client's address and port.
     pub client: SocketAddr,
     /// Whose client it is.
@@ -93,38 +93,38 @@ pub struct Session {
     /// The configuration as it was when the client came.
     pub config: Arc<Config>,
     context: Rc<WorkerContext>,
-    account: Open,
+    guard: ConnectionGuard,
     /// The bytes that earlier outcomes had.
     accounted: Cell<(u64, u64)>,
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
     /// Whether its paths were counted, as they are once at its end.
     over: Cell<bool>,
-    ticket: Ticket,
+    permit: ConnectionPermit,
 }
 
 impl Session {
     /// A session for an accepted connection that was admitted.
     pub fn new(
-        stream: Stream,
+        stream: ResetOnDrop,
         client: SocketAddr,
         listener: Rc<Listener>,
         config: Arc<Config>,
         context: Rc<WorkerContext>,
-        ticket: Ticket,
+        permit: ConnectionPermit,
     ) -> Self {
-        let account = context.accounts.open(&listener.label, client);
+        let guard = context.registry.open(&listener.label, client);
         Self {
             stream,
             client,
             listener,
             config,
             context,
-            account,
+            guard,
             accounted: Cell::default(),
             at_half: RefCell::default(),
             over: Cell::new(false),
-            ticket,
+            permit,
         }
     }
 
@@ -150,12 +150,12 @@ impl Session {
 
     /// Counts a request at a listener of kind `handoff`.
     pub fn count_handoff(&self, decision: HandoffDecision) {
-        self.context.accounts.metrics.handoff.count(decision);
+        self.context.registry.metrics.handoff.count(decision);
     }
 
     /// Counts a request at a listener of kind `handoff` that could not be handed over.
     pub fn count_handoff_failure(&self, reason: &'static str) {
-        self.context.accounts.metrics.handoff.failed(reason);
+        self.context.registry.metrics.handoff.failed(reason);
     }
 
     /// Whether this process is about to end.
@@ -173,8 +173,8 @@ impl Session {
     }
 
     /// Whether a request that has passed these converters goes round in circles.
-    pub fn is_loop(&self, passed: &[u64], ahead: usize) -> bool {
-        self.context.dialer.is_loop(passed, ahead)
+    pub fn is_loop(&self, path_trace: &[u64], source_route: usize) -> bool {
+        self.context.dialer.is_loop(path_trace, source_route)
     }
 
     /// Whether the client is this machine: then a transparent listener has met its own connection.
@@ -183,8 +183,8 @@ impl Session {
     }
 
     /// A descriptor for something beside the two connections, if there is one.
-    pub fn spare(&self) -> Option<Spare> {
-        self.context.dialer.spare()
+    pub fn fd_permit(&self) -> Option<FdPermit> {
+        self.context.dialer.fd_permit()
     }
 
     /// What the client has sent so far, without waiting for more. Raises what broke its connection.
@@ -203,7 +203,7 @@ impl Session {
         if lines.count == 0 {
             return;
         }
-        let metrics = &self.context.accounts.metrics;
+        let metrics = &self.context.registry.metrics;
         metrics.malformed_fields.inc_by(lines.count as u64);
         if self.context.warnings.take() {
             let line = String::from_utf8_lossy(&lines.first);
@@ -212,8 +212,8 @@ impl Session {
     }
 
     /// Its account while it is open.
-    pub fn live(&self) -> &Live {
-        &self.account.live
+    pub fn stats(&self) -> &ConnectionStats {
+        &self.guard.stats
     }
 
     /// A connection to `target`, which the client calls `name`, by way of the gateway if the listener has it so. `early`
@@ -226,34 +226,34 @@ impl Session {
         options: DialOptions,
         early: &[u8],
     ) -> Result<Server, DialError> {
-        self.live().serves(name);
+        self.stats().set_target(name);
         let options = DialOptions {
-            client: Some(subscriber(self.client.ip())),
+            client: Some(client_key(self.client.ip())),
             ..options
         };
         let since = Instant::now();
         let dialer = &self.context.dialer;
         // Nothing goes before the PROXY protocol's header.
-        let introduced = self.config.upstream.proxy_protocol;
-        let early = if introduced { &[] } else { early };
-        let mut begun = self.begun(target);
-        let is_named = options.ahead.is_some();
-        if let Some(elsewhere) = begun.take_if(|_| is_named) {
+        let has_proxy_header = self.config.upstream.proxy_protocol;
+        let early = if has_proxy_header { &[] } else { early };
+        let mut begun = self.early_connection(target);
+        let is_source_routed = options.source_route.is_some();
+        if let Some(elsewhere) = begun.take_if(|_| is_source_routed) {
             elsewhere.give_up();
         }
         let mut server = if let Some(begun) = begun {
-            dialer.go_on(begun, options, early, &self.config).await
-        } else if is_named || self.listener.listen.via_gateway {
+            dialer.resume(begun, options, early, &self.config).await
+        } else if is_source_routed || self.listener.listen.via_gateway {
             dialer
-                .dial_by_gateway(target, options, early, &self.config)
+                .dial_via_gateway(target, options, early, &self.config)
                 .await
         } else {
             dialer.dial(target, options, early, &self.config).await
         }?;
         let seconds = since.elapsed().as_secs_f64();
-        self.context.accounts.metrics.dial_seconds.observe(seconds);
-        if introduced {
-            self.introduce(&server).await?;
+        self.context.registry.metrics.dial_seconds.observe(seconds);
+        if has_proxy_header {
+            self.send_proxy_header(&server).await?;
         }
         // Of nothing, nothing is on its way: what comes before the tunnel stands must not be taken for it.
         server.early_sent &= !early.is_empty();
@@ -261,7 +261,7 @@ impl Session {
     }
 
     /// What was begun for this client's SYN.
-    fn begun(&self, target: &Target) -> Option<PendingDial> {
+    fn early_connection(&self, target: &Target) -> Option<PendingConnect> {
         match target {
             Target::Address(server) if self.listener.listen.early_syn => {
                 self.context.early.claim(self.client, *server)
@@ -271,7 +271,7 @@ impl Session {
     }
 
     /// The PROXY protocol's header, before anything else.
-    async fn introduce(&self, server: &Server) -> Result<(), DialError> {
+    async fn send_proxy_header(&self, server: &Server) -> Result<(), DialError> {
         let header = proxy_protocol::header(self.client, server.address);
         let deadline = Some(tokio::time::Instant::now() + self.config.timeouts.connect);
         server
@@ -284,26 +284,26 @@ impl Session {
     /// What a relay of this connection may use, and where it counts.
     pub fn relay_context(&self) -> RelayContext<'_> {
         RelayContext {
-            budget: self.ticket.budget(),
+            budget: self.permit.budget(),
             buffer: self.config.limits.buffer,
             idle: self.config.timeouts.idle,
             half_closed: self.config.timeouts.half_closed,
-            up: &self.live().up,
-            down: &self.live().down,
+            up: &self.stats().up,
+            down: &self.stats().down,
         }
     }
 
     /// Bytes so far, to servers and to the client.
     pub fn bytes(&self) -> (u64, u64) {
         (
-            self.live().up.load(Ordering::Relaxed),
-            self.live().down.load(Ordering::Relaxed),
+            self.stats().up.load(Ordering::Relaxed),
+            self.stats().down.load(Ordering::Relaxed),
         )
     }
 
     /// Counts the bytes that wait here for their turn; whether there is memory for them. There is for as many as before.
-    pub fn may_hold(&self, bytes: usize) -> bool {
-        self.ticket.may_hold(bytes)
+    pub fn reserve(&self, bytes: usize) -> bool {
+        self.permit.reserve(bytes)
     }
 
     /// Relays until the end. `early` came from the client already.
@@ -319,15 +319,15 @@ impl Session {
             Some(offloader) => {
                 let mark = self.config.upstream.mark;
                 let decided = |refusal: Option<&'static str>| {
-                    self.context.accounts.metrics.count_offload(refusal);
+                    self.context.registry.metrics.count_offload(refusal);
                 };
-                let flows = flows(client, server_stream, early, said, &context);
-                offloader.relay(flows, &context, mark, half, decided).await
+                let pipes = pipes(client, server_stream, early, said, &context);
+                offloader.relay(pipes, &context, mark, half, decided).await
             }
         };
         if ended == RelayResult::Completed {
-            self.stream.finish();
-            server.stream.finish();
+            self.stream.disarm();
+            server.stream.disarm();
         }
         ended
     }
@@ -339,9 +339,9 @@ impl Session {
     }
 
     /// The connection ends in order, with nothing left to say: its paths are counted.
-    pub fn leave(&mut self) {
-        self.paths();
-        self.stream.finish();
+    pub fn finish_gracefully(&mut self) {
+        self.record_subflows();
+        self.stream.disarm();
     }
 
     /// Says `reply`, then relays to the end and writes the line of the whole connection. `early` came from the client
@@ -358,13 +358,13 @@ impl Session {
         let deadline = tokio::time::Instant::now() + self.config.timeouts.request;
         let name = if self.stream.send(reply, Some(deadline)).await.is_ok() {
             // From now on the relay counts what waits.
-            self.may_hold(0);
+            self.reserve(0);
             let early = if server.early_sent { Vec::new() } else { early };
             self.relay(&mut server, early).await.name()
         } else {
             "client-gone"
         };
-        self.close(&Outcome {
+        self.log_close(&Outcome {
             target,
             server: Some(server.address),
             size: server.size,
@@ -374,17 +374,17 @@ impl Session {
     }
 
     /// The last outcome of the connection: its line has the client's paths, and the bytes since the outcome before it.
-    pub fn close(&self, outcome: &Outcome<'_>) {
-        self.write(outcome, self.paths());
+    pub fn log_close(&self, outcome: &Outcome<'_>) {
+        self.write(outcome, self.record_subflows());
     }
 
     /// The outcome of one request among others; its line has the bytes since the outcome before it.
-    pub fn note(&self, outcome: &Outcome<'_>) {
+    pub fn log_request(&self, outcome: &Outcome<'_>) {
         self.write(outcome, None);
     }
 
     /// The connection is over: counts the client's paths, as they are now.
-    pub fn paths(&self) -> Option<Vec<PathLine>> {
+    pub fn record_subflows(&self) -> Option<Vec<PathLine>> {
         self.over.set(true);
         let mut multipath = self.multipath();
         if let Some(multipath) = &mut multipath {
@@ -395,7 +395,7 @@ impl Session {
             }
         }
         self.context
-            .accounts
+            .registry
             .add_multipath(multipath.as_ref(), &self.config.paths)
     }
 
@@ -408,7 +408,7 @@ impl Session {
         let (up_before, down_before) = self.accounted.replace((up, down));
         let (up, down) = (up - up_before, down - down_before);
         self.listener.counters.ended(outcome.name, up, down);
-        let log = &self.context.accounts.log;
+        let log = &self.context.registry.log;
         if !log.is_open() {
             return;
         }
@@ -433,9 +433,9 @@ impl Drop for Session {
     /// Nobody has said what became of it: this process ends, and resets it.
     fn drop(&mut self) {
         if !self.over.get() {
-            self.close(&Outcome {
-                target: &self.live().target(),
-                ..Outcome::new("shutdown", self.live().since)
+            self.log_close(&Outcome {
+                target: &self.stats().target(),
+                ..Outcome::new("shutdown", self.stats().since)
             });
         }
     }

@@ -6,4 +6,4 @@ mod ranges;
 mod verdict;
 
 pub use ranges::{Range, Ranges, ranges};
-pub use verdict::{Verdict, carried, verdict};
+pub use verdict::{Verdict, embedded_ipv4, verdict};

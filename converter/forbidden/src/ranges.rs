@@ -71,7 +71,7 @@ impl Ranges {
 
     /// The same for the IPv4 addresses that `network` carries.
     fn closed_inside(&self, carrier: &Range, network: IpNet) -> Option<String> {
-        let inner = carrier.carried_network(network)?;
+        let inner = carrier.embedded_network(network)?;
         let mut all = self.0.iter().map(|(_, range)| range);
         let closed =
             all.find(|range| !range.operator_may_open && range.network.contains(&inner))?;
@@ -87,7 +87,7 @@ impl Ranges {
 
 impl Range {
     /// The IPv4 address that a packet to `address`, which is in this range, may end at.
-    pub fn carried(&self, address: IpAddr) -> Option<Ipv4Addr> {
+    pub fn embedded_ipv4(&self, address: IpAddr) -> Option<Ipv4Addr> {
         let (IpAddr::V6(six), Some(at)) = (address, self.carries_ipv4_at) else {
             return None;
         };
@@ -95,8 +95,8 @@ impl Range {
         Some(Ipv4Addr::new(a, b, c, d))
     }
 
-    fn carried_network(&self, network: IpNet) -> Option<IpNet> {
-        let inner = self.carried(network.addr())?;
+    fn embedded_network(&self, network: IpNet) -> Option<IpNet> {
+        let inner = self.embedded_ipv4(network.addr())?;
         let length = network.prefix_len().checked_sub(self.carries_ipv4_at?)?;
         Ipv4Net::new(inner, length.min(32)).ok().map(IpNet::V4)
     }

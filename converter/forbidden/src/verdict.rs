@@ -20,7 +20,8 @@ pub enum Verdict {
 /// The stricter of what holds for an address and for the IPv4 address that it carries, where an operator allows these
 /// networks. The address is one in the form that a socket makes of it ([`IpAddr::to_canonical`]).
 pub fn verdict(address: IpAddr, allow: &[IpNet]) -> Verdict {
-    let inner = carried(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
+    let inner =
+        embedded_ipv4(address).map_or(Verdict::Reached, |inner| listed(inner.into(), allow));
     listed(address, allow).max(inner)
 }
 
@@ -34,8 +35,8 @@ fn listed(address: IpAddr, allow: &[IpNet]) -> Verdict {
 }
 
 /// The IPv4 address that a packet to this IPv6 address may end at.
-pub fn carried(address: IpAddr) -> Option<Ipv4Addr> {
-    ranges().of(address)?.carried(address)
+pub fn embedded_ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+    ranges().of(address)?.embedded_ipv4(address)
 }
 
 fn contains(nets: &[IpNet], address: IpAddr) -> bool {

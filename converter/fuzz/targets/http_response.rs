@@ -7,23 +7,23 @@ use std::time::SystemTime;
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_wire::http::ContentRule;
+use tributary_wire::http::ResponseBodyRule;
 use tributary_wire::http::{
-    Awaited, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, parse_response,
+    RequestContext, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, parse_response,
 };
 
 static PSEUDONYM: LazyLock<Pseudonym> =
     LazyLock::new(|| Pseudonym::new("next-hop").expect("a token"));
 
-const AWAITED: [Awaited; 4] = [
-    awaited(ContentRule::Framed, false, Version::Http11),
-    awaited(ContentRule::Framed, true, Version::Http10),
-    awaited(ContentRule::Absent, true, Version::Http11),
-    awaited(ContentRule::Tunnel, false, Version::Http11),
+const AWAITED: [RequestContext; 4] = [
+    awaited(ResponseBodyRule::Framed, false, Version::Http11),
+    awaited(ResponseBodyRule::Framed, true, Version::Http10),
+    awaited(ResponseBodyRule::Absent, true, Version::Http11),
+    awaited(ResponseBodyRule::Tunnel, false, Version::Http11),
 ];
 
-const fn awaited(content: ContentRule, upgrade: bool, version: Version) -> Awaited {
-    Awaited {
+const fn awaited(content: ResponseBodyRule, upgrade: bool, version: Version) -> RequestContext {
+    RequestContext {
         content,
         upgrade,
         version,
@@ -91,7 +91,7 @@ fn check_pieces(data: &[u8]) {
 }
 
 /// What is forwarded is one unambiguous response, and the same.
-fn check_forwarded(response: &Response, awaited: Awaited) {
+fn check_forwarded(response: &Response, awaited: RequestContext) {
     let mut out = Vec::new();
     let delivery = response.delivery(awaited);
     let hop = Hop {

@@ -136,7 +136,7 @@ impl EarlySyns {
 
 /// What is measured at the moment of a scrape.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Levels {
+pub struct Gauges {
     /// Client connections that are open.
     pub open: usize,
     /// Bytes that wait for a peer.
@@ -151,7 +151,7 @@ pub struct Levels {
 
 /// The counters of one listener, found once and then used without a look-up.
 #[derive(Clone, Debug)]
-pub struct OfListener {
+pub struct ListenerMetrics {
     listener: String,
     outcomes: Family<ByOutcome, Counter>,
     /// The most frequent outcome.
@@ -164,7 +164,7 @@ pub struct OfListener {
     pub down: Counter,
 }
 
-impl OfListener {
+impl ListenerMetrics {
     /// A connection or request ended like this, and moved so many bytes to the server and to the client.
     pub fn ended(&self, outcome: &str, up: u64, down: u64) {
         self.outcome(outcome);
@@ -351,7 +351,7 @@ impl Metrics {
     }
 
     /// The counters of the listener with this name.
-    pub fn of_listener(&self, listener: &str) -> Arc<OfListener> {
+    pub fn for_listener(&self, listener: &str) -> Arc<ListenerMetrics> {
         // What get_or_create returns holds a lock on its family, so that each has a statement of its own.
         let accepted = self
             .accepted
@@ -371,7 +371,7 @@ impl Metrics {
         };
         let whole = self.outcomes.get_or_create(&labels).clone();
         let (listener, outcomes) = (listener.to_owned(), self.outcomes.clone());
-        Arc::new(OfListener {
+        Arc::new(ListenerMetrics {
             listener,
             outcomes,
             whole,
@@ -412,13 +412,13 @@ impl Metrics {
     }
 
     /// The whole exposition, in the `OpenMetrics` text format.
-    pub fn exposition(&self, levels: Levels) -> String {
+    pub fn exposition(&self, gauges: Gauges) -> String {
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.open.set(signed(levels.open));
-        self.buffered.set(signed(levels.buffered));
-        self.early_waiting.set(signed(levels.early_waiting));
-        self.log_lines_dropped.set(levels.log_lines_dropped);
-        self.kernel.set(&levels.kernel);
+        self.open.set(signed(gauges.open));
+        self.buffered.set(signed(gauges.buffered));
+        self.early_waiting.set(signed(gauges.early_waiting));
+        self.log_lines_dropped.set(gauges.log_lines_dropped);
+        self.kernel.set(&gauges.kernel);
         let mut exposition = String::new();
         // A String takes everything.
         let _ = text::encode(&mut exposition, &self.registry);

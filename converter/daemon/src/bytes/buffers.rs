@@ -57,35 +57,39 @@ impl Budget {
     }
 
     /// Somebody who kept `before` bytes keeps `now`.
-    pub fn change(&self, before: usize, now: usize) {
+    pub fn adjust(&self, before: usize, now: usize) {
         if now > before {
             self.used.fetch_add(now - before, Ordering::Relaxed);
         } else if now < before {
             self.used.fetch_sub(before - now, Ordering::Relaxed);
         }
         if let Some(whole) = &self.whole {
-            whole.change(before, now);
+            whole.adjust(before, now);
         }
     }
 
     /// Whether there is no room left: new work is refused, and old work takes little at a time.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         let is_own = self.used() >= self.most.load(Ordering::Relaxed);
-        is_own || self.whole.as_ref().is_some_and(|whole| whole.is_spent())
+        is_own
+            || self
+                .whole
+                .as_ref()
+                .is_some_and(|whole| whole.is_exhausted())
     }
 }
 
 /// Bytes that a reader has yet to take.
 #[derive(Debug)]
-pub struct Unsent<'a> {
+pub struct WriteBacklog<'a> {
     bytes: Vec<u8>,
     taken: usize,
     budget: &'a Budget,
 }
 
-impl<'a> Unsent<'a> {
+impl<'a> WriteBacklog<'a> {
     /// Nothing; takes no memory.
-    pub fn none(budget: &'a Budget) -> Self {
+    pub fn new(budget: &'a Budget) -> Self {
         Self {
             bytes: Vec::new(),
             taken: 0,
@@ -94,11 +98,11 @@ impl<'a> Unsent<'a> {
     }
 
     /// Keeps `bytes`, after all earlier ones were taken.
-    pub fn keep(&mut self, bytes: Vec<u8>) {
+    pub fn queue(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.is_empty(), "the earlier bytes come first");
         self.release();
         self.bytes = bytes;
-        self.budget.change(0, self.bytes.len());
+        self.budget.adjust(0, self.bytes.len());
     }
 
     /// What is to be taken next.
@@ -120,18 +124,18 @@ impl<'a> Unsent<'a> {
     }
 
     /// Nobody will take it.
-    pub fn give_up(&mut self) {
+    pub fn discard(&mut self) {
         self.release();
     }
 
     fn release(&mut self) {
-        self.budget.change(self.bytes.len(), 0);
+        self.budget.adjust(self.bytes.len(), 0);
         self.bytes = Vec::new();
         self.taken = 0;
     }
 }
 
-impl Drop for Unsent<'_> {
+impl Drop for WriteBacklog<'_> {
     fn drop(&mut self) {
         self.release();
     }
@@ -145,27 +149,27 @@ mod tests {
     fn a_share_is_spent_by_itself_and_with_the_whole() {
         let whole = Arc::new(Budget::new(10));
         let (one, other) = (Budget::share(&whole, 4), Budget::share(&whole, 8));
-        let spent = || [&whole, &one, &other].map(|budget: &Budget| budget.is_spent());
-        one.change(0, 4);
+        let spent = || [&whole, &one, &other].map(|budget: &Budget| budget.is_exhausted());
+        one.adjust(0, 4);
         assert_eq!(spent(), [false, true, false]);
-        other.change(0, 6);
+        other.adjust(0, 6);
         assert_eq!(spent(), [true, true, true]);
-        one.change(4, 0);
+        one.adjust(4, 0);
         assert_eq!((spent(), whole.used()), ([false, false, false], 6));
     }
 
     #[test]
     fn what_is_kept_is_counted_until_it_was_taken() {
         let budget = Budget::new(10);
-        let mut unsent = Unsent::none(&budget);
-        unsent.keep(vec![1; 10]);
-        assert!(budget.is_spent());
-        unsent.take(4);
-        assert_eq!((unsent.bytes().len(), budget.used()), (6, 10));
-        unsent.take(6);
+        let mut backlog = WriteBacklog::new(&budget);
+        backlog.queue(vec![1; 10]);
+        assert!(budget.is_exhausted());
+        backlog.take(4);
+        assert_eq!((backlog.bytes().len(), budget.used()), (6, 10));
+        backlog.take(6);
         assert_eq!(budget.used(), 0);
-        unsent.keep(vec![2; 3]);
-        drop(unsent);
+        backlog.queue(vec![2; 3]);
+        drop(backlog);
         assert_eq!(budget.used(), 0);
     }
 }

@@ -28,7 +28,7 @@ pub struct RelayContext<'a> {
 impl RelayContext<'_> {
     /// How much to read at a time. What a reader does not take of it is kept for it.
     pub fn read_size(&self) -> usize {
-        if self.budget.is_spent() {
+        if self.budget.is_exhausted() {
             LITTLE.min(self.buffer)
         } else {
             self.buffer

@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::accounting::metrics::OK;
 use crate::bytes::context::RelayContext;
-use crate::bytes::flow::{Flow, FlowState};
 use crate::bytes::idle_timer::IdleTimer;
+use crate::bytes::pipe::{Pipe, PipeState};
 
 /// How a relay ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,24 +49,24 @@ pub async fn relay(
     context: &RelayContext<'_>,
     half: impl FnOnce(),
 ) -> RelayResult {
-    let flows = flows(client, server, asked, said, context);
+    let pipes = pipes(client, server, asked, said, context);
     let never = pending::<RelayResult>();
-    match relay_until(flows, context, half, &Cell::new(false), never).await {
+    match relay_until(pipes, context, half, &Cell::new(false), never).await {
         Relayed::Finished(ended) | Relayed::Stopped(ended) => ended,
     }
 }
 
 /// What goes up and what goes down between a client and a server.
-pub fn flows<'a>(
+pub fn pipes<'a>(
     client: &'a TcpStream,
     server: &'a TcpStream,
     asked: Vec<u8>,
     said: Vec<u8>,
     context: &'a RelayContext<'a>,
-) -> [Flow<'a>; 2] {
+) -> [Pipe<'a>; 2] {
     [
-        Flow::new(client, server, context, context.up, asked),
-        Flow::new(server, client, context, context.down, said),
+        Pipe::new(client, server, context, context.up, asked),
+        Pipe::new(server, client, context, context.down, said),
     ]
 }
 
@@ -82,7 +82,7 @@ pub enum Relayed<T> {
 /// Relays what goes up and what goes down, until the end or until `stop` is ready, which is asked whenever something may
 /// have moved. `flushed` says at these times whether all that was read was written, both ways.
 pub async fn relay_until<T>(
-    [mut up, mut down]: [Flow<'_>; 2],
+    [mut up, mut down]: [Pipe<'_>; 2],
     context: &RelayContext<'_>,
     half: impl FnOnce(),
     flushed: &Cell<bool>,
@@ -90,31 +90,31 @@ pub async fn relay_until<T>(
 ) -> Relayed<T> {
     let mut half = Some(half);
     let mut stop = pin!(stop);
-    let mut client_broke = pin!(up.writer().ready(Interest::ERROR));
-    let mut server_broke = pin!(down.writer().ready(Interest::ERROR));
+    let mut client_broke = pin!(up.source().ready(Interest::ERROR));
+    let mut server_broke = pin!(down.source().ready(Interest::ERROR));
     let mut idle_timer = IdleTimer::default();
     poll_fn(|cx| {
         let before = (up.moved(), down.moved());
         let up_state = up.poll(cx);
-        if up_state == FlowState::ReaderBroke {
-            down.writer_is_dead();
+        if up_state == PipeState::SinkReset {
+            down.mark_source_dead();
         }
         let down_state = down.poll(cx);
-        if down_state == FlowState::ReaderBroke {
-            up.writer_is_dead();
+        if down_state == PipeState::SinkReset {
+            up.mark_source_dead();
         }
         if let Some(ended) = verdict(up_state, down_state) {
             return Poll::Ready(Relayed::Finished(ended));
         }
-        flushed.set(up_state == FlowState::Open && down_state == FlowState::Open);
+        flushed.set(up_state == PipeState::Open && down_state == PipeState::Open);
         if let Poll::Ready(why) = stop.as_mut().poll(cx) {
             return Poll::Ready(Relayed::Stopped(why));
         }
-        // A flow that does not read, since its reader is slow or its writer has ended, would not see a reset.
-        if up_state != FlowState::Open && client_broke.as_mut().poll(cx).is_ready() {
+        // A pipe that does not read, since its reader is slow or its writer has ended, would not see a reset.
+        if up_state != PipeState::Open && client_broke.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Relayed::Finished(RelayResult::ClientReset));
         }
-        if down_state != FlowState::Open && server_broke.as_mut().poll(cx).is_ready() {
+        if down_state != PipeState::Open && server_broke.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Relayed::Finished(RelayResult::ServerReset));
         }
         if before != (up.moved(), down.moved()) {
@@ -133,16 +133,16 @@ pub async fn relay_until<T>(
     .await
 }
 
-/// What two flows come to. A server that broke off may have answered first, so that the way down goes on to its end,
+/// What two pipes come to. A server that broke off may have answered first, so that the way down goes on to its end,
 /// and the same the other way round.
-fn verdict(up: FlowState, down: FlowState) -> Option<RelayResult> {
+fn verdict(up: PipeState, down: PipeState) -> Option<RelayResult> {
     match (up, down) {
-        (FlowState::Eof, FlowState::Eof) => Some(RelayResult::Completed),
-        (FlowState::WriterBroke, _) | (FlowState::Eof, FlowState::ReaderBroke) => {
+        (PipeState::Eof, PipeState::Eof) => Some(RelayResult::Completed),
+        (PipeState::SourceReset, _) | (PipeState::Eof, PipeState::SinkReset) => {
             Some(RelayResult::ClientReset)
         }
-        (_, FlowState::WriterBroke)
-        | (FlowState::ReaderBroke, FlowState::Eof | FlowState::ReaderBroke) => {
+        (_, PipeState::SourceReset)
+        | (PipeState::SinkReset, PipeState::Eof | PipeState::SinkReset) => {
             Some(RelayResult::ServerReset)
         }
         _ => None,
@@ -164,7 +164,7 @@ mod tests {
     /// Rows: what became of the way up, of the way down, and of the connection.
     #[test]
     fn a_connection_ends_by_what_its_two_ways_come_to() {
-        use FlowState::{Clogged, Eof, Open, ReaderBroke, WriterBroke};
+        use PipeState::{Blocked, Eof, Open, SinkReset, SourceReset};
         let (whole, client, server) = (
             Some(super::RelayResult::Completed),
             Some(super::RelayResult::ClientReset),
@@ -172,29 +172,29 @@ mod tests {
         );
         for (up, down, verdict_) in [
             (Open, Open, None),
-            (Open, Clogged, None),
-            (Clogged, Clogged, None),
+            (Open, Blocked, None),
+            (Blocked, Blocked, None),
             (Eof, Open, None),
             (Open, Eof, None),
-            (Eof, Clogged, None),
+            (Eof, Blocked, None),
             (Eof, Eof, whole),
             // The client is gone: nothing that the server says has a reader.
-            (WriterBroke, Open, client),
-            (WriterBroke, Clogged, client),
-            (WriterBroke, Eof, client),
-            (WriterBroke, WriterBroke, client),
-            (Eof, ReaderBroke, client),
+            (SourceReset, Open, client),
+            (SourceReset, Blocked, client),
+            (SourceReset, Eof, client),
+            (SourceReset, SourceReset, client),
+            (Eof, SinkReset, client),
             // The server takes no more, and may have said why.
-            (ReaderBroke, Open, None),
-            (ReaderBroke, Clogged, None),
-            (ReaderBroke, Eof, server),
-            (ReaderBroke, WriterBroke, server),
-            (ReaderBroke, ReaderBroke, server),
-            (Open, WriterBroke, server),
-            (Eof, WriterBroke, server),
-            (Clogged, WriterBroke, server),
+            (SinkReset, Open, None),
+            (SinkReset, Blocked, None),
+            (SinkReset, Eof, server),
+            (SinkReset, SourceReset, server),
+            (SinkReset, SinkReset, server),
+            (Open, SourceReset, server),
+            (Eof, SourceReset, server),
+            (Blocked, SourceReset, server),
             // The client takes no more, and may still have something to say.
-            (Open, ReaderBroke, None),
+            (Open, SinkReset, None),
         ] {
             assert_eq!(verdict(up, down), verdict_, "{up:?} {down:?}");
         }
@@ -282,8 +282,8 @@ mod tests {
                     Poll::Pending
                 }
             });
-            let flows = flows(&near, &far, Vec::new(), Vec::new(), &context);
-            let relayed = relay_until(flows, &context, || (), &flushed, stop).await;
+            let pipes = pipes(&near, &far, Vec::new(), Vec::new(), &context);
+            let relayed = relay_until(pipes, &context, || (), &flushed, stop).await;
             assert!(matches!(relayed, Relayed::Stopped("enough")), "{relayed:?}");
             let mut came = [0; 4];
             server.read_exact(&mut came).expect("it was written");
@@ -356,8 +356,8 @@ mod tests {
                     Poll::Pending
                 }
             });
-            let flows = flows(&near, &far, Vec::new(), Vec::new(), &context);
-            let relayed = relay_until(flows, &context, || (), &flushed, all_is_through).await;
+            let pipes = pipes(&near, &far, Vec::new(), Vec::new(), &context);
+            let relayed = relay_until(pipes, &context, || (), &flushed, all_is_through).await;
             assert!(matches!(relayed, Relayed::Stopped(())), "{relayed:?}");
             for mut peer in [client, server] {
                 let mut came = [0; 7];

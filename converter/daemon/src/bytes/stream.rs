@@ -21,28 +21,28 @@ const LINGER: Duration = Duration::from_secs(5);
 const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 const PIECE: usize = 16 << 10;
 
-/// A connection; to drop it resets it, unless it was finished.
+/// A connection; to drop it resets it, unless it was disarmed.
 #[derive(Debug)]
-pub struct Stream {
+pub struct ResetOnDrop {
     tcp: TcpStream,
-    finished: bool,
+    disarmed: bool,
     /// For reads.
     read_deadline: RefCell<Deadline>,
 }
 
-impl Stream {
+impl ResetOnDrop {
     /// Takes over `tcp`.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
             tcp,
-            finished: false,
+            disarmed: false,
             read_deadline: RefCell::default(),
         }
     }
 
     /// All was said: to drop it closes it in order.
-    pub fn finish(&mut self) {
-        self.finished = true;
+    pub fn disarm(&mut self) {
+        self.disarmed = true;
     }
 
     /// Waits for bytes, until the deadline if there is one, and adds what came to `inbox`; 0 at the end. No memory is
@@ -102,12 +102,12 @@ impl Stream {
 
     /// Says `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
     /// and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
-    pub async fn end_with(&mut self, last: &[u8]) {
+    pub async fn send_and_linger(&mut self, last: &[u8]) {
         let end = Instant::now() + LINGER_IN_ALL;
         if self.send(last, Some(end)).await.is_err() || sockets::end_writing(&self.tcp).is_err() {
             return;
         }
-        self.finish();
+        self.disarm();
         loop {
             let ignored = poll_fn(|cx| poll_read(&self.tcp, cx, PIECE, <[u8]>::len));
             let deadline = end.min(Instant::now() + LINGER);
@@ -119,8 +119,8 @@ impl Stream {
     }
 
     /// More will be said: from now on to drop it resets it again.
-    pub fn resume(&mut self) {
-        self.finished = false;
+    pub fn rearm(&mut self) {
+        self.disarmed = false;
     }
 
     /// Whether the peer has neither sent anything nor ended, as far as the event loop knows: a kept connection that can
@@ -153,7 +153,7 @@ async fn by<T>(
     }
 }
 
-impl Deref for Stream {
+impl Deref for ResetOnDrop {
     type Target = TcpStream;
 
     fn deref(&self) -> &TcpStream {
@@ -161,9 +161,9 @@ impl Deref for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for ResetOnDrop {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.disarmed {
             sockets::reset_on_close(&self.tcp);
         }
     }
@@ -188,19 +188,19 @@ mod tests {
     #[test]
     fn a_stream_that_is_dropped_resets_and_one_that_was_finished_ends() {
         loopback::block_on(async {
-            for (finished, resumed) in [(false, false), (true, false), (true, true)] {
+            for (disarmed, resumed) in [(false, false), (true, false), (true, true)] {
                 let (peer, near) = loopback::pair();
-                let mut stream = Stream::new(near.into_tokio());
+                let mut stream = ResetOnDrop::new(near.into_tokio());
                 stream.send(b"part", None).await.expect("taken");
-                if finished {
-                    stream.finish();
+                if disarmed {
+                    stream.disarm();
                 }
                 if resumed {
-                    stream.resume();
+                    stream.rearm();
                 }
                 drop(stream);
                 let read = read_all(peer).join().expect("a reader");
-                assert_eq!(read.is_ok(), finished && !resumed);
+                assert_eq!(read.is_ok(), disarmed && !resumed);
             }
         });
     }
@@ -210,7 +210,7 @@ mod tests {
     fn last_words_arrive_though_the_peer_goes_on_sending() {
         loopback::block_on(async {
             let (peer, near) = loopback::pair();
-            let mut stream = Stream::new(near.into_tokio());
+            let mut stream = ResetOnDrop::new(near.into_tokio());
             let talking = thread::spawn(move || {
                 let mut peer = peer;
                 for _ in 0..20 {
@@ -220,7 +220,7 @@ mod tests {
                 peer.shutdown(Shutdown::Write).expect("open");
                 read_all(peer).join().expect("a reader")
             });
-            stream.end_with(b"the last words").await;
+            stream.send_and_linger(b"the last words").await;
             let heard = talking.join().expect("a peer").expect("an end in order");
             assert_eq!(heard, b"the last words");
         });
@@ -230,7 +230,7 @@ mod tests {
     fn a_read_waits_until_its_deadline() {
         loopback::block_on(async {
             let (mut peer, near) = loopback::pair();
-            let stream = Stream::new(near.into_tokio());
+            let stream = ResetOnDrop::new(near.into_tokio());
             let mut inbox = b"kept ".to_vec();
             let soon = Some(Instant::now() + Duration::from_millis(20));
             let late = stream.read_more(&mut inbox, 9, soon).await;
@@ -250,7 +250,7 @@ mod tests {
     fn a_kept_connection_is_quiet_until_something_comes() {
         loopback::block_on(async {
             let (mut peer, near) = loopback::pair();
-            let stream = Stream::new(near.into_tokio());
+            let stream = ResetOnDrop::new(near.into_tokio());
             let mut inbox = Vec::new();
             peer.write_all(b"answer").expect("taken");
             stream.read_more(&mut inbox, 6, None).await.expect("read");

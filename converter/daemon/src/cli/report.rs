@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::accounting::accounts::ConnectionStatus;
+use crate::accounting::registry::ConnectionStatus;
 use crate::kernel::netstat::MptcpCounters;
 use crate::service::Status;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tributary_forbidden::ranges;
 
-use super::{Config, Intercept, Listen, ListenerKind, Route, handoff, offload};
+use super::{Config, Intercept, Listen, ListenerKind, RouteSettings, handoff, offload};
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -184,8 +184,8 @@ pub fn check_routes(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn check_networks(routes: &[Route]) -> Result<(), Wrong> {
-    let refused = |route: &Route, network: IpNet, accepted| {
+fn check_networks(routes: &[RouteSettings]) -> Result<(), Wrong> {
+    let refused = |route: &RouteSettings, network: IpNet, accepted| {
         Err(wrong("gateway.routes", text(route, network), accepted))
     };
     let mut known: BTreeMap<_, BTreeSet<IpNet>> = BTreeMap::new();
@@ -217,7 +217,7 @@ fn check_networks(routes: &[Route]) -> Result<(), Wrong> {
 }
 
 /// A route as a line of the routes file begins.
-fn text(route: &Route, network: IpNet) -> String {
+fn text(route: &RouteSettings, network: IpNet) -> String {
     let port = route.port.map(|port| format!(" port {port}"));
     let above = route.above.map(|size| format!(" above {size}B"));
     format!(

@@ -22,7 +22,7 @@ pub struct Gateway {
     /// What goes another way than there, by the server's network and port; the longest prefix counts, and of its routes
     /// one for the port before one for all.
     #[serde(default)]
-    pub routes: Vec<Route>,
+    pub routes: Vec<RouteSettings>,
     /// A file with more of them, which a SIGHUP reads anew.
     pub routes_file: Option<PathBuf>,
     /// How large the transfers of HTTP requests are; the first that matches counts.
@@ -46,7 +46,7 @@ pub struct Gateway {
     /// What happens to a connection while the gateway is unavailable.
     #[serde(default)]
     pub fallback: Fallback,
-    /// Whether the first bytes travel in the SYN, which spares a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
+    /// Whether the first bytes travel in the SYN, which saves a round trip (RFC 8803 section 3, RFC 7413). Linux 6.18
     /// then drops much of what comes down by two links as out of its window, and gets it a fifth of a second later.
     #[serde(default)]
     pub fast_open: bool,
@@ -84,7 +84,7 @@ pub enum Fallback {
 /// Where the connections to some networks go.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
-pub struct Route {
+pub struct RouteSettings {
     /// The servers' networks.
     pub to: Vec<IpNet>,
     /// The servers' port; all that have no route of their own, if there is none.

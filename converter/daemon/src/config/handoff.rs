@@ -152,8 +152,8 @@ fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
             ));
         }
     }
-    let is_known = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
-    match rule.to.iter().find(|name| !is_known(name)) {
+    let is_allowed = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
+    match rule.to.iter().find(|name| !is_allowed(name)) {
         Some(name) => Err(wrong(
             "handoff.rules.to",
             name,

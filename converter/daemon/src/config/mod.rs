@@ -10,7 +10,7 @@ mod routes_file;
 mod sizes;
 mod units;
 
-pub use gateway::{Fallback, Gateway, Route, Via};
+pub use gateway::{Fallback, Gateway, RouteSettings, Via};
 pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
 pub use model::{
     Clients, Config, Control, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind, Log,

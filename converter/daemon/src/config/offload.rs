@@ -27,7 +27,7 @@ impl Default for Offload {
 
 /// A listener with `offload` needs all that its connections do: a program with that part, devices, and plain TCP.
 pub fn check(config: &Config, listen: &Listen, key: &dyn Fn(&str) -> String) -> Result<(), Wrong> {
-    let by_gateway = config.gateway.as_ref().is_some_and(|gateway| gateway.mptcp);
+    let via_gateway = config.gateway.as_ref().is_some_and(|gateway| gateway.mptcp);
     let refused = |key: String, accepted: &'static str| Err(wrong(key, true, accepted));
     if !listen.offload {
         return Ok(());
@@ -50,7 +50,7 @@ pub fn check(config: &Config, listen: &Listen, key: &dyn Fn(&str) -> String) -> 
             "false where a listener has offload = true (a connection of MPTCP cannot be offloaded)";
         return refused("upstream.mptcp".to_owned(), accepted);
     }
-    if by_gateway {
+    if via_gateway {
         let accepted =
             "false where a listener has offload = true (a connection of MPTCP cannot be offloaded)";
         return refused("gateway.mptcp".to_owned(), accepted);

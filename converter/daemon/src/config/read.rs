@@ -392,9 +392,9 @@ mod tests {
                  [[listen]]\naddress = \"[fd00::2]:443\"\n{second}\n"
             )
         };
-        let (early, by_gateway) = ("early_syn = true", "via_gateway = true");
+        let (early, via_gateway) = ("early_syn = true", "via_gateway = true");
         for other in [
-            format!("{TPROXY}\n{early}\n{by_gateway}"),
+            format!("{TPROXY}\n{early}\n{via_gateway}"),
             format!("{TPROXY}\n{early}\nkeep_client_address = true"),
             format!("kind = \"convert\"\n{early}"),
         ] {
@@ -412,7 +412,7 @@ mod tests {
                 }
             }
         }
-        let alike = format!("{TPROXY}\n{early}\n{by_gateway}");
+        let alike = format!("{TPROXY}\n{early}\n{via_gateway}");
         parse(&pair(&alike, &alike), "c.toml").expect("alike");
         parse(&pair(&alike, TPROXY), "c.toml").expect("one of them");
     }

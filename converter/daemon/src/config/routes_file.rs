@@ -8,12 +8,12 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::gateway::Route;
+use super::gateway::RouteSettings;
 use super::units;
 use crate::failure::{Exit, Failure};
 
 /// The routes in the file; a failure exits with 66 if it cannot be read, with 64 if a line is wrong.
-pub fn load(path: &Path) -> Result<Vec<Route>, Failure> {
+pub fn load(path: &Path) -> Result<Vec<RouteSettings>, Failure> {
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
@@ -22,8 +22,8 @@ pub fn load(path: &Path) -> Result<Vec<Route>, Failure> {
 
 /// The routes in `text`, one for all networks with the same port, size and ways, in no order; or what is wrong with the first
 /// line that is, and its number.
-fn parse(text: &str) -> Result<Vec<Route>, String> {
-    let mut by_rest: HashMap<&str, Route> = HashMap::new();
+fn parse(text: &str) -> Result<Vec<RouteSettings>, String> {
+    let mut by_rest: HashMap<&str, RouteSettings> = HashMap::new();
     for (number, line) in (1..).zip(text.lines()) {
         let meant = line.split('#').next().unwrap_or_default().trim();
         if meant.is_empty() {
@@ -48,7 +48,7 @@ fn parse(text: &str) -> Result<Vec<Route>, String> {
 }
 
 /// A route to `network`, of what its line says behind it; or what is accepted there.
-fn route(network: IpNet, rest: &str) -> Result<Route, &'static str> {
+fn route(network: IpNet, rest: &str) -> Result<RouteSettings, &'static str> {
     let (port, rest) = match value_of("port", rest) {
         Some((port, rest)) => (
             Some(port.parse().map_err(|_| "a port from 1 to 65535")?),
@@ -63,7 +63,7 @@ fn route(network: IpNet, rest: &str) -> Result<Route, &'static str> {
         ),
         None => (None, rest),
     };
-    Ok(Route {
+    Ok(RouteSettings {
         to: vec![network],
         port,
         above,

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use super::dialer::Dialer;
 use super::error::DialError;
+use super::fd_pool::LookUp;
 use super::names::{Answer, Answers};
 use super::order::Untried;
 use super::server::DialOptions;
-use super::spare::LookUp;
 use super::target::Target;
 use crate::config::Config;
 
@@ -52,7 +52,7 @@ impl<'a> Addresses<'a> {
                 if let Some(known) = dialer.names.in_hosts(name) {
                     untried.add(known);
                 } else {
-                    look_up = dialer.spares.for_look_up(options.client).await;
+                    look_up = dialer.fd_pool.for_look_up(options.client).await;
                     answers = dialer.names.ask(name);
                 }
                 *port

@@ -8,25 +8,25 @@ use tokio::net::TcpStream;
 
 use super::next_hop::PendingRequest;
 use super::{DialError, DialOptions};
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::config::UpstreamSettings;
 use crate::kernel::sockets::{self, IcmpWatch};
 
 /// A connection on its way. It belongs to no thread yet.
 #[derive(Debug)]
-pub enum PendingDial {
+pub enum PendingConnect {
     /// To the server.
     Direct(Attempt),
     /// To the next converter, which is to connect to the server.
-    ByGateway(PendingRequest),
+    ViaGateway(PendingRequest),
 }
 
-impl PendingDial {
+impl PendingConnect {
     /// Resets it: nobody will use it, and nothing shall look as if somebody had.
     pub fn give_up(self) {
         match self {
             Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
-            Self::ByGateway(asking) => asking.give_up(),
+            Self::ViaGateway(pending) => pending.give_up(),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Attempt {
 
     /// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's. Returns whether
     /// what the client had sent already is on its way as well.
-    pub async fn end(self) -> Result<(Stream, bool), DialError> {
+    pub async fn end(self) -> Result<(ResetOnDrop, bool), DialError> {
         let stream = TcpStream::from_std(self.socket.into())?;
         stream.writable().await?;
         if let Some(error) = stream.take_error()? {
@@ -81,7 +81,7 @@ impl Attempt {
             icmp.off(&stream);
         }
         sockets::send_at_once(&stream);
-        let stream = Stream::new(stream);
+        let stream = ResetOnDrop::new(stream);
         if let Some(unsent) = &self.unsent {
             stream.send(unsent, None).await?;
         }

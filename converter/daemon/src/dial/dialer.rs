@@ -7,15 +7,15 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::addresses::Addresses;
-use super::attempt::{Attempt, PendingDial};
+use super::attempt::{Attempt, PendingConnect};
 use super::error::DialError;
+use super::fd_pool::{FdPermit, FdPool};
 use super::names::Names;
 use super::next_hops::NextHops;
 use super::race::race;
 use super::server::{DialOptions, Server};
-use super::spare::{Spare, SpareDescriptors};
 use super::target::Target;
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::config::{Config, UpstreamSettings};
 use crate::kernel::route::{Question, RouteKind, Routes};
 use crate::kernel::sockets::{self, IcmpError};
@@ -29,33 +29,33 @@ pub struct Dialer {
     pub(super) names: Names,
     routes: Rc<Routes>,
     pub(super) next_hops: Arc<NextHops>,
-    pub(super) spares: SpareDescriptors,
+    pub(super) fd_pool: FdPool,
     pub(super) number: u64,
 }
 
 impl Dialer {
     /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there; what it
-    /// has open beside one socket to a server are `spares`. `number` is this converter's own, for
+    /// has open beside one socket to a server are `fd_pool`. `number` is this converter's own, for
     /// [`crate::config::Gateway::loop_check`].
     pub fn new(
         names: Names,
         routes: Rc<Routes>,
         next_hops: Arc<NextHops>,
-        spares: SpareDescriptors,
+        fd_pool: FdPool,
         number: u64,
     ) -> Self {
         Self {
             names,
             routes,
             next_hops,
-            spares,
+            fd_pool,
             number,
         }
     }
 
     /// A descriptor for something beside the connection to the server, if there is one.
-    pub fn spare(&self) -> Option<Spare> {
-        self.spares.one()
+    pub fn fd_permit(&self) -> Option<FdPermit> {
+        self.fd_pool.one()
     }
 
     /// A connection to `target`. `early` came from the client already. `config` says what is allowed and how long it may
@@ -97,12 +97,12 @@ impl Dialer {
         source: Option<SocketAddr>,
         via_gateway: bool,
         config: &Config,
-    ) -> Result<PendingDial, DialError> {
+    ) -> Result<PendingConnect, DialError> {
         let server = self.check(server, source, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
-            let begun = self.begin_by_gateway(server, gateway, &config.upstream)?;
-            if let Some(asking) = begun {
-                return Ok(PendingDial::ByGateway(asking));
+            let begun = self.begin_via_gateway(server, gateway, &config.upstream)?;
+            if let Some(pending) = begun {
+                return Ok(PendingConnect::ViaGateway(pending));
             }
         }
         let options = DialOptions {
@@ -110,36 +110,36 @@ impl Dialer {
             ..DialOptions::default()
         };
         let attempt = Attempt::begin(server, &options, &[], &config.upstream)?;
-        Ok(PendingDial::Direct(attempt))
+        Ok(PendingConnect::Direct(attempt))
     }
 
     /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
     /// the request if that is the way.
-    pub async fn go_on(
+    pub async fn resume(
         &self,
-        begun: PendingDial,
+        begun: PendingConnect,
         options: DialOptions,
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
         match begun {
-            PendingDial::Direct(attempt) => {
+            PendingConnect::Direct(attempt) => {
                 let address = attempt.address;
                 timeout(config.timeouts.connect, attempt.end())
                     .await
                     .unwrap_or(Err(DialError::TimedOut))
                     .map(|connected| Server::direct(connected, address))
             }
-            PendingDial::ByGateway(asking) => {
-                Box::pin(self.go_on_by_gateway(asking, options, early, config)).await
+            PendingConnect::ViaGateway(pending) => {
+                Box::pin(self.resume_via_gateway(pending, options, early, config)).await
             }
         }
     }
 
     /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed, with
-    /// those `ahead`, more than any chain has.
-    pub fn is_loop(&self, passed: &[u64], ahead: usize) -> bool {
-        passed.contains(&self.number) || passed.len() + ahead > LONGEST_CHAIN
+    /// those `source_route`, more than any chain has.
+    pub fn is_loop(&self, path_trace: &[u64], source_route: usize) -> bool {
+        path_trace.contains(&self.number) || path_trace.len() + source_route > LONGEST_CHAIN
     }
 
     /// A connection to the quickest of the addresses that are `next`, one at least.
@@ -154,7 +154,7 @@ impl Dialer {
             let means = Rc::clone(&means);
             async move { connect(address, &means.0, &[], &means.1).await }
         };
-        Box::pin(race(next, &self.spares, connect))
+        Box::pin(race(next, &self.fd_pool, connect))
             .await
             .map(|(connected, address)| Server::direct(connected, address))
             .map_err(|error| error.unwrap_or(DialError::NoSuchName))
@@ -193,13 +193,13 @@ impl Dialer {
             RouteKind::Unreachable if source.is_some() => {}
             RouteKind::Unreachable => return Err(DialError::Unreachable(IcmpError::NETWORK)),
         }
-        self.check_carried(question).map(|()| address)
+        self.check_embedded(question).map(|()| address)
     }
 
     /// The same for the IPv4 address that an IPv6 one carries, which a translator or relay may bring back to this machine.
     /// Where this machine itself has no route to it the translator has.
-    fn check_carried(&self, question: Question) -> Result<(), DialError> {
-        let Some(inner) = targets::carried(question.to) else {
+    fn check_embedded(&self, question: Question) -> Result<(), DialError> {
+        let Some(inner) = targets::embedded_ipv4(question.to) else {
             return Ok(());
         };
         let inner = Question {
@@ -229,7 +229,7 @@ pub(super) async fn connect(
     options: &DialOptions,
     early: &[u8],
     settings: &UpstreamSettings,
-) -> Result<(Stream, bool), DialError> {
+) -> Result<(ResetOnDrop, bool), DialError> {
     let attempt = Attempt::begin(address, options, early, settings)?;
     attempt.end().await
 }

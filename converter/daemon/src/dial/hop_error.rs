@@ -13,11 +13,11 @@ use crate::policy::targets::Forbidden;
 #[derive(Debug)]
 pub enum HopError {
     /// There is no connection to it, no answer, or no Convert: for what reason.
-    Away(String),
+    Unavailable(String),
     /// It wants no requests for so long (RFC 8803 section 6.2.8, a delay that is not zero): by which error.
     Busy(Duration, u8),
     /// It did not answer before the deadline, or the next one of a named chain is away.
-    Silent,
+    NoAnswer,
     /// It works, and this one request failed.
     Request(DialError),
 }
@@ -26,14 +26,14 @@ impl HopError {
     /// It may not have this.
     pub const NOT_AUTHORIZED: Self = Self::Request(DialError::Forbidden(Forbidden::Denied));
 
-    /// What an error means (RFC 8803 section 6.2.8), of a request that named a chain if it `is_named`: it is that of the one
+    /// What an error means (RFC 8803 section 6.2.8), of a request that named a chain if it `is_source_routed`: it is that of the one
     /// request, unless it says that no other would fare better.
-    pub fn answered(error: &ErrorTlv, is_named: bool) -> Self {
+    pub fn answered(error: &ErrorTlv, is_source_routed: bool) -> Self {
         let code = error.code();
         Self::Request(match *error {
             // The Convert that it speaks is another one.
             ErrorTlv::UnsupportedVersion(_) | ErrorTlv::UnsupportedMessage(_) => {
-                return Self::Away(format!("it answers with Convert error {code}"));
+                return Self::Unavailable(format!("it answers with Convert error {code}"));
             }
             ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay }
                 if delay > 0 =>
@@ -41,7 +41,7 @@ impl HopError {
                 return Self::Busy(Duration::from_secs(delay.into()), code);
             }
             // It is there itself, but the next one of those that were named to it is not.
-            ErrorTlv::NetworkFailure { .. } if is_named => return Self::Silent,
+            ErrorTlv::NetworkFailure { .. } if is_source_routed => return Self::NoAnswer,
             ErrorTlv::NetworkFailure { .. } => DialError::TimedOut,
             ErrorTlv::ConnectionReset => DialError::Reset,
             ErrorTlv::DestinationUnreachable { icmp_code } => {
@@ -61,7 +61,7 @@ impl HopError {
         let why = error.to_string();
         match DialError::from(error) {
             exhausted @ DialError::Exhausted(_) => Self::Request(exhausted),
-            _ => Self::Away(why),
+            _ => Self::Unavailable(why),
         }
     }
 

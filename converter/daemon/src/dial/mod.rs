@@ -2,10 +2,10 @@
 
 mod addresses;
 mod attempt;
-mod by_gateway;
 mod dialer;
 mod error;
 mod expected_size;
+mod fd_pool;
 mod hop_error;
 mod names;
 mod next_hop;
@@ -14,15 +14,15 @@ mod order;
 mod race;
 mod route_table;
 mod server;
-mod spare;
 mod target;
+mod via_gateway;
 
-pub use attempt::PendingDial;
+pub use attempt::PendingConnect;
 pub use dialer::Dialer;
 pub use error::DialError;
 pub use expected_size::{ExpectedSize, KnownBy};
+pub use fd_pool::{FdPermit, FdPool};
 pub use names::{Names, SystemFiles};
 pub use next_hops::NextHops;
 pub use server::{DialOptions, Server};
-pub use spare::{Spare, SpareDescriptors};
 pub use target::Target;

@@ -13,7 +13,7 @@ use tributary_wire::convert::{ErrorTlv, Request};
 
 use super::hop_error::{HopError, Unserved};
 use super::{DialError, Server};
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::config::{Gateway, UpstreamSettings};
 use crate::kernel::sockets;
 use crate::kernel::syn_option::SynOption;
@@ -35,13 +35,13 @@ pub struct NextHop {
 
 /// What the next converter is asked for.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ConnectRequest {
     /// A connection to this server.
     pub server: SocketAddr,
     /// The converters that have been passed, if it is to know.
-    pub passed: Vec<u64>,
+    pub path_trace: Vec<u64>,
     /// Those to pass behind it, if it is to know.
-    pub ahead: Option<Vec<SocketAddr>>,
+    pub source_route: Option<Vec<SocketAddr>>,
 }
 
 /// A request to the next converter on its way.
@@ -51,7 +51,7 @@ pub struct PendingRequest {
     /// Where it goes.
     pub hop: Arc<NextHop>,
     /// What it asks for.
-    pub asked: Asked,
+    pub request: ConnectRequest,
     /// The request, and what else is to be sent.
     message: Vec<u8>,
     /// The length of the request alone.
@@ -67,7 +67,7 @@ enum HopAnswer {
     /// The connection to the server stands.
     Connected(Server),
     /// It wants to see this cookie first (RFC 8803 section 6.2.7).
-    Cookie(Vec<u8>),
+    RetryWithCookie(Vec<u8>),
     /// The cookie is no longer good, or the request is not allowed: error 32 is for both.
     NotAuthorized,
 }
@@ -91,19 +91,19 @@ impl NextHop {
     }
 
     /// Whether it is worth a try.
-    pub fn is_worth_a_try(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
     }
 
     /// It was found away, and is left alone for so long.
-    fn is_away(&self, retry: Duration, why: &str) {
+    fn mark_down(&self, retry: Duration, why: &str) {
         let retry_at = Instant::now() + retry;
         if lock(&self.retry_at).replace(retry_at).is_none() {
             tracing::warn!("gateway {} is unavailable: {why}", self.address);
         }
     }
 
-    fn is_back(&self) {
+    fn mark_up(&self) {
         if lock(&self.retry_at).take().is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
@@ -113,18 +113,18 @@ impl NextHop {
     /// and at most once to a converter that may pass it on.
     pub async fn ask(
         self: &Arc<Self>,
-        asked: &Asked,
+        request: &ConnectRequest,
         early: &[u8],
         gateway: &Gateway,
         settings: &UpstreamSettings,
         deadline: Option<Instant>,
     ) -> Result<Server, Unserved> {
-        if !self.is_worth_a_try() {
+        if !self.is_available() {
             return Err(Unserved::Elsewhere);
         }
         let mut early_left = false;
         let served =
-            self.ask_with_cookies(asked, early, gateway, settings, deadline, &mut early_left);
+            self.ask_with_cookies(request, early, gateway, settings, deadline, &mut early_left);
         let served = served.await;
         served.map_err(|error| self.unserved(error, early_left, gateway))
     }
@@ -133,7 +133,7 @@ impl NextHop {
     /// refusal of a cookie that has just been given is that of the request.
     async fn ask_with_cookies(
         self: &Arc<Self>,
-        asked: &Asked,
+        request: &ConnectRequest,
         early: &[u8],
         gateway: &Gateway,
         settings: &UpstreamSettings,
@@ -145,14 +145,17 @@ impl NextHop {
         loop {
             let shown = cookie.take();
             let had_one = shown.is_some();
-            let asking = self.begin_with(asked.clone(), shown, early, gateway, settings)?;
-            match self.end(asking, &[], gateway, deadline, early_left).await? {
+            let pending = self.begin_with(request.clone(), shown, early, gateway, settings)?;
+            match self
+                .end(pending, &[], gateway, deadline, early_left)
+                .await?
+            {
                 HopAnswer::Connected(server) => return Ok(server),
-                HopAnswer::Cookie(_) if is_fresh => {
+                HopAnswer::RetryWithCookie(_) if is_fresh => {
                     let why = "it asks for the cookie that it was shown";
-                    return Err(HopError::Away(why.into()));
+                    return Err(HopError::Unavailable(why.into()));
                 }
-                HopAnswer::Cookie(new) => {
+                HopAnswer::RetryWithCookie(new) => {
                     cookie = Some(new);
                     is_fresh = true;
                 }
@@ -170,15 +173,15 @@ impl NextHop {
         let lost = match error {
             HopError::Request(DialError::Reset) => return Unserved::Final(DialError::Reset),
             HopError::Request(error) => return Unserved::Refused(error),
-            HopError::Silent => DialError::TimedOut,
-            HopError::Away(why) => {
-                self.is_away(gateway.retry, &why);
+            HopError::NoAnswer => DialError::TimedOut,
+            HopError::Unavailable(why) => {
+                self.mark_down(gateway.retry, &why);
                 DialError::GatewayFailed
             }
             HopError::Busy(delay, code) => {
                 let seconds = delay.as_secs();
                 let why = format!("it wants no requests for {seconds} s (Convert error {code})");
-                self.is_away(delay, &why);
+                self.mark_down(delay, &why);
                 DialError::GatewayFailed
             }
         };
@@ -192,32 +195,35 @@ impl NextHop {
     /// Sends a SYN; with `fast_open` as much of the request as it takes goes with it, where the kernel allows that.
     pub fn begin(
         self: &Arc<Self>,
-        asked: Asked,
+        request: ConnectRequest,
         gateway: &Gateway,
         settings: &UpstreamSettings,
     ) -> Result<PendingRequest, Unserved> {
         let cookie = lock(&self.cookie).clone();
-        self.begin_with(asked, cookie, &[], gateway, settings)
+        self.begin_with(request, cookie, &[], gateway, settings)
             .map_err(|error| self.unserved(error, false, gateway))
     }
 
     /// The same with this cookie, and with `early` behind the request.
     fn begin_with(
         self: &Arc<Self>,
-        asked: Asked,
+        request: ConnectRequest,
         cookie: Option<Vec<u8>>,
         early: &[u8],
         gateway: &Gateway,
         settings: &UpstreamSettings,
     ) -> Result<PendingRequest, HopError> {
-        let mut message = message(&asked, cookie.as_deref())?;
+        let mut message = message(&request, cookie.as_deref())?;
         let length = message.len();
         message.extend_from_slice(early);
         let socket = sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)
             .map_err(HopError::connecting)?;
         // It tells nothing of a way that is named, and what is begun then would be in vain.
-        let option = self.option.as_ref().filter(|_| asked.ahead.is_none());
-        if let (Some(option), SocketAddr::V4(server)) = (option, asked.server) {
+        let option = self
+            .option
+            .as_ref()
+            .filter(|_| request.source_route.is_none());
+        if let (Some(option), SocketAddr::V4(server)) = (option, request.server) {
             option.tell(&socket, server).map_err(HopError::connecting)?;
         }
         let sent =
@@ -225,7 +231,7 @@ impl NextHop {
         Ok(PendingRequest {
             socket,
             hop: Arc::clone(self),
-            asked,
+            request,
             message,
             length,
             sent,
@@ -233,31 +239,31 @@ impl NextHop {
         })
     }
 
-    /// Sends the rest of what was begun before the client's own request was here, which says what it has `passed`, and
+    /// Sends the rest of what was begun before the client's own request was here, which says what it has passed, and
     /// `early`, which came since, and waits for the answer as [`Self::ask`] does. `None`: ask again.
     pub async fn end_begun(
         &self,
-        mut asking: PendingRequest,
-        passed: Vec<u64>,
+        mut pending: PendingRequest,
+        path_trace: Vec<u64>,
         early: &[u8],
         gateway: &Gateway,
         deadline: Option<Instant>,
     ) -> Result<Option<Server>, Unserved> {
-        let had_one = asking.cookie.is_some();
+        let had_one = pending.cookie.is_some();
         let mut early_left = false;
         let answered = async {
-            if asking.sent == 0 {
-                asking.asked.passed = passed;
-                asking.message = message(&asking.asked, asking.cookie.as_deref())?;
-                asking.length = asking.message.len();
+            if pending.sent == 0 {
+                pending.request.path_trace = path_trace;
+                pending.message = message(&pending.request, pending.cookie.as_deref())?;
+                pending.length = pending.message.len();
             }
             match self
-                .end(asking, early, gateway, deadline, &mut early_left)
+                .end(pending, early, gateway, deadline, &mut early_left)
                 .await?
             {
                 HopAnswer::Connected(server) => Ok(Some(server)),
                 HopAnswer::NotAuthorized if !had_one => Err(HopError::NOT_AUTHORIZED),
-                HopAnswer::Cookie(_) | HopAnswer::NotAuthorized => Ok(None),
+                HopAnswer::RetryWithCookie(_) | HopAnswer::NotAuthorized => Ok(None),
             }
         };
         let answered = answered.await;
@@ -269,36 +275,36 @@ impl NextHop {
     /// as soon as bytes behind the request may have left.
     async fn end(
         &self,
-        mut asking: PendingRequest,
+        mut pending: PendingRequest,
         early: &[u8],
         gateway: &Gateway,
         deadline: Option<Instant>,
         early_left: &mut bool,
     ) -> Result<HopAnswer, HopError> {
-        asking.message.extend_from_slice(early);
-        let server = asking.asked.server;
-        let is_named = asking.asked.ahead.is_some();
-        let has_early = asking.message.len() > asking.length;
-        *early_left = asking.sent > asking.length;
+        pending.message.extend_from_slice(early);
+        let server = pending.request.server;
+        let is_source_routed = pending.request.source_route.is_some();
+        let has_early = pending.message.len() > pending.length;
+        *early_left = pending.sent > pending.length;
         let said = timeout_at(Instant::now() + gateway.timeout, async {
-            let stream = connected(asking.socket).await.map_err(|error| {
+            let stream = connected(pending.socket).await.map_err(|error| {
                 // Of a SYN that is refused the data is, too.
                 *early_left &= error.kind() != io::ErrorKind::ConnectionRefused;
                 HopError::connecting(error)
             })?;
             *early_left = has_early;
-            let rest = &asking.message[asking.sent..];
+            let rest = &pending.message[pending.sent..];
             stream.send(rest, None).await.map_err(HopError::connected)?;
             Ok(stream)
         });
         let stream = said
             .await
-            .unwrap_or_else(|_| Err(HopError::Away("it does not answer".into())))?;
+            .unwrap_or_else(|_| Err(HopError::Unavailable("it does not answer".into())))?;
         let mut inbox = Vec::new();
         loop {
             match parse(&inbox) {
                 Ok(Some((Answer::Established(_), length))) => {
-                    self.is_back();
+                    self.mark_up();
                     inbox.drain(..length);
                     return Ok(HopAnswer::Connected(Server {
                         stream,
@@ -309,19 +315,19 @@ impl NextHop {
                     }));
                 }
                 Ok(Some((Answer::Refused(error), _))) => {
-                    self.is_back();
+                    self.mark_up();
                     return match error {
                         ErrorTlv::MissingCookie(cookie) => {
                             *lock(&self.cookie) = Some(cookie.clone());
-                            Ok(HopAnswer::Cookie(cookie))
+                            Ok(HopAnswer::RetryWithCookie(cookie))
                         }
                         ErrorTlv::NotAuthorized => Ok(HopAnswer::NotAuthorized),
-                        error => Err(HopError::answered(&error, is_named)),
+                        error => Err(HopError::answered(&error, is_source_routed)),
                     };
                 }
                 Ok(None) => {}
                 Err(fault) => {
-                    return Err(HopError::Away(format!(
+                    return Err(HopError::Unavailable(format!(
                         "its answer is no Convert message: {fault}"
                     )));
                 }
@@ -335,10 +341,10 @@ impl NextHop {
             let Ok(count) = more else {
                 // Another way is taken: should it go on some time, it must not send the same to the server.
                 sockets::reset_on_close(&*stream);
-                return Err(HopError::Silent);
+                return Err(HopError::NoAnswer);
             };
             if count.map_err(HopError::connected)? == 0 {
-                return Err(HopError::Away(
+                return Err(HopError::Unavailable(
                     "it ended the connection without an answer".into(),
                 ));
             }
@@ -346,10 +352,10 @@ impl NextHop {
     }
 }
 
-fn message(asked: &Asked, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
-    let request = Request::connect(asked.server)
-        .with_passed(asked.passed.clone())
-        .with_ahead(asked.ahead.clone());
+fn message(request: &ConnectRequest, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
+    let request = Request::connect(request.server)
+        .with_path_trace(request.path_trace.clone())
+        .with_source_route(request.source_route.clone());
     let request = match cookie {
         Some(cookie) => request.with_cookie(cookie),
         None => request,
@@ -361,8 +367,8 @@ fn message(asked: &Asked, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
 }
 
 /// Waits until the next converter has taken the connection.
-async fn connected(socket: Socket) -> io::Result<Stream> {
-    let stream = Stream::new(TcpStream::from_std(socket.into())?);
+async fn connected(socket: Socket) -> io::Result<ResetOnDrop> {
+    let stream = ResetOnDrop::new(TcpStream::from_std(socket.into())?);
     stream.writable().await?;
     if let Some(error) = stream.take_error()? {
         return Err(error);

@@ -17,23 +17,23 @@ const MOST_KNOWN: usize = 4096;
 
 /// A way to a server.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum Route {
     /// The server itself is next.
     Direct,
     /// The next converter, and those that it is told to pass behind itself; `None`: the way on is its own choice.
-    By(Arc<NextHop>, Option<Vec<SocketAddr>>),
+    Via(Arc<NextHop>, Option<Vec<SocketAddr>>),
 }
 
-/// Until when the first of these `ways` is waited for: as long as it takes where there is no other.
-pub fn deadline(ways: &[Way], gateway: &Gateway) -> Option<Instant> {
-    (ways.len() > 1).then(|| Instant::now() + gateway.timeout)
+/// Until when the first of these `routes` is waited for: as long as it takes where there is no other.
+pub fn deadline(routes: &[Route], gateway: &Gateway) -> Option<Instant> {
+    (routes.len() > 1).then(|| Instant::now() + gateway.timeout)
 }
 
 /// The next converters, by the servers' networks and ports, and by the transfers' sizes. Without any, every server is
 /// connected to directly.
 #[derive(Debug, Default)]
 pub struct NextHops {
-    otherwise: Option<Arc<[Way]>>,
+    otherwise: Option<Arc<[Route]>>,
     routes: RouteTable,
     option: Option<Arc<SynOption>>,
     known: Mutex<HashMap<SocketAddr, Arc<NextHop>>>,
@@ -53,45 +53,45 @@ impl NextHops {
             option,
             ..Self::default()
         };
-        let gateway_alone = |address| [hops.by_its_own_choice(address)].into();
+        let gateway_alone = |address| [hops.hop_by_hop(address)].into();
         hops.otherwise = gateway.address.map(gateway_alone);
         for route in &gateway.routes {
-            let ways: Arc<[Way]> = route.via.0.iter().map(|each| hops.way(each)).collect();
-            hops.routes.add(route, &ways);
+            let routes: Arc<[Route]> = route.via.0.iter().map(|each| hops.route_of(each)).collect();
+            hops.routes.add(route, &routes);
         }
         Ok(hops)
     }
 
-    /// The ways to `server` for a transfer of `size` bytes, if they are known: one way at least, the best one first.
-    pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> &[Way] {
-        let ways = self
+    /// The routes to `server` for a transfer of `size` bytes, if they are known: one way at least, the best one first.
+    pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> &[Route] {
+        let routes = self
             .routes
             .towards(server, size)
             .or(self.otherwise.as_ref());
-        ways.map_or(&[Way::Direct], |ways| ways)
+        routes.map_or(&[Route::Direct], |routes| routes)
     }
 
     /// The way by these converters and no others.
-    pub fn named(&self, converters: &[SocketAddr]) -> Way {
+    pub fn named(&self, converters: &[SocketAddr]) -> Route {
         match converters {
-            [] => Way::Direct,
-            [next, ahead @ ..] => Way::By(self.hop(*next), Some(ahead.to_vec())),
+            [] => Route::Direct,
+            [next, source_route @ ..] => Route::Via(self.hop(*next), Some(source_route.to_vec())),
         }
     }
 
     /// The way of a route: one converter alone need not be of this project, and is not told that it is the last one.
-    fn way(&self, converters: &[SocketAddr]) -> Way {
+    fn route_of(&self, converters: &[SocketAddr]) -> Route {
         match converters {
-            [next] => self.by_its_own_choice(*next),
+            [next] => self.hop_by_hop(*next),
             _ => self.named(converters),
         }
     }
 
-    fn by_its_own_choice(&self, next: SocketAddr) -> Way {
-        Way::By(self.hop(next), None)
+    fn hop_by_hop(&self, next: SocketAddr) -> Route {
+        Route::Via(self.hop(next), None)
     }
 
-    /// What is known of a converter, for all ways by it.
+    /// What is known of a converter, for all routes by it.
     fn hop(&self, address: SocketAddr) -> Arc<NextHop> {
         let mut known = lock(&self.known);
         if known.len() >= MOST_KNOWN && !known.contains_key(&address) {
@@ -152,20 +152,20 @@ mod tests {
         hops_of(ROUTES, None)
     }
 
-    fn ways(hops: &NextHops, server: &str) -> Vec<String> {
+    fn routes(hops: &NextHops, server: &str) -> Vec<String> {
         ways_of_size(hops, server, None)
     }
 
     fn ways_of_size(hops: &NextHops, server: &str, size: Option<u64>) -> Vec<String> {
-        let ways = hops.towards(server.parse().expect("address and port"), size);
-        ways.iter().map(text).collect()
+        let routes = hops.towards(server.parse().expect("address and port"), size);
+        routes.iter().map(text).collect()
     }
 
-    fn text(way: &Way) -> String {
-        match way {
-            Way::Direct => "direct".into(),
-            Way::By(hop, None) => hop.address.to_string(),
-            Way::By(hop, Some(ahead)) => format!("{} then {ahead:?}", hop.address),
+    fn text(route: &Route) -> String {
+        match route {
+            Route::Direct => "direct".into(),
+            Route::Via(hop, None) => hop.address.to_string(),
+            Route::Via(hop, Some(source_route)) => format!("{} then {source_route:?}", hop.address),
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             ("203.0.113.1:80", "192.0.2.1:3129"),
             ("[2001:db9::1]:80", "192.0.2.1:3129"),
         ] {
-            assert_eq!(ways(&hops, server), [via], "{server}");
+            assert_eq!(routes(&hops, server), [via], "{server}");
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
             ("[2001:db8:7::1]:443", "direct"),
             ("[2001:db8:7::1]:80", "192.0.2.2:3129"),
         ] {
-            assert_eq!(ways(&hops, server), [via], "{server}");
+            assert_eq!(routes(&hops, server), [via], "{server}");
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
             "192.0.2.1:3129",
             "direct",
         ];
-        assert_eq!(ways(&hops(), "10.1.3.1:80"), expected);
+        assert_eq!(routes(&hops(), "10.1.3.1:80"), expected);
     }
 
     #[test]
@@ -256,8 +256,8 @@ mod tests {
         let hops = hops();
         let [near, far] = ["10.1.2.3:80", "203.0.113.1:80"].map(|server| {
             match hops.towards(server.parse().expect("address and port"), None) {
-                [Way::By(hop, None)] => hop,
-                ways => panic!("{ways:?}"),
+                [Route::Via(hop, None)] => hop,
+                routes => panic!("{routes:?}"),
             }
         });
         assert!(Arc::ptr_eq(near, far));
@@ -265,6 +265,6 @@ mod tests {
 
     #[test]
     fn without_a_gateway_servers_are_next() {
-        assert_eq!(ways(&NextHops::default(), "203.0.113.1:80"), ["direct"]);
+        assert_eq!(routes(&NextHops::default(), "203.0.113.1:80"), ["direct"]);
     }
 }

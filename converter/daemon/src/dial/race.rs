@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::DialError;
-use super::spare::{Spare, SpareDescriptors};
+use super::fd_pool::{FdPermit, FdPool};
 
 /// Between the starts of two attempts (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -19,7 +19,7 @@ type Outcome<S> = (SocketAddr, Result<S, DialError>);
 /// An attempt on its way. The connection's own descriptor is for one at a time; the others each hold a spare one.
 struct Attempt<S> {
     connecting: Pin<Box<dyn Future<Output = Outcome<S>>>>,
-    spare: Option<Spare>,
+    spare: Option<FdPermit>,
 }
 
 /// The winner and its address, or what the last attempt failed with: none where there was no address. A new one starts when
@@ -27,7 +27,7 @@ struct Attempt<S> {
 /// to be waited for. Those that lose are dropped, and so their sockets closed.
 pub async fn race<S, F>(
     mut next: impl AsyncFnMut() -> Option<SocketAddr>,
-    spares: &SpareDescriptors,
+    fd_pool: &FdPool,
     connect: impl Fn(SocketAddr) -> F,
 ) -> Result<(S, SocketAddr), Option<DialError>>
 where
@@ -45,7 +45,7 @@ where
             let spare = if own_is_free {
                 None
             } else {
-                Some(wait_for_one(spares).await)
+                Some(wait_for_one(fd_pool).await)
             };
             (next().await, spare)
         };
@@ -72,9 +72,9 @@ where
     Err(last)
 }
 
-async fn wait_for_one(spares: &SpareDescriptors) -> Spare {
+async fn wait_for_one(fd_pool: &FdPool) -> FdPermit {
     loop {
-        if let Some(spare) = spares.one() {
+        if let Some(spare) = fd_pool.one() {
             return spare;
         }
         sleep(ATTEMPT_DELAY).await;
@@ -114,21 +114,18 @@ mod tests {
     }
 
     async fn run(millis: &[u16]) -> (Result<u64, &'static str>, u128) {
-        run_with(millis, &SpareDescriptors::new(16)).await
+        run_with(millis, &FdPool::new(16)).await
     }
 
-    async fn run_with(
-        millis: &[u16],
-        spares: &SpareDescriptors,
-    ) -> (Result<u64, &'static str>, u128) {
+    async fn run_with(millis: &[u16], fd_pool: &FdPool) -> (Result<u64, &'static str>, u128) {
         let addresses = millis.iter().map(|&port| (0, port)).collect();
-        run_late(addresses, spares).await
+        run_late(addresses, fd_pool).await
     }
 
     /// Each address is known so many milliseconds after it is waited for.
     async fn run_late(
         addresses: Vec<(u64, u16)>,
-        spares: &SpareDescriptors,
+        fd_pool: &FdPool,
     ) -> (Result<u64, &'static str>, u128) {
         let start = Instant::now();
         let mut addresses = addresses.into_iter();
@@ -143,7 +140,7 @@ mod tests {
             let (_, port) = waiting.take()?;
             Some(SocketAddr::from(([192, 0, 2, 1], port)))
         };
-        let result = race(next, spares, staged).await;
+        let result = race(next, fd_pool, staged).await;
         (
             result
                 .map(|won| won.0)
@@ -154,16 +151,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_that_is_known_late_joins_while_attempts_go_on() {
-        let spares = SpareDescriptors::new(8);
-        let late = run_late(vec![(0, 10_000), (300, 101)], &spares).await;
+        let fd_pool = FdPool::new(8);
+        let late = run_late(vec![(0, 10_000), (300, 101)], &fd_pool).await;
         assert_eq!(late, (Ok(101), 250 + 300 + 101));
         // Nothing is left to wait for but the answer.
-        let late = run_late(vec![(0, 10), (300, 101)], &spares).await;
+        let late = run_late(vec![(0, 10), (300, 101)], &fd_pool).await;
         assert_eq!(late, (Ok(101), 10 + 300 + 101));
         // The first one wins while the answer is waited for.
-        let late = run_late(vec![(0, 401), (300, 101)], &spares).await;
+        let late = run_late(vec![(0, 401), (300, 101)], &fd_pool).await;
         assert_eq!(late, (Ok(401), 401));
-        assert_eq!(run_late(Vec::new(), &spares).await, (Err("nobody"), 0));
+        assert_eq!(run_late(Vec::new(), &fd_pool).await, (Err("nobody"), 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,21 +178,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_spare_descriptors_one_attempt_runs_at_a_time() {
-        let spares = SpareDescriptors::new(2);
-        let held: Vec<_> = std::iter::from_fn(|| spares.one()).collect();
-        assert_eq!(run_with(&[10_000, 101], &spares).await, (Ok(101), 10_101));
+        let fd_pool = FdPool::new(2);
+        let held: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
+        assert_eq!(run_with(&[10_000, 101], &fd_pool).await, (Ok(101), 10_101));
         drop(held);
-        assert_eq!(run_with(&[10_000, 101], &spares).await, (Ok(101), 351));
+        assert_eq!(run_with(&[10_000, 101], &fd_pool).await, (Ok(101), 351));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_race_held_is_spare_again_after_it() {
-        let spares = SpareDescriptors::new(8);
+        let fd_pool = FdPool::new(8);
         assert_eq!(
-            run_with(&[9_001, 9_003, 9_005, 9_007], &spares).await,
+            run_with(&[9_001, 9_003, 9_005, 9_007], &fd_pool).await,
             (Ok(9_001), 9_001)
         );
-        let free: Vec<_> = std::iter::from_fn(|| spares.one()).collect();
+        let free: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
         assert_eq!(free.len(), 4);
     }
 }

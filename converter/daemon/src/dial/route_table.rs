@@ -7,10 +7,10 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use prefix_trie::joint::map::JointPrefixMap;
 
-use super::next_hops::Way;
-use crate::config::Route;
+use super::next_hops::Route;
+use crate::config::RouteSettings;
 
-type ByNetwork = JointPrefixMap<IpNet, Arc<[Way]>>;
+type ByNetwork = JointPrefixMap<IpNet, Arc<[Route]>>;
 type Above = BTreeMap<u64, ByNetwork>;
 
 /// Routes to servers. The longest prefix that covers a server counts, and of its routes one for the port before one for
@@ -31,8 +31,8 @@ struct BySize {
 }
 
 impl RouteTable {
-    /// Adds a route, whose ways these are.
-    pub fn add(&mut self, route: &Route, ways: &Arc<[Way]>) {
+    /// Adds the routes that the settings have for some networks.
+    pub fn add(&mut self, route: &RouteSettings, routes: &Arc<[Route]>) {
         let by_size = match route.port {
             Some(port) => self.for_port.entry(port.get()).or_default(),
             None => &mut self.for_all,
@@ -42,12 +42,12 @@ impl RouteTable {
             None => &mut by_size.any,
         };
         for network in &route.to {
-            by_network.insert(*network, Arc::clone(ways));
+            by_network.insert(*network, Arc::clone(routes));
         }
     }
 
-    /// The ways to `server` for a transfer of `size` bytes, if they are known; `None` if no route covers the server.
-    pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> Option<&Arc<[Way]>> {
+    /// The routes to `server` for a transfer of `size` bytes, if they are known; `None` if no route covers the server.
+    pub fn towards(&self, server: SocketAddr, size: Option<u64>) -> Option<&Arc<[Route]>> {
         let (network, any, above) = self.covering(server)?;
         let mut exceeded = size.into_iter().flat_map(|size| above.range(..size).rev());
         exceeded
@@ -55,8 +55,8 @@ impl RouteTable {
             .or(Some(any))
     }
 
-    /// The network that counts for `server`, and its ways: for any size, and for those above some.
-    fn covering(&self, server: SocketAddr) -> Option<(IpNet, &Arc<[Way]>, &Above)> {
+    /// The network that counts for `server`, and its routes: for any size, and for those above some.
+    fn covering(&self, server: SocketAddr) -> Option<(IpNet, &Arc<[Route]>, &Above)> {
         let address = server.ip().into();
         let for_port = self.for_port.get(&server.port());
         let covering = [Some(&self.for_all), for_port].into_iter().flatten();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::expected_size::ExpectedSize;
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 
 /// What one connection asks of its way to the server, beside the configuration.
 #[derive(Clone, Debug, Default)]
@@ -18,17 +18,17 @@ pub struct DialOptions {
     pub icmp: bool,
     /// How much it is expected to carry, if that is known.
     pub size: Option<ExpectedSize>,
-    /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::Passed`]).
-    pub passed: Vec<u64>,
-    /// The converters that it is to pass from here on, if the client says so (see [`tributary_wire::convert::Tlv::Ahead`]).
-    pub ahead: Option<Vec<SocketAddr>>,
+    /// The converters that it has passed on its way here (see [`tributary_wire::convert::Tlv::PathTrace`]).
+    pub path_trace: Vec<u64>,
+    /// The converters that it is to pass from here on, if the client says so (see [`tributary_wire::convert::Tlv::SourceRoute`]).
+    pub source_route: Option<Vec<SocketAddr>>,
 }
 
 /// A server's side of a session.
 #[derive(Debug)]
 pub struct Server {
     /// The connection, or the one to the gateway.
-    pub stream: Stream,
+    pub stream: ResetOnDrop,
     /// The server's address and port.
     pub address: SocketAddr,
     /// What the server said already.
@@ -41,7 +41,7 @@ pub struct Server {
 
 impl Server {
     /// A connection to the server itself, with whether the bytes of before are on their way.
-    pub fn direct((stream, early_sent): (Stream, bool), address: SocketAddr) -> Self {
+    pub fn direct((stream, early_sent): (ResetOnDrop, bool), address: SocketAddr) -> Self {
         Self {
             stream,
             address,

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use super::table::{Pair, Table};
 
-use crate::dial::PendingDial;
+use crate::dial::PendingConnect;
 
 /// What was begun and waits for its client, for all threads.
 #[derive(Debug, Default)]
 pub struct Early {
-    table: Mutex<Table<PendingDial>>,
+    table: Mutex<Table<PendingConnect>>,
     watchers: AtomicU64,
 }
 
 impl Early {
     /// What was begun for the client's SYN to `server`. It is the caller's from now on.
-    pub fn claim(&self, client: SocketAddr, server: SocketAddr) -> Option<PendingDial> {
+    pub fn claim(&self, client: SocketAddr, server: SocketAddr) -> Option<PendingConnect> {
         self.table().claim(Pair { client, server }, Instant::now())
     }
 
@@ -44,13 +44,13 @@ impl Early {
         give_up_all(begun);
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table<PendingDial>> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<PendingConnect>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn give_up_all(pending: Vec<PendingDial>) -> usize {
+fn give_up_all(pending: Vec<PendingConnect>) -> usize {
     let count = pending.len();
-    pending.into_iter().for_each(PendingDial::give_up);
+    pending.into_iter().for_each(PendingConnect::give_up);
     count
 }

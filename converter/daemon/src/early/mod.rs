@@ -1,5 +1,5 @@
 //! Early SYN forwarding: the connection to the server is begun when the client's SYN comes in, and not when the client's
-//! handshake has ended, which spares a round trip between client and converter (Siracusano et al., "On-the-Fly TCP
+//! handshake has ended, which saves a round trip between client and converter (Siracusano et al., "On-the-Fly TCP
 //! Acceleration with Miniproxy", `HotMiddlebox` 2016).
 //!
 //! A packet socket tells the main thread of SYNs to transparent listeners. What it begins is a socket that is connecting

@@ -20,7 +20,7 @@ use crate::dial::Dialer;
 use crate::kernel::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
-use crate::policy::admission::is_known;
+use crate::policy::admission::is_allowed;
 
 /// How often is looked for a flood, and for connections whose client did not come.
 const STEP: Duration = Duration::from_millis(50);
@@ -178,7 +178,7 @@ impl View {
             client: syn.client,
             server,
         };
-        if !is_known(syn.client.ip(), &self.config.clients) {
+        if !is_allowed(syn.client.ip(), &self.config.clients) {
             return "client-not-allowed";
         }
         if self.dialer.is_own(syn.client.ip()) {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use crate::config::EarlySyn;
-use crate::policy::admission::subscriber;
+use crate::policy::admission::client_key;
 
 /// A client whose connection was accepted before its SYN was looked at: for so long that SYN is known.
 const LATE: Duration = Duration::from_millis(500);
@@ -83,7 +83,7 @@ impl<T> Table<T> {
         if self.begun.contains_key(&pair) || self.late.contains_key(&pair) {
             return Err(NotStarted::Duplicate);
         }
-        let of_client = self.by_client.get(&subscriber(pair.client.ip()));
+        let of_client = self.by_client.get(&client_key(pair.client.ip()));
         let to_server = self.by_server.get(&pair.server.ip());
         let is_full = self.begun.len() >= limits.connections
             || of_client.is_some_and(|count| *count >= limits.per_client)
@@ -107,7 +107,7 @@ impl<T> Table<T> {
         self.forget_claimed();
         *self
             .by_client
-            .entry(subscriber(pair.client.ip()))
+            .entry(client_key(pair.client.ip()))
             .or_default() += 1;
         *self.by_server.entry(pair.server.ip()).or_default() += 1;
     }
@@ -168,7 +168,7 @@ impl<T> Table<T> {
 
     fn remove(&mut self, pair: Pair) -> Option<T> {
         let begun = self.begun.remove(&pair)?;
-        decrease(&mut self.by_client, subscriber(pair.client.ip()));
+        decrease(&mut self.by_client, client_key(pair.client.ip()));
         decrease(&mut self.by_server, pair.server.ip());
         Some(begun.connection)
     }

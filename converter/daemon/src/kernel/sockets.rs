@@ -170,7 +170,7 @@ pub fn accepts_urgent_data_inline(listener: &impl AsFd) -> bool {
     inline.unwrap_or(false)
 }
 
-/// What accepted connections inherit, which spares calls for each: no delay for small writes, probes that find a
+/// What accepted connections inherit, which saves calls for each: no delay for small writes, probes that find a
 /// client that vanished, and how they are read.
 pub fn set_up_for_clients<'a>(listener: impl Into<SockRef<'a>>) {
     let listener = listener.into();
@@ -196,7 +196,7 @@ pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Reads once; `WouldBlock` when the socket is empty. When the kernel tells that it is empty now, the next wait is for what
-/// comes then (epoll(7)): that spares a call that would only say so. That less came than was asked for does not tell it:
+/// comes then (epoll(7)): that saves a call that would only say so. That less came than was asked for does not tell it:
 /// recv(2) stops before urgent data, also where they are inline, and nobody would be woken for what is behind them.
 pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut count = None;

@@ -40,8 +40,8 @@ async fn answer(mut session: Session, request: Request, early: Vec<u8>, since: C
     }
     // RFC 8803 section 6.2.3: Info alone wants nothing but the list.
     let reply = request.reply(&[], &SUPPORTED_TCP_EXTENSIONS).encode();
-    session.close(&Outcome::new("info", since));
-    session.stream.end_with(&reply).await;
+    session.log_close(&Outcome::new("info", since));
+    session.stream.send_and_linger(&reply).await;
 }
 
 /// What a client without a good cookie is told (RFC 8803 section 6.2.7).
@@ -65,26 +65,30 @@ async fn convert(
     since: Clock,
 ) {
     let name = connect.target.to_string();
-    if let Some(ahead) = &request.ahead {
-        if !chains::may_name(session.client.ip(), ahead, session.config.gateway.as_ref()) {
+    if let Some(source_route) = &request.source_route {
+        if !chains::may_name(
+            session.client.ip(),
+            source_route,
+            session.config.gateway.as_ref(),
+        ) {
             let error = Some(ErrorTlv::NotAuthorized);
             return end(session, "chain-forbidden", &name, error, since).await;
         }
     }
-    let ahead = request.ahead.as_ref().map_or(0, Vec::len);
-    if session.is_loop(&request.passed, ahead) {
+    let source_route = request.source_route.as_ref().map_or(0, Vec::len);
+    if session.is_loop(&request.path_trace, source_route) {
         let error = ErrorTlv::DestinationUnreachable {
             icmp_code: IcmpError::NETWORK.code,
         };
         return end(session, "loop", &name, Some(error), since).await;
     }
-    let spare = session.spare().filter(|_| connect.extended());
+    let spare = session.fd_permit().filter(|_| connect.extended());
     let watch = spare.map(|spare| (SynAckWatch::open(connect.target), spare));
     let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
         icmp: true,
-        passed: request.passed.clone(),
-        ahead: request.ahead.clone(),
+        path_trace: request.path_trace.clone(),
+        source_route: request.source_route.clone(),
         ..DialOptions::default()
     };
     match session
@@ -118,12 +122,12 @@ async fn end(
     error: Option<ErrorTlv>,
     since: Clock,
 ) {
-    session.close(&Outcome {
+    session.log_close(&Outcome {
         target,
         ..Outcome::new(name, since)
     });
     if let Some(error) = error.filter(|_| session.may_send_error()) {
-        session.stream.end_with(&error.encode()).await;
+        session.stream.send_and_linger(&error.encode()).await;
     }
 }
 

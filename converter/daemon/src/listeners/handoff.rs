@@ -16,10 +16,11 @@ use tributary_wire::host::Host;
 use tributary_wire::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
 use super::http::{
-    Front, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked, while_watching,
+    ClientBuffer, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked,
+    while_watching,
 };
 use crate::accounting::handoff_counters::HandoffDecision;
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::config::Handoff;
 use crate::kernel::sockets;
 use crate::policy::handoff::{Choice, Learned, Question, choose, choose_unseen};
@@ -30,26 +31,26 @@ pub async fn serve(session: Session) {
     let config = Arc::clone(&session.config);
     let (Some(handoff), Some(context)) = (&config.handoff, session.handoff()) else {
         // The configuration was checked: a listener has both.
-        return session.close(&Outcome::new("not-configured", Clock::now()));
+        return session.log_close(&Outcome::new("not-configured", Clock::now()));
     };
     let mut deadline = Some(Instant::now() + config.timeouts.request);
     let mut draining = pin!(session.draining());
     let mut client = Client {
         session,
-        front: Front::default(),
+        buffer: ClientBuffer::default(),
         kept: None,
         handoff,
         links: &context.links,
         learned: &context.learned,
     };
     loop {
-        let (session, front) = (&client.session, &mut client.front);
+        let (session, buffer) = (&client.session, &mut client.buffer);
         let until = deadline.take();
-        let asks = next_request(session, front, until, draining.as_mut());
+        let asks = next_request(session, buffer, until, draining.as_mut());
         let next = while_watching(&mut client.kept, pin!(asks)).await;
         let (request, head) = match next {
             Next::Request(request, head) => (request, head),
-            Next::End => return client.session.leave(),
+            Next::End => return client.session.finish_gracefully(),
             // Nothing but a connection's beginning is HTTP/2's.
             Next::Refused(refused) if until.is_some() => return client.begin(refused).await,
             Next::Refused(refused) => return client.refuse(refused, Clock::now()).await,
@@ -65,7 +66,7 @@ pub async fn serve(session: Session) {
 /// One client, while its connection is here.
 struct Client<'a> {
     session: Session,
-    front: Front,
+    buffer: ClientBuffer,
     kept: Kept,
     handoff: &'a Handoff,
     links: &'a Rc<Links>,
@@ -119,7 +120,7 @@ impl<'a> Client<'a> {
     }
 
     fn choose(&self, asked: &Asked) -> Choice {
-        let came = self.front.inbox.len() - asked.head;
+        let came = self.buffer.inbox.len() - asked.head;
         let expected = asked.question.expected;
         choose(&asked.request, came, expected, self.handoff, |back_end| {
             let load = self.links.load(back_end);
@@ -133,26 +134,26 @@ impl<'a> Client<'a> {
         let client = self.session.client.ip();
         let load = |back_end| self.links.load(back_end);
         match choose_unseen(client, self.handoff, load) {
-            Some(to) if self.front.inbox.starts_with(HTTP2_HEAD) => {
+            Some(to) if self.buffer.inbox.starts_with(HTTP2_HEAD) => {
                 self.session.count_handoff(HandoffDecision::Relayed);
-                relay_unasked(self.session, &http(self.handoff, to), self.front.inbox).await;
+                relay_unasked(self.session, &http(self.handoff, to), self.buffer.inbox).await;
             }
             _ => self.refuse(refused, Clock::now()).await,
         }
     }
 
     async fn refuse(mut self, refused: Refused, since: Clock) {
-        self.front.forget(&self.session);
+        self.buffer.discard(&self.session);
         refuse(self.session, refused, "", since).await;
     }
 
     async fn relay(mut self, asked: Asked, to: usize, decision: HandoffDecision) -> Option<Self> {
         // More of it may have come while it was to be handed over.
-        if let Err(refused) = self.front.hold(&self.session, &asked.request, 0) {
+        if let Err(refused) = self.buffer.reserve(&self.session, &asked.request, 0) {
             self.refuse(refused, asked.since).await;
             return None;
         }
-        self.front.pass(asked.head);
+        self.buffer.consume(asked.head);
         let request = match asked.request.for_origin() {
             Ok(request) => request,
             Err(refused) => {
@@ -163,8 +164,8 @@ impl<'a> Client<'a> {
         self.session.count_handoff(decision);
         let server = http(self.handoff, to);
         let before = self.session.bytes().1;
-        let (session, front, kept) = (&self.session, &mut self.front, &mut self.kept);
-        let left = exchange(session, front, kept, &request, Some(&server), asked.since).await;
+        let (session, buffer, kept) = (&self.session, &mut self.buffer, &mut self.kept);
+        let left = exchange(session, buffer, kept, &request, Some(&server), asked.since).await;
         if matches!(left, Left::Nothing | Left::Close) {
             let down = self.session.bytes().1 - before;
             self.learned.answered(&asked.question, down, true);
@@ -172,7 +173,7 @@ impl<'a> Client<'a> {
         if matches!(left, Left::Nothing) {
             return Some(self);
         }
-        end(self.session, self.front, request, left, asked.since).await;
+        end(self.session, self.buffer, request, left, asked.since).await;
         None
     }
 
@@ -186,9 +187,9 @@ impl<'a> Client<'a> {
             question: Cell::new(asked.question),
             since: Cell::new(asked.since),
         };
-        away.serves(to);
+        away.set_target(to);
         let stream = &self.session.stream;
-        let journey = hand_over(self.links, stream, &mut self.front.inbox, to, &away);
+        let journey = hand_over(self.links, stream, &mut self.buffer.inbox, to, &away);
         let journey = while_watching(&mut self.kept, pin!(journey)).await;
         match journey {
             Journey::Stayed(lost) => {
@@ -201,12 +202,12 @@ impl<'a> Client<'a> {
                 Handed::Back(self)
             }
             Journey::Over => {
-                self.session.paths();
+                self.session.record_subflows();
                 Handed::Gone
             }
             Journey::Lost(lost, at) => {
                 away.say(&lost);
-                self.session.close(&away.outcome(lost.name(), at));
+                self.session.log_close(&away.outcome(lost.name(), at));
                 Handed::Gone
             }
         }
@@ -214,9 +215,9 @@ impl<'a> Client<'a> {
 
     fn is_back(&mut self, stream: TcpStream, bytes: Vec<u8>) {
         sockets::set_up_for_clients(&stream);
-        self.session.stream = Stream::new(stream);
-        self.front.inbox = bytes;
-        self.front.reader = HeadReader::default();
+        self.session.stream = ResetOnDrop::new(stream);
+        self.buffer.inbox = bytes;
+        self.buffer.reader = HeadReader::default();
     }
 }
 
@@ -242,14 +243,14 @@ struct Away<'a> {
 
 impl Guide for Away<'_> {
     fn left(&self) {
-        self.session.may_hold(0);
+        self.session.reserve(0);
     }
 
     fn answered(&self, by: usize, sent: u64, end: AnswerEnd) {
         // They went to the client, though not this way.
-        let down = &self.session.live().down;
+        let down = &self.session.stats().down;
         down.fetch_add(sent, Ordering::Relaxed);
-        self.session.note(&self.outcome("handed-over", by));
+        self.session.log_request(&self.outcome("handed-over", by));
         self.session.count_handoff(HandoffDecision::HandedOver);
         let is_whole = end == AnswerEnd::Whole;
         self.learned.answered(&self.question.get(), sent, is_whole);
@@ -277,14 +278,14 @@ impl Guide for Away<'_> {
             return None;
         }
         self.question.set(question);
-        self.serves(to);
+        self.set_target(to);
         Some(to)
     }
 }
 
 impl Away<'_> {
-    fn serves(&self, back_end: usize) {
-        self.session.live().serves(self.name(back_end));
+    fn set_target(&self, back_end: usize) {
+        self.session.stats().set_target(self.name(back_end));
     }
 
     fn name(&self, back_end: usize) -> &str {

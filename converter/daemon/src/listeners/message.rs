@@ -48,10 +48,10 @@ pub async fn message<T, F>(
                 return Err(Missing::Gone);
             }
             inbox.drain(..length);
-            session.may_hold(inbox.len());
+            session.reserve(inbox.len());
             return Ok(message);
         }
-        if !session.may_hold(inbox.len()) {
+        if !session.reserve(inbox.len()) {
             return Err(Missing::NoMemory);
         }
         match session.stream.read_more(inbox, PIECE, Some(deadline)).await {

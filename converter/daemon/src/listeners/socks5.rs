@@ -20,8 +20,8 @@ pub async fn serve(mut session: Session) {
     match negotiate(&session, &mut inbox, deadline).await {
         Ok(request) => connect(session, request, inbox, since).await,
         Err(End { name, last }) => {
-            session.close(&Outcome::new(name, since));
-            session.stream.end_with(&last).await;
+            session.log_close(&Outcome::new(name, since));
+            session.stream.send_and_linger(&last).await;
         }
     }
 }
@@ -119,12 +119,12 @@ async fn connect(mut session: Session, request: Request, early: Vec<u8>, since: 
                 .await;
         }
         Err(error) => {
-            session.close(&Outcome {
+            session.log_close(&Outcome {
                 target: &name,
                 ..Outcome::new(error.name(), since)
             });
             let refusal = Reply::refusal(code(&error)).encode();
-            session.stream.end_with(&refusal).await;
+            session.stream.send_and_linger(&refusal).await;
         }
     }
 }

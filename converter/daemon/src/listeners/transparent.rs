@@ -17,7 +17,7 @@ pub async fn serve(session: Session) {
         .intercept
         .unwrap_or(Intercept::Tproxy);
     let Ok(server) = sockets::original_destination(&session.stream, how) else {
-        return session.close(&Outcome::new("no-original-destination", since));
+        return session.log_close(&Outcome::new("no-original-destination", since));
     };
     let target = &server.to_string();
     let failed = |name| Outcome {
@@ -25,7 +25,7 @@ pub async fn serve(session: Session) {
         ..Outcome::new(name, since)
     };
     if session.is_own_loop() {
-        return session.close(&failed("loop"));
+        return session.log_close(&failed("loop"));
     }
     let keep = session.listener.listen.keep_client_address;
     let dial_options = DialOptions {
@@ -33,7 +33,7 @@ pub async fn serve(session: Session) {
         ..DialOptions::default()
     };
     let Ok(early) = session.early_bytes() else {
-        return session.close(&failed(RelayResult::ClientReset.name()));
+        return session.log_close(&failed(RelayResult::ClientReset.name()));
     };
     match session
         .dial(&Target::Address(server), target, dial_options, &early)
@@ -44,6 +44,6 @@ pub async fn serve(session: Session) {
                 .tunnel(server, &[], early, target, since, None)
                 .await;
         }
-        Err(error) => session.close(&failed(error.name())),
+        Err(error) => session.log_close(&failed(error.name())),
     }
 }

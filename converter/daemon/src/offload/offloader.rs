@@ -19,7 +19,7 @@ use super::attempt::OffloadAttempt;
 use super::refusal::NotOffloaded;
 use super::slow_start;
 use crate::bytes::context::RelayContext;
-use crate::bytes::flow::Flow;
+use crate::bytes::pipe::Pipe;
 use crate::bytes::relay::{RelayResult, Relayed, relay_until};
 use crate::config::Offload;
 use crate::kernel::route::{Question, Routes};
@@ -108,19 +108,19 @@ impl Offloader {
     /// kernel takes over, and with the reason once it is clear that it will not.
     pub async fn relay(
         &self,
-        flows: [Flow<'_>; 2],
+        pipes: [Pipe<'_>; 2],
         context: &RelayContext<'_>,
         mark: Option<u32>,
         half: impl FnOnce(),
         decided: impl Fn(Option<&'static str>),
     ) -> RelayResult {
         let pair = Pair {
-            sockets: flows.each_ref().map(Flow::writer),
+            sockets: pipes.each_ref().map(Pipe::source),
             marks: [None, mark],
         };
         let flushed = Cell::new(false);
         let offload = self.offload(&pair, context, &flushed, &decided);
-        match relay_until(flows, context, half, &flushed, offload).await {
+        match relay_until(pipes, context, half, &flushed, offload).await {
             Relayed::Finished(ended) => ended,
             Relayed::Stopped((connection, path)) => {
                 decided(None);

@@ -4,7 +4,7 @@ use std::future::Ready;
 use std::io;
 
 use crate::bytes::context::RelayContext;
-use crate::bytes::flow::Flow;
+use crate::bytes::pipe::Pipe;
 use crate::bytes::relay::Ended;
 use crate::config::Offload;
 
@@ -21,7 +21,7 @@ impl Offloader {
     /// Never called.
     pub fn relay(
         &self,
-        _: [Flow<'_>; 2],
+        _: [Pipe<'_>; 2],
         _: &RelayContext<'_>,
         _: Option<u32>,
         _: impl FnOnce(),

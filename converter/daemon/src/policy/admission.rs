@@ -88,23 +88,23 @@ impl Admission {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// A place for one more connection of this client; it is free again when the ticket is dropped.
+    /// A place for one more connection of this client; it is free again when the permit is dropped.
     pub fn admit(
         self: &Arc<Self>,
         client: IpAddr,
         config: &Config,
         most: usize,
-    ) -> Result<Ticket, NotAdmitted> {
-        if !is_known(client, &config.clients) {
+    ) -> Result<ConnectionPermit, NotAdmitted> {
+        if !is_allowed(client, &config.clients) {
             return Err(NotAdmitted::UnknownClient);
         }
         if self.open() >= most {
             return Err(NotAdmitted::Full);
         }
-        if self.budget.is_spent() {
+        if self.budget.is_exhausted() {
             return Err(NotAdmitted::Buffered);
         }
-        let client = subscriber(client);
+        let client = client_key(client);
         let mut clients = self.clients();
         let known = clients.entry(client).or_insert_with(|| Client {
             connections: 0,
@@ -116,12 +116,12 @@ impl Admission {
         if known.connections >= config.limits.connections_per_client {
             return Err(NotAdmitted::ClientFull);
         }
-        if known.connections > 0 && known.budget.is_spent() {
+        if known.connections > 0 && known.budget.is_exhausted() {
             return Err(NotAdmitted::ClientBuffered);
         }
         known.connections += 1;
         self.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Ticket {
+        Ok(ConnectionPermit {
             admission: Arc::clone(self),
             client,
             budget: Arc::clone(&known.budget),
@@ -129,7 +129,7 @@ impl Admission {
         })
     }
 
-    fn leave(&self, client: IpAddr) {
+    fn release(&self, client: IpAddr) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         let mut clients = self.clients();
         if let Some(known) = clients.get_mut(&client) {
@@ -143,7 +143,7 @@ impl Admission {
 
 /// One connection's place.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct ConnectionPermit {
     admission: Arc<Admission>,
     client: IpAddr,
     budget: Arc<Budget>,
@@ -151,12 +151,12 @@ pub struct Ticket {
     held: Cell<usize>,
 }
 
-impl Ticket {
+impl ConnectionPermit {
     /// Counts the bytes that wait for their turn; whether there is memory for them. There is for as many as before.
-    pub fn may_hold(&self, bytes: usize) -> bool {
+    pub fn reserve(&self, bytes: usize) -> bool {
         let before = self.held.replace(bytes);
-        self.budget.change(before, bytes);
-        bytes <= before || !self.budget.is_spent()
+        self.budget.adjust(before, bytes);
+        bytes <= before || !self.budget.is_exhausted()
     }
 
     /// The client's share of the bytes that may wait for a peer.
@@ -165,15 +165,15 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.may_hold(0);
-        self.admission.leave(self.client);
+        self.reserve(0);
+        self.admission.release(self.client);
     }
 }
 
 /// Whether the client may use the converter.
-pub fn is_known(client: IpAddr, clients: &Clients) -> bool {
+pub fn is_allowed(client: IpAddr, clients: &Clients) -> bool {
     if clients.networks.is_empty() {
         client.is_loopback()
     } else {
@@ -182,7 +182,7 @@ pub fn is_known(client: IpAddr, clients: &Clients) -> bool {
 }
 
 /// Whom an address stands for: with IPv6 a host has a whole /64 to choose from.
-pub fn subscriber(client: IpAddr) -> IpAddr {
+pub fn client_key(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(six) => IpAddr::V6(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX))),
@@ -246,12 +246,12 @@ mod tests {
     #[test]
     fn there_is_a_limit_in_all() {
         let admission = Arc::new(Admission::new(&Limits::default()));
-        let ticket = admission.admit(ip("10.0.0.1"), &config(), 1).expect("one");
+        let permit = admission.admit(ip("10.0.0.1"), &config(), 1).expect("one");
         assert_eq!(
             admission.admit(ip("10.0.0.2"), &config(), 1).err(),
             Some(NotAdmitted::Full)
         );
-        drop(ticket);
+        drop(permit);
         assert_eq!(admission.open(), 0);
         assert!(admission.by_client.lock().expect("lock").is_empty());
     }
@@ -265,22 +265,22 @@ mod tests {
         let admission = Arc::new(Admission::new(&config.limits));
         let come = |client| admission.admit(ip(client), &config, 9);
         let first = come("10.0.0.1").expect("one");
-        assert!(first.may_hold(99));
+        assert!(first.reserve(99));
         let second = come("10.0.0.1").expect("its share is not spent");
-        second.budget().change(0, 1);
-        assert!(first.may_hold(99));
-        assert!(!first.may_hold(100));
-        assert!(first.may_hold(99));
+        second.budget().adjust(0, 1);
+        assert!(first.reserve(99));
+        assert!(!first.reserve(100));
+        assert!(first.reserve(99));
         assert_eq!(come("10.0.0.1").err(), Some(NotAdmitted::ClientBuffered));
         let other = come("10.0.0.2").expect("another client");
-        assert!(other.may_hold(99));
+        assert!(other.reserve(99));
         assert_eq!(admission.buffered(), 199);
         let greater = Limits {
             buffered_per_client: Some(200),
             ..config.limits.clone()
         };
         admission.take_limits(&greater);
-        assert!(first.may_hold(99));
+        assert!(first.reserve(99));
     }
 
     #[test]

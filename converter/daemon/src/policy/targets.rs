@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-pub use tributary_forbidden::carried;
+pub use tributary_forbidden::embedded_ipv4;
 use tributary_forbidden::{Verdict, verdict};
 
 use crate::config::Targets;
@@ -41,7 +41,7 @@ pub fn forbidden(target: SocketAddr, targets: &Targets) -> Option<Forbidden> {
     }
     let address = target.ip();
     let is_denied = |address| contains(&targets.deny, address);
-    if is_denied(address) || carried(address).is_some_and(|inner| is_denied(inner.into())) {
+    if is_denied(address) || embedded_ipv4(address).is_some_and(|inner| is_denied(inner.into())) {
         return Some(Forbidden::Denied);
     }
     (verdict(address, &targets.allow) != Verdict::Reached).then_some(Forbidden::Special)

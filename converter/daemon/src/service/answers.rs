@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use super::control::{self, ListenerStatus, Status};
 use super::exposition;
 use super::run::Service;
-use crate::accounting::metrics::Levels;
+use crate::accounting::metrics::Gauges;
 use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::sockets;
 
@@ -53,10 +53,10 @@ impl Service {
         if let Some(stream) = stream {
             let shared = Arc::clone(&self.shared);
             self.answers[1].begin(exposition::answer(stream, move || {
-                shared.accounts.metrics.exposition(Levels {
+                shared.registry.metrics.exposition(Gauges {
                     open: shared.admission.open(),
                     buffered: shared.admission.buffered(),
-                    log_lines_dropped: shared.accounts.log.dropped(),
+                    log_lines_dropped: shared.registry.log.dropped(),
                     early_waiting: shared.early.waiting(),
                     kernel: MptcpCounters::now(),
                 })
@@ -82,10 +82,10 @@ impl Service {
             open_connections: self.shared.admission.open(),
             most_connections: self.plan.most,
             buffered_bytes: self.shared.admission.buffered(),
-            log_lines_dropped: self.shared.accounts.log.dropped(),
+            log_lines_dropped: self.shared.registry.log.dropped(),
             kernel_mptcp: MptcpCounters::now(),
             listeners: listeners.collect(),
-            connections: self.shared.accounts.seen(SHOWN),
+            connections: self.shared.registry.snapshot(SHOWN),
         }
     }
 }

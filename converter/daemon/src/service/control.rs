@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::successor::Predecessor;
-use crate::accounting::accounts::ConnectionStatus;
+use crate::accounting::registry::ConnectionStatus;
 use crate::failure::{Exit, Failure};
 use crate::kernel::netstat::MptcpCounters;
 

@@ -68,7 +68,7 @@ impl Service {
             sleep(DRAIN_STEP).await;
         }
         self.pool.end();
-        if !self.shared.accounts.log.close(LAST_LINES) {
+        if !self.shared.registry.log.close(LAST_LINES) {
             tracing::error!(
                 "the last lines of the access log are lost: {LAST_LINES:?} was not enough"
             );

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::accept::accepted;
 use super::activation::Passed;
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::failure::Failure;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
 
 /// Answers one request with `exposition`.
 pub async fn answer(stream: TcpStream, exposition: impl FnOnce() -> String) {
-    let mut stream = Stream::new(stream);
+    let mut stream = ResetOnDrop::new(stream);
     let deadline = Instant::now() + TIMEOUT;
     let mut inbox = Vec::new();
     while !inbox.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -71,6 +71,6 @@ pub async fn answer(stream: TcpStream, exposition: impl FnOnce() -> String) {
         "HTTP/1.1 {status}\r\nContent-Type: {TYPE}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     stream
-        .end_with(&[head.as_bytes(), body.as_bytes()].concat())
+        .send_and_linger(&[head.as_bytes(), body.as_bytes()].concat())
         .await;
 }

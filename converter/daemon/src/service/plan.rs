@@ -12,7 +12,7 @@ use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::activation::Passed;
-use crate::accounting::metrics::{Metrics, OfListener};
+use crate::accounting::metrics::{ListenerMetrics, Metrics};
 use crate::config::{Config, Listen};
 use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
@@ -64,7 +64,7 @@ pub struct Bound {
     /// Its name in logs and metrics.
     pub label: Arc<str>,
     /// Its counters.
-    pub counters: Arc<OfListener>,
+    pub counters: Arc<ListenerMetrics>,
     /// Shared with the same listener of the plan before and after.
     pub socket: Arc<TcpListener>,
     /// Whether a converter made it, and not the service manager.
@@ -94,7 +94,7 @@ impl Plan {
             bound.push(Arc::new(Bound {
                 socket,
                 is_ours,
-                counters: metrics.of_listener(&label),
+                counters: metrics.for_listener(&label),
                 listen: listen.clone(),
                 label: label.into(),
             }));

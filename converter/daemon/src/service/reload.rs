@@ -68,10 +68,10 @@ impl Service {
             let socket = exposition::socket(config.metrics.address, passed)?;
             Some(socket.map(exposition::watched).transpose()?)
         };
-        let accounts = &self.shared.accounts;
-        let plan = Plan::new(config, Some(&self.plan), passed, &accounts.metrics)?;
+        let registry = &self.shared.registry;
+        let plan = Plan::new(config, Some(&self.plan), passed, &registry.metrics)?;
         let syn_watcher = syn_watcher(&plan, &self.shared)?;
-        let log = accounts.log.open(plan.config.log.access.as_deref())?;
+        let log = registry.log.open(plan.config.log.access.as_deref())?;
         if plan.config.limits.backlog != self.plan.config.limits.backlog {
             plan.take_backlog().map_err(|error| {
                 // Those that were set go back to what they had.
@@ -80,7 +80,7 @@ impl Service {
             })?;
         }
         // From here on nothing fails.
-        accounts.log.take(log);
+        registry.log.take(log);
         self.shared.admission.take_limits(&plan.config.limits);
         if let Some(metrics) = new_metrics {
             self.metrics = metrics;

@@ -28,10 +28,10 @@ use super::pool::Pool;
 use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
 use crate::accounting::access_log::AccessLog;
-use crate::accounting::accounts::Accounts;
 use crate::accounting::metrics::Metrics;
+use crate::accounting::registry::ConnectionRegistry;
 use crate::config::{self, Config};
-use crate::dial::{Dialer, Names, SpareDescriptors};
+use crate::dial::{Dialer, FdPool, Names};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
 use crate::kernel::route::Routes;
@@ -54,10 +54,13 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     raise_open_files();
-    let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
-    let log = accounts.log.open(config.log.access.as_deref())?;
-    accounts.log.take(log);
-    let plan = Plan::new(config, None, &mut passed, &accounts.metrics)?;
+    let registry = Arc::new(ConnectionRegistry::new(
+        Metrics::default(),
+        AccessLog::default(),
+    ));
+    let log = registry.log.open(config.log.access.as_deref())?;
+    registry.log.take(log);
+    let plan = Plan::new(config, None, &mut passed, &registry.metrics)?;
     let metrics = exposition::socket(plan.config.metrics.address, &mut passed)?;
     passed.close_the_rest();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,7 +69,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
     LocalSet::new().block_on(&runtime, async {
         let file = file.map(Path::to_owned);
-        let service = Service::start(file, plan, metrics, accounts, predecessor).await?;
+        let service = Service::start(file, plan, metrics, registry, predecessor).await?;
         service.serve().await
     })
 }
@@ -100,18 +103,18 @@ impl Service {
         file: Option<PathBuf>,
         plan: Plan,
         metrics: Option<std::net::TcpListener>,
-        accounts: Arc<Accounts>,
+        registry: Arc<ConnectionRegistry>,
         predecessor: Option<Predecessor>,
     ) -> Result<Self, Failure> {
         let number = number().map_err(|error| Failure::from_io("random numbers", &error))?;
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
         let control = ControlSocket::listen(&plan.config.control.socket, predecessor.as_ref())?;
         let shared = Arc::new(Shared {
-            accounts,
+            registry,
             admission: Arc::new(Admission::new(&plan.config.limits)),
             early: Arc::default(),
             offloader: offloader(&plan.config)?,
-            spares: SpareDescriptors::new(spare_descriptors()),
+            fd_pool: FdPool::new(spare_descriptors()),
             system_files: Arc::default(),
             cookies: Arc::new(cookies),
             pseudonym: Pseudonym::new(&format!("tributary-{number:016x}")),
@@ -307,10 +310,10 @@ pub fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, F
             names,
             routes,
             Arc::clone(&plan.next_hops),
-            shared.spares.clone(),
+            shared.fd_pool.clone(),
             shared.number,
         );
-        let counters = shared.accounts.metrics.early_syns();
+        let counters = shared.registry.metrics.early_syns();
         SynWatcher::start(&plan.config, &shared.early, dialer, counters)
     };
     start()

@@ -15,9 +15,9 @@ use tributary_wire::http::{HeadLimits, Pseudonym};
 
 use super::accept::{PAUSE, lacks_resources};
 use super::plan::{Bound, Plan};
-use crate::accounting::accounts::Accounts;
-use crate::bytes::stream::Stream;
-use crate::dial::{Dialer, Names, SpareDescriptors, SystemFiles};
+use crate::accounting::registry::ConnectionRegistry;
+use crate::bytes::stream::ResetOnDrop;
+use crate::dial::{Dialer, FdPool, Names, SystemFiles};
 use crate::early::Early;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
@@ -39,7 +39,7 @@ const WARNINGS: u32 = 1;
 #[derive(Debug)]
 pub struct Shared {
     /// Connections and counters.
-    pub accounts: Arc<Accounts>,
+    pub registry: Arc<ConnectionRegistry>,
     /// Places and memory.
     pub admission: Arc<Admission>,
     /// Connections that were begun when a SYN came.
@@ -47,7 +47,7 @@ pub struct Shared {
     /// Connections that the kernel carries on, if the configuration has any left.
     pub offloader: Option<Arc<Offloader>>,
     /// Descriptors beyond two for each connection.
-    pub spares: SpareDescriptors,
+    pub fd_pool: FdPool,
     /// What the system says of names.
     pub system_files: Arc<SystemFiles>,
     /// For RFC 8803.
@@ -125,10 +125,10 @@ fn context(
             names,
             Rc::clone(routes),
             Arc::clone(&plan.next_hops),
-            shared.spares.clone(),
+            shared.fd_pool.clone(),
             shared.number,
         ),
-        accounts: Arc::clone(&shared.accounts),
+        registry: Arc::clone(&shared.registry),
         admission: Arc::clone(&shared.admission),
         early: Arc::clone(&shared.early),
         offloader: shared.offloader.clone(),
@@ -238,7 +238,7 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
                 acceptor.enter(stream, sockets::canonical(client));
             }
             Err(error) if lacks_resources(&error) => {
-                acceptor.context.accounts.metrics.accept_pauses.inc();
+                acceptor.context.registry.metrics.accept_pauses.inc();
                 sleep(PAUSE).await;
             }
             // This one connection ended before it was accepted (accept(2)).
@@ -273,16 +273,16 @@ impl Acceptor {
 
     fn enter(&self, stream: TcpStream, client: SocketAddr) {
         self.listener.counters.accepted.inc();
-        let stream = Stream::new(stream);
+        let stream = ResetOnDrop::new(stream);
         match self
             .context
             .admission
             .admit(client.ip(), &self.plan.config, self.plan.most)
         {
-            Ok(ticket) => {
+            Ok(permit) => {
                 let config = Arc::clone(&self.plan.config);
                 let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));
-                let session = Session::new(stream, client, listener, config, context, ticket);
+                let session = Session::new(stream, client, listener, config, context, permit);
                 spawn_local(listeners::serve(session));
             }
             Err(refusal) => {
@@ -294,12 +294,12 @@ impl Acceptor {
         }
     }
 
-    fn tell(&self, mut stream: Stream, last: Vec<u8>) {
-        let spare = self.context.dialer.spare();
+    fn tell(&self, mut stream: ResetOnDrop, last: Vec<u8>) {
+        let spare = self.context.dialer.fd_permit();
         if spare.is_some() && Rc::strong_count(&self.told) <= TOLD {
             let told = Rc::clone(&self.told);
             spawn_local(async move {
-                stream.end_with(&last).await;
+                stream.send_and_linger(&last).await;
                 drop((stream, told, spare));
             });
         }

@@ -35,7 +35,7 @@ pub enum MessageError {
     TcpOptionLength(u8),
     /// TCP options, by kind, that the converter cannot advertise to the server.
     UnsupportedTcpOptions(Vec<u8>),
-    /// A Connect TLV's peer, or a converter in an Ahead TLV, has port 0 or an address that no connection can go to.
+    /// A Connect TLV's peer, or a converter in a source route TLV, has port 0 or an address that no connection can go to.
     Peer(SocketAddrV6),
     /// The message has neither an Info TLV nor a Connect TLV.
     NothingAsked,

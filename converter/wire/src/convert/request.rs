@@ -8,7 +8,7 @@ use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;
 
-/// A client's message: an Info TLV, a Connect TLV or both, and Cookie, Passed and Ahead TLVs with either.
+/// A client's message: an Info TLV, a Connect TLV or both, and Cookie, path trace and source route TLVs with either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Whether the client asks what the converter supports (RFC 8803 section 6.2.3).
@@ -17,10 +17,10 @@ pub struct Request {
     pub connect: Option<Connect>,
     /// The client's cookie, with any padding (section 6.2.7); see [`super::CookieKeys::check`].
     pub cookie: Option<Vec<u8>>,
-    /// The converters that the request has passed (see [`Tlv::Passed`]); none from a client itself.
-    pub passed: Vec<u64>,
-    /// The converters that it is still to pass (see [`Tlv::Ahead`]): `None` leaves the way to the receiver.
-    pub ahead: Option<Vec<SocketAddr>>,
+    /// The converters that the request has passed (see [`Tlv::PathTrace`]); none from a client itself.
+    pub path_trace: Vec<u64>,
+    /// The converters that it is still to pass (see [`Tlv::SourceRoute`]): `None` leaves the way to the receiver.
+    pub source_route: Option<Vec<SocketAddr>>,
 }
 
 /// The connection that a client asks for.
@@ -91,17 +91,20 @@ impl Request {
     }
 
     /// Says which converters it has passed, for the next converter to see that it goes round in circles. Only for those
-    /// that know of Passed TLVs: to others such a request is unsupported (RFC 8803 section 6.2.8).
+    /// that know of path trace TLVs: to others such a request is unsupported (RFC 8803 section 6.2.8).
     #[must_use]
-    pub fn with_passed(self, passed: Vec<u64>) -> Self {
-        Self { passed, ..self }
+    pub fn with_path_trace(self, path_trace: Vec<u64>) -> Self {
+        Self { path_trace, ..self }
     }
 
     /// Names the converters to pass behind the one that gets it; with none it connects to the server itself. Only for
-    /// those that know of Ahead TLVs, as [`Self::with_passed`].
+    /// those that know of source route TLVs, as [`Self::with_path_trace`].
     #[must_use]
-    pub fn with_ahead(self, ahead: Option<Vec<SocketAddr>>) -> Self {
-        Self { ahead, ..self }
+    pub fn with_source_route(self, source_route: Option<Vec<SocketAddr>>) -> Self {
+        Self {
+            source_route,
+            ..self
+        }
     }
 
     /// Asks for TCP options, without values, in the SYN to the server, and for the options of its
@@ -123,10 +126,13 @@ impl Request {
             options: connect.options.clone(),
         });
         let cookie = self.cookie.clone().map(Tlv::Cookie);
-        let passed = (!self.passed.is_empty()).then(|| Tlv::Passed(self.passed.clone()));
-        let ahead = self.ahead.as_ref();
-        let ahead = ahead.map(|ahead| Tlv::Ahead(ahead.iter().copied().map(mapped).collect()));
-        let tlvs: Vec<Tlv> = [info, connect, cookie, passed, ahead]
+        let path_trace =
+            (!self.path_trace.is_empty()).then(|| Tlv::PathTrace(self.path_trace.clone()));
+        let source_route = self.source_route.as_ref();
+        let source_route = source_route.map(|source_route| {
+            Tlv::SourceRoute(source_route.iter().copied().map(mapped).collect())
+        });
+        let tlvs: Vec<Tlv> = [info, connect, cookie, path_trace, source_route]
             .into_iter()
             .flatten()
             .collect();

@@ -53,10 +53,10 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, MessageError
             Tlv::Info => request.info = true,
             Tlv::Connect { peer, options } => request.connect = Some(connect(peer, options)?),
             Tlv::Cookie(cookie) => request.cookie = Some(cookie),
-            Tlv::Passed(numbers) => request.passed = numbers,
-            Tlv::Ahead(converters) => {
-                let ahead = converters.into_iter().map(canonical);
-                request.ahead = Some(ahead.collect::<Result<_, _>>()?);
+            Tlv::PathTrace(numbers) => request.path_trace = numbers,
+            Tlv::SourceRoute(converters) => {
+                let source_route = converters.into_iter().map(canonical);
+                request.source_route = Some(source_route.collect::<Result<_, _>>()?);
             }
             // RFC 8803 section 6.2.8: "valid messages but with invalid or unknown TLVs".
             other => return Err(MessageError::UnsupportedTlv(other.kind())),

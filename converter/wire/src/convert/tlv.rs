@@ -22,17 +22,17 @@ pub mod tlv_type {
     pub const COOKIE: u8 = 22;
     /// Error TLV.
     pub const ERROR: u8 = 30;
-    /// Passed TLV, of the types for private use (RFC 8803 section 10.2.2).
-    pub const PASSED: u8 = 192;
-    /// Ahead TLV, of the same types.
-    pub const AHEAD: u8 = 193;
+    /// Path trace TLV, of the types for private use (RFC 8803 section 10.2.2).
+    pub const PATH_TRACE: u8 = 192;
+    /// Source route TLV, of the same types.
+    pub const SOURCE_ROUTE: u8 = 193;
 }
 
 /// Bytes behind the Length of a Base Connect TLV: port and address.
 const BASE_CONNECT: usize = 18;
-/// Bytes of a converter's number in a Passed TLV.
+/// Bytes of a converter's number in a path trace TLV.
 const NUMBER: usize = 8;
-/// Bytes of a converter's address in an Ahead TLV: two zeros, port and address.
+/// Bytes of a converter's address in a source route TLV: two zeros, port and address.
 const CONVERTER: usize = 20;
 
 /// One TLV. Padding that the protocol itself tells from content (zeros behind lists of kinds) is
@@ -56,12 +56,12 @@ pub enum Tlv {
     Cookie(Vec<u8>),
     /// Error (section 6.2.8).
     Error(ErrorTlv),
-    /// Passed: the numbers of the converters that a request has passed, the first one first. RFC 8803 does not define it;
+    /// Path trace: the numbers of the converters that a request has passed, the first one first. RFC 8803 does not define it;
     /// behind two zero bytes it has 8 bytes for each.
-    Passed(Vec<u64>),
-    /// Ahead: the converters that a request is still to pass, the next one first; behind the last one the server is next.
+    PathTrace(Vec<u64>),
+    /// Source route: the converters that a request is still to pass, the next one first; behind the last one the server is next.
     /// RFC 8803 does not define it; behind two zero bytes each has two more, its port, and its address as in a Connect TLV.
-    Ahead(Vec<SocketAddrV6>),
+    SourceRoute(Vec<SocketAddrV6>),
     /// A TLV that is none of these.
     Unknown {
         /// Its type.
@@ -81,8 +81,8 @@ impl Tlv {
             Self::SupportedTcpExtensions(_) => tlv_type::SUPPORTED_TCP_EXTENSIONS,
             Self::Cookie(_) => tlv_type::COOKIE,
             Self::Error(_) => tlv_type::ERROR,
-            Self::Passed(_) => tlv_type::PASSED,
-            Self::Ahead(_) => tlv_type::AHEAD,
+            Self::PathTrace(_) => tlv_type::PATH_TRACE,
+            Self::SourceRoute(_) => tlv_type::SOURCE_ROUTE,
             Self::Unknown { kind, .. } => *kind,
         }
     }
@@ -101,8 +101,8 @@ impl Tlv {
             }
             tlv_type::COOKIE => Self::Cookie(body[2..].to_vec()),
             tlv_type::ERROR => Self::Error(ErrorTlv::parse(body[0], &body[1..])),
-            tlv_type::PASSED => Self::Passed(numbers(&body[2..])?),
-            tlv_type::AHEAD => Self::Ahead(converters(&body[2..])?),
+            tlv_type::PATH_TRACE => Self::PathTrace(numbers(&body[2..])?),
+            tlv_type::SOURCE_ROUTE => Self::SourceRoute(converters(&body[2..])?),
             _ => Self::Unknown {
                 kind,
                 value: body.to_vec(),
@@ -135,11 +135,11 @@ impl Tlv {
                 out.extend(value);
             }
             Self::Error(error) => error.emit(out),
-            Self::Passed(numbers) => {
+            Self::PathTrace(numbers) => {
                 out.extend([0, 0]);
                 out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
             }
-            Self::Ahead(converters) => {
+            Self::SourceRoute(converters) => {
                 out.extend([0, 0]);
                 for converter in converters {
                     out.extend([0, 0]);
@@ -157,7 +157,7 @@ fn numbers(value: &[u8]) -> Result<Vec<u64>, MessageError> {
         .chunks(NUMBER)
         .map(|number| number.try_into().map(u64::from_be_bytes))
         .collect::<Result<_, _>>()
-        .map_err(|_| MessageError::TlvLength(tlv_type::PASSED))
+        .map_err(|_| MessageError::TlvLength(tlv_type::PATH_TRACE))
 }
 
 fn converters(value: &[u8]) -> Result<Vec<SocketAddrV6>, MessageError> {
@@ -168,7 +168,7 @@ fn converters(value: &[u8]) -> Result<Vec<SocketAddrV6>, MessageError> {
             _ => None,
         })
         .collect::<Option<_>>()
-        .ok_or(MessageError::TlvLength(tlv_type::AHEAD))
+        .ok_or(MessageError::TlvLength(tlv_type::SOURCE_ROUTE))
 }
 
 /// A port and an address, both as a Connect TLV has them.

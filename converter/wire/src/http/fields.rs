@@ -110,7 +110,7 @@ pub(crate) struct ConnectionOptions {
 
 /// What to do where Connection names a field that is written anew, or that the message's meaning hangs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nominations {
+pub(crate) enum ConnectionOptionPolicy {
     /// Refuse the message: we and the next hop might differ over it.
     Strict,
     /// Pay no heed: we act on such a field all the same, and write it anew or pass it on. Servers name Transfer-Encoding
@@ -199,7 +199,7 @@ impl Fields {
     /// Reads Connection and marks the fields that it names as not to be forwarded.
     pub(crate) fn take_connection_options(
         &mut self,
-        nominations: Nominations,
+        nominations: ConnectionOptionPolicy,
     ) -> Result<ConnectionOptions, Reason> {
         let mut options = ConnectionOptions::default();
         if !self.has(FieldKind::Connection) {
@@ -220,7 +220,7 @@ impl Fields {
                 kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
                 upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
                 name if may_be_dropped(kind_of(name)) => drop_named(bytes, &mut self.fields, name),
-                _ if nominations == Nominations::Lenient => {}
+                _ if nominations == ConnectionOptionPolicy::Lenient => {}
                 _ => return Err("Connection names a field that must not be dropped"),
             }
         }

@@ -7,7 +7,7 @@ use memchr::memchr;
 use super::grammar::is_token_byte;
 use super::request::Request;
 use super::response::{BadResponse, Response};
-use super::{Awaited, HeadLimits, Refused};
+use super::{HeadLimits, Refused, RequestContext};
 
 /// Finds and parses the heads of one connection, one after the other. Call it with all bytes since the end of the last
 /// message; when it wants more, call it again with the same bytes and more after them. It remembers what it has seen,
@@ -37,7 +37,7 @@ pub fn parse_request(
 /// The same for a response, to what `awaited` tells of.
 pub fn parse_response(
     bytes: &[u8],
-    awaited: Awaited,
+    awaited: RequestContext,
     limits: &HeadLimits,
 ) -> Result<Option<(Response, usize)>, BadResponse> {
     HeadReader::new().response(bytes, awaited, limits)
@@ -84,7 +84,7 @@ impl HeadReader {
     pub fn response(
         &mut self,
         bytes: &[u8],
-        awaited: Awaited,
+        awaited: RequestContext,
         limits: &HeadLimits,
     ) -> Result<Option<(Response, usize)>, BadResponse> {
         let bounds = Bounds {

@@ -48,7 +48,7 @@ pub use limits::HeadLimits;
 pub use malformed::MalformedFields;
 pub use method::Method;
 pub use refused::Refused;
-pub use request::{Awaited, ContentRule, Request};
+pub use request::{Request, RequestContext, ResponseBodyRule};
 pub use response::{BadResponse, Delivery, Response};
 pub use target::RequestTarget;
 pub use version::{HTTP2_HEAD, Version};

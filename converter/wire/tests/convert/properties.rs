@@ -54,11 +54,11 @@ fn tlv() -> impl Strategy<Value = Tlv> {
         list().prop_map(Tlv::SupportedTcpExtensions),
         words(0, 10).prop_map(Tlv::Cookie),
         error().prop_map(Tlv::Error),
-        vec(any::<u64>(), 0..6).prop_map(Tlv::Passed),
-        vec(peer(), 0..6).prop_map(Tlv::Ahead),
+        vec(any::<u64>(), 0..6).prop_map(Tlv::PathTrace),
+        vec(peer(), 0..6).prop_map(Tlv::SourceRoute),
         (31..=255_u8, words(2, 10))
             .prop_filter("one that is not known", |(kind, _)| {
-                ![tlv_type::PASSED, tlv_type::AHEAD].contains(kind)
+                ![tlv_type::PATH_TRACE, tlv_type::SOURCE_ROUTE].contains(kind)
             })
             .prop_map(|(kind, value)| Tlv::Unknown { kind, value }),
     ]
@@ -99,13 +99,15 @@ fn request() -> impl Strategy<Value = Request> {
         .prop_filter("asks something", |(info, connect, ..)| {
             *info || connect.is_some()
         })
-        .prop_map(|(info, connect, cookie, passed, ahead)| Request {
-            info,
-            connect,
-            cookie,
-            passed,
-            ahead,
-        })
+        .prop_map(
+            |(info, connect, cookie, path_trace, source_route)| Request {
+                info,
+                connect,
+                cookie,
+                path_trace,
+                source_route,
+            },
+        )
 }
 
 /// Bytes that are often near to a message.

@@ -168,7 +168,7 @@ fn tlvs_that_a_converter_does_not_take_are_unsupported() {
 fn converters_that_nothing_can_connect_to_are_malformed() {
     for address in ["::ffff:127.0.0.1", "ff02::1"] {
         let peer = std::net::SocketAddrV6::new(address.parse().expect("an address"), 80, 0, 0);
-        let tlvs = [Tlv::Info, Tlv::Ahead(vec![peer])];
+        let tlvs = [Tlv::Info, Tlv::SourceRoute(vec![peer])];
         let bytes = encode(&tlvs).expect("a short message");
         refuses_whole(
             &bytes,

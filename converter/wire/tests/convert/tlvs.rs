@@ -79,15 +79,15 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
                 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
             ])],
         ),
-        ("0102 2263  c001 0000", vec![Tlv::Passed(vec![])]),
+        ("0102 2263  c001 0000", vec![Tlv::PathTrace(vec![])]),
         (
             "0106 2263  c005 0000 0000 0000 0000 0007 0123 4567 89ab cdef",
-            vec![Tlv::Passed(vec![7, 0x0123_4567_89ab_cdef])],
+            vec![Tlv::PathTrace(vec![7, 0x0123_4567_89ab_cdef])],
         ),
-        ("0102 2263  c101 0000", vec![Tlv::Ahead(vec![])]),
+        ("0102 2263  c101 0000", vec![Tlv::SourceRoute(vec![])]),
         (
             "0107 2263  c106 0000 0000 1404 0000 0000 0000 0000 0000 ffff c000 0209",
-            vec![Tlv::Ahead(vec![
+            vec![Tlv::SourceRoute(vec![
                 "[::ffff:192.0.2.9]:5124".parse().expect("address"),
             ])],
         ),

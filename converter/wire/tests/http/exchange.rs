@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tributary_wire::http::exchange::{
-    Action, ClientAfter, Completed, Ending, Event, Exchange, Fault, Input, ServerAfter,
+    Action, ClientAfter, Completed, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
 };
 use tributary_wire::http::{HeadLimits, MalformedFields, Refused, parse_request};
 
@@ -38,8 +38,8 @@ pub const CLIENT_END: Event<'_> = Event::Client(Input::End);
 pub const CLIENT_RESET: Event<'_> = Event::Client(Input::Reset);
 pub const SERVER_END: Event<'_> = Event::Server(Input::End);
 pub const SERVER_RESET: Event<'_> = Event::Server(Input::Reset);
-pub const SILENCE: Event<'_> = Event::Silence {
-    server_clogged: false,
+pub const SILENCE: Event<'_> = Event::IdleTimeout {
+    upstream_blocked: false,
 };
 
 pub fn client(bytes: &[u8]) -> Event<'_> {
@@ -66,7 +66,7 @@ fn head(bytes: &[u8]) -> Action {
 }
 
 fn completed(status: u16, client: ClientAfter, server: ServerAfter) -> Action {
-    Action::End(Ending::Completed(Completed {
+    Action::End(ExchangeResult::Completed(Completed {
         status,
         client,
         server,
@@ -78,12 +78,12 @@ fn kept(status: u16) -> Action {
 }
 
 fn refused(status: u16, reason: &'static str) -> Action {
-    Action::End(Ending::Refused(Refused::new(status, reason)))
+    Action::End(ExchangeResult::Refused(Refused::new(status, reason)))
 }
 
 fn broken(status: u16, fault: Fault) -> Action {
     let status = (status != 0).then_some(status);
-    Action::End(Ending::Broken { status, fault })
+    Action::End(ExchangeResult::Aborted { status, fault })
 }
 
 fn clock() -> SystemTime {
@@ -135,22 +135,22 @@ fn whole_exchanges() {
             GET,
             vec![
                 (server(OK), head(OK)),
-                (Event::Delivered, Action::Wait),
+                (Event::ResponseFlushed, Action::Wait),
                 (server(b"ab"), pass(2)),
-                (Event::Delivered, kept(200)),
+                (Event::ResponseFlushed, kept(200)),
             ],
         ),
         (
             HEAD,
-            vec![(server(OK), head(OK)), (Event::Delivered, kept(200))],
+            vec![(server(OK), head(OK)), (Event::ResponseFlushed, kept(200))],
         ),
         (
             GET,
             vec![
                 (server(CONTINUE), head(CONTINUE)),
-                (Event::Delivered, Action::Wait),
+                (Event::ResponseFlushed, Action::Wait),
                 (server(EMPTY), head(EMPTY)),
-                (Event::Delivered, kept(204)),
+                (Event::ResponseFlushed, kept(204)),
             ],
         ),
         (
@@ -159,7 +159,7 @@ fn whole_exchanges() {
                 (client(b"01234"), pass(5)),
                 (client(b"56789GET"), pass(5)),
                 (server(EMPTY), head(EMPTY)),
-                (Event::Delivered, kept(204)),
+                (Event::ResponseFlushed, kept(204)),
             ],
         ),
         (
@@ -168,7 +168,7 @@ fn whole_exchanges() {
                 (client(b"2\r\nab\r\n"), pass(7)),
                 (client(b"0\r\n\r\nGET"), pass(5)),
                 (server(EMPTY), head(EMPTY)),
-                (Event::Delivered, kept(204)),
+                (Event::ResponseFlushed, kept(204)),
             ],
         ),
         (
@@ -176,7 +176,7 @@ fn whole_exchanges() {
             vec![
                 (server(EMPTY), head(EMPTY)),
                 (
-                    Event::Delivered,
+                    Event::ResponseFlushed,
                     completed(204, ClientAfter::Close, ServerAfter::Keep),
                 ),
             ],
@@ -188,7 +188,7 @@ fn whole_exchanges() {
                 (server(b"abc"), pass(3)),
                 (SERVER_END, Action::Wait),
                 (
-                    Event::Delivered,
+                    Event::ResponseFlushed,
                     completed(200, ClientAfter::Linger, ServerAfter::Close),
                 ),
             ],
@@ -199,8 +199,8 @@ fn whole_exchanges() {
                 (server(SWITCH), head(SWITCH)),
                 (server(b"frames"), Action::Wait),
                 (
-                    Event::Delivered,
-                    Action::End(Ending::Switched { status: 101 }),
+                    Event::ResponseFlushed,
+                    Action::End(ExchangeResult::Upgraded { status: 101 }),
                 ),
             ],
         ),
@@ -287,7 +287,7 @@ fn an_early_answer_survives_what_the_client_still_sends() {
                 (client(some), all(some)),
                 (server(TOO_LARGE), head(TOO_LARGE)),
                 (
-                    Event::Delivered,
+                    Event::ResponseFlushed,
                     completed(413, ClientAfter::Linger, ServerAfter::Reset),
                 ),
             ],
@@ -298,10 +298,10 @@ fn an_early_answer_survives_what_the_client_still_sends() {
             request,
             false,
             &[
-                (Event::ServerDeaf, Action::Wait),
+                (Event::UpstreamWriteFailed, Action::Wait),
                 (server(TOO_LARGE), head(TOO_LARGE)),
                 (
-                    Event::Delivered,
+                    Event::ResponseFlushed,
                     completed(413, ClientAfter::Linger, ServerAfter::Reset),
                 ),
             ],
@@ -317,7 +317,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
     let answered = (server(unauthorized), head(unauthorized));
     let whole = (client(b"0123456789"), pass(10));
     let flushed = (Event::RequestFlushed, Action::Wait);
-    let ends = |client, server| (Event::Delivered, completed(401, client, server));
+    let ends = |client, server| (Event::ResponseFlushed, completed(401, client, server));
     for (script, closes) in [
         (
             vec![
@@ -350,7 +350,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
             vec![
                 whole.clone(),
                 answered.clone(),
-                (Event::ServerDeaf, Action::Wait),
+                (Event::UpstreamWriteFailed, Action::Wait),
                 flushed.clone(),
                 ends(ClientAfter::Keep, ServerAfter::Reset),
             ],
@@ -385,7 +385,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
         ),
         (
             vec![
-                (Event::ServerDeaf, Action::Wait),
+                (Event::UpstreamWriteFailed, Action::Wait),
                 answered,
                 ends(ClientAfter::Linger, ServerAfter::Reset),
             ],
@@ -398,9 +398,9 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
     // Of a request without content the head may be what has not been taken.
     let script = [
         (server(EMPTY), head(EMPTY)),
-        (Event::Delivered, Action::Wait),
+        (Event::ResponseFlushed, Action::Wait),
         flushed,
-        (Event::Delivered, kept(204)),
+        (Event::ResponseFlushed, kept(204)),
     ];
     play_slowly(GET, true, &script);
 }
@@ -413,19 +413,19 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
     let early = [
         flushed.clone(),
         (server(EMPTY), head(EMPTY)),
-        (Event::Delivered, Action::Wait),
+        (Event::ResponseFlushed, Action::Wait),
     ];
     let rest = [
         (client(b"01234"), pass(5)),
         flushed.clone(),
-        (Event::Delivered, Action::Wait),
+        (Event::ResponseFlushed, Action::Wait),
         (client(b"56789GET"), pass(5)),
     ];
     let with = |last: &[(Event<'static>, Action)]| [&early[..], &rest[..], last].concat();
-    let done = [flushed.clone(), (Event::Delivered, kept(204))];
+    let done = [flushed.clone(), (Event::ResponseFlushed, kept(204))];
     let sent = play_slowly(PUT, false, &with(&done));
     assert!(!sent.contains("Connection: close"), "{sent}");
-    for last in [SERVER_RESET, Event::ServerDeaf] {
+    for last in [SERVER_RESET, Event::UpstreamWriteFailed] {
         let cut = [(last, broken(204, Fault::ServerReset))];
         play_slowly(PUT, false, &[&early[..], &cut[..]].concat());
         play_slowly(PUT, false, &with(&cut));
@@ -451,7 +451,10 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
     play_slowly(
         PUT,
         false,
-        &[(Event::ServerDeaf, Action::Wait), (server(EMPTY), refused)],
+        &[
+            (Event::UpstreamWriteFailed, Action::Wait),
+            (server(EMPTY), refused),
+        ],
     );
 }
 
@@ -460,17 +463,17 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
 fn a_protocol_changes_when_the_server_has_the_whole_request() {
     let waits = [
         (server(SWITCH), head(SWITCH)),
-        (Event::Delivered, Action::Wait),
+        (Event::ResponseFlushed, Action::Wait),
     ];
     let flushed = (Event::RequestFlushed, Action::Wait);
     let flushed_in_part = flushed.clone();
     let switched = (
-        Event::Delivered,
-        Action::End(Ending::Switched { status: 101 }),
+        Event::ResponseFlushed,
+        Action::End(ExchangeResult::Upgraded { status: 101 }),
     );
     let script = [&waits[..], &[flushed.clone(), switched.clone()]].concat();
     play_slowly(UPGRADE, false, &script);
-    let cut = (Event::ServerDeaf, broken(101, Fault::ServerReset));
+    let cut = (Event::UpstreamWriteFailed, broken(101, Fault::ServerReset));
     play_slowly(UPGRADE, false, &[&waits[..], &[cut]].concat());
     let rest = (client(b"{}"), all(b"{}"));
     let with_content = UPGRADE.replace("\r\n\r\n", "\r\nContent-Length: 2\r\n\r\n");
@@ -513,9 +516,9 @@ fn a_server_that_does_not_answer() {
     for (request, is_kept, last, ending) in [
         (GET, false, SERVER_END, unanswered.clone()),
         (GET, false, SERVER_RESET, unanswered.clone()),
-        (GET, true, SERVER_END, Action::End(Ending::Repeat)),
-        (GET, true, SERVER_RESET, Action::End(Ending::Repeat)),
-        (DELETE, true, SERVER_END, Action::End(Ending::Repeat)),
+        (GET, true, SERVER_END, Action::End(ExchangeResult::Retry)),
+        (GET, true, SERVER_RESET, Action::End(ExchangeResult::Retry)),
+        (DELETE, true, SERVER_END, Action::End(ExchangeResult::Retry)),
         (EMPTY_POST, true, SERVER_END, unanswered.clone()),
         (PUT, true, SERVER_END, unanswered.clone()),
         (POST, true, SERVER_RESET, unanswered),
@@ -534,8 +537,8 @@ fn a_server_that_does_not_answer() {
         (
             PUT,
             true,
-            Event::Silence {
-                server_clogged: true,
+            Event::IdleTimeout {
+                upstream_blocked: true,
             },
             refused(504, "the server did not respond in time"),
         ),
@@ -548,7 +551,7 @@ fn a_server_that_does_not_answer() {
         true,
         &[
             (server(CONTINUE), head(CONTINUE)),
-            (Event::Delivered, Action::Wait),
+            (Event::ResponseFlushed, Action::Wait),
             (
                 SERVER_END,
                 refused(502, "the server ended within its response"),
@@ -642,7 +645,7 @@ fn bytes_behind_a_response_are_dropped() {
             (server(b"abHTTP/"), pass(2)),
             (server(b"HTTP/"), ignored),
             (
-                Event::Delivered,
+                Event::ResponseFlushed,
                 completed(200, ClientAfter::Keep, ServerAfter::Close),
             ),
         ],
@@ -658,7 +661,7 @@ fn a_drain_ends_the_connection_behind_the_response() {
     assert_eq!(exchange.handle(server(EMPTY), &mut out), head(EMPTY));
     assert!(String::from_utf8_lossy(&out).contains("Connection: close\r\n"));
     assert_eq!(
-        exchange.handle(Event::Delivered, &mut out),
+        exchange.handle(Event::ResponseFlushed, &mut out),
         completed(204, ClientAfter::Linger, ServerAfter::Keep)
     );
 }

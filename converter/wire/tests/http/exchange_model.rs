@@ -1,7 +1,9 @@
 //! Exchanges whose events come in any order, beside a server that takes its request as slowly as it likes.
 
 use proptest::prelude::*;
-use tributary_wire::http::exchange::{Action, ClientAfter, Ending, Event, Exchange, ServerAfter};
+use tributary_wire::http::exchange::{
+    Action, ClientAfter, Event, Exchange, ExchangeResult, ServerAfter,
+};
 
 use super::exchange::{
     CLIENT_END, CLIENT_RESET, GET, HEAD, LAST_GET, OLD_PUT, POST, PUT, SERVER_END, SERVER_RESET,
@@ -20,8 +22,8 @@ enum Happens {
     ServerResets,
     ServerTakes(usize),
     ServerIsDeaf,
-    Delivered,
-    Silence,
+    ResponseFlushed,
+    IdleTimeout,
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -34,8 +36,8 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => Just(Happens::ServerResets),
         4 => (1..200_usize).prop_map(Happens::ServerTakes),
         1 => Just(Happens::ServerIsDeaf),
-        6 => Just(Happens::Delivered),
-        1 => Just(Happens::Silence),
+        6 => Just(Happens::ResponseFlushed),
+        1 => Just(Happens::IdleTimeout),
     ]
 }
 
@@ -58,7 +60,7 @@ struct Played<'a> {
 }
 
 impl Played<'_> {
-    fn happen(&mut self, what: Happens) -> Option<Ending> {
+    fn happen(&mut self, what: Happens) -> Option<ExchangeResult> {
         match what {
             Happens::ClientSends(count) => self.client_sends(count),
             Happens::ServerSends(count) => self.server_sends(count),
@@ -69,24 +71,24 @@ impl Played<'_> {
             Happens::ServerTakes(count) => self.server_takes(count),
             Happens::ServerIsDeaf => {
                 self.unsent.clear();
-                self.show(Event::ServerDeaf)
+                self.show(Event::UpstreamWriteFailed)
             }
-            Happens::Delivered => {
+            Happens::ResponseFlushed => {
                 self.delivered = self.sent;
-                self.show(Event::Delivered)
+                self.show(Event::ResponseFlushed)
             }
-            Happens::Silence => self.show(SILENCE),
+            Happens::IdleTimeout => self.show(SILENCE),
         }
     }
 
-    fn show(&mut self, event: Event<'_>) -> Option<Ending> {
+    fn show(&mut self, event: Event<'_>) -> Option<ExchangeResult> {
         match self.exchange.handle(event, &mut self.passed) {
             Action::End(ending) => Some(ending),
             _ => None,
         }
     }
 
-    fn client_sends(&mut self, count: usize) -> Option<Ending> {
+    fn client_sends(&mut self, count: usize) -> Option<ExchangeResult> {
         if !self.exchange.reads_client() {
             return None;
         }
@@ -108,7 +110,7 @@ impl Played<'_> {
     }
 
     /// A connection that takes nothing more has taken everything that waits: there is nothing.
-    fn server_takes(&mut self, count: usize) -> Option<Ending> {
+    fn server_takes(&mut self, count: usize) -> Option<ExchangeResult> {
         let now = count.min(self.unsent.len());
         self.taken.extend(self.unsent.drain(..now));
         if self.unsent.is_empty() {
@@ -118,7 +120,7 @@ impl Played<'_> {
         }
     }
 
-    fn server_sends(&mut self, count: usize) -> Option<Ending> {
+    fn server_sends(&mut self, count: usize) -> Option<ExchangeResult> {
         if !self.exchange.reads_server() {
             return None;
         }
@@ -205,7 +207,7 @@ proptest! {
         };
         let mut server_ended = false;
         let mut ending = None;
-        for event in events.iter().chain([&Happens::Delivered, &Happens::Silence]) {
+        for event in events.iter().chain([&Happens::ResponseFlushed, &Happens::IdleTimeout]) {
             server_ended |= matches!(event, Happens::ServerEnds);
             ending = played.happen(*event);
             if ending.is_some() {
@@ -216,7 +218,7 @@ proptest! {
         let server_has_it = played.taken == whole_request;
         match ending {
             None => prop_assert!(false, "silence ends everything"),
-            Some(Ending::Completed(whole)) => {
+            Some(ExchangeResult::Completed(whole)) => {
                 let is_head = request_head.starts_with("HEAD");
                 let until_the_end = response == TO_THE_END && !is_head;
                 let has_body = played.passed.ends_with(b"abcde")
@@ -231,15 +233,15 @@ proptest! {
                 prop_assert_eq!(whole.client == ClientAfter::Keep, !says_close);
                 prop_assert!(played.from_client.len() <= behind.len() || whole.client == ClientAfter::Linger);
             }
-            Some(Ending::Refused(refused)) => {
+            Some(ExchangeResult::Refused(refused)) => {
                 prop_assert!((400..600).contains(&refused.status));
                 prop_assert_eq!(played.sent, played.delivered, "it would stand in the midst of something");
                 let sent = String::from_utf8_lossy(&played.passed[..played.sent]);
                 prop_assert!(!["1 101", "1 200", "1 204", "1 401", "1 413"].iter().any(|status| sent.contains(status)));
             }
-            Some(Ending::Repeat) => prop_assert!(is_kept && body.is_empty() && played.passed.is_empty()),
-            Some(Ending::Broken { .. }) => {}
-            Some(Ending::Switched { .. }) => prop_assert!(server_has_it && request_head.contains("Upgrade")),
+            Some(ExchangeResult::Retry) => prop_assert!(is_kept && body.is_empty() && played.passed.is_empty()),
+            Some(ExchangeResult::Aborted { .. }) => {}
+            Some(ExchangeResult::Upgraded { .. }) => prop_assert!(server_has_it && request_head.contains("Upgrade")),
         }
     }
 }

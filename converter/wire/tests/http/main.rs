@@ -10,8 +10,8 @@ mod responses;
 mod smuggling;
 
 use tributary_wire::http::{
-    Awaited, BadResponse, HeadLimits, HeadReader, Hop, Pseudonym, Refused, Request, Response,
-    parse_request,
+    BadResponse, HeadLimits, HeadReader, Hop, Pseudonym, Refused, Request, RequestContext,
+    Response, parse_request,
 };
 
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
@@ -72,7 +72,10 @@ fn read_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Request, us
 }
 
 /// The same for a response.
-fn read_response(bytes: &[u8], awaited: Awaited) -> Result<Option<(Response, usize)>, BadResponse> {
+fn read_response(
+    bytes: &[u8],
+    awaited: RequestContext,
+) -> Result<Option<(Response, usize)>, BadResponse> {
     let limits = limits();
     let shape = |read: &Result<Option<(Response, usize)>, BadResponse>| format!("{read:?}");
     let whole = HeadReader::new().response(bytes, awaited, &limits);

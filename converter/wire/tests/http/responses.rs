@@ -3,31 +3,31 @@
 use std::time::{Duration, SystemTime};
 
 use tributary_wire::http::{
-    Awaited, Body, ContentRule, Delivery, Hop, MalformedFields, Refused, Response, Version,
-    parse_response,
+    Body, Delivery, Hop, MalformedFields, Refused, RequestContext, Response, ResponseBodyRule,
+    Version, parse_response,
 };
 
 use super::{limits, pseudonym, read_response};
 
-const GET: Awaited = Awaited {
-    content: ContentRule::Framed,
+const GET: RequestContext = RequestContext {
+    content: ResponseBodyRule::Framed,
     upgrade: false,
     version: Version::Http11,
     keep_alive: true,
 };
-const HEAD: Awaited = Awaited {
-    content: ContentRule::Absent,
+const HEAD: RequestContext = RequestContext {
+    content: ResponseBodyRule::Absent,
     ..GET
 };
-const CONNECT: Awaited = Awaited {
-    content: ContentRule::Tunnel,
+const CONNECT: RequestContext = RequestContext {
+    content: ResponseBodyRule::Tunnel,
     ..GET
 };
-const UPGRADE: Awaited = Awaited {
+const UPGRADE: RequestContext = RequestContext {
     upgrade: true,
     ..GET
 };
-const OLD: Awaited = Awaited {
+const OLD: RequestContext = RequestContext {
     version: Version::Http10,
     keep_alive: false,
     ..GET
@@ -37,7 +37,7 @@ fn wire(short: &str) -> String {
     short.replace('|', "\r\n") + "\r\n\r\n"
 }
 
-fn read(short: &str, awaited: Awaited) -> Response {
+fn read(short: &str, awaited: RequestContext) -> Response {
     let bytes = wire(short);
     let (response, used) = read_response(bytes.as_bytes(), awaited)
         .expect(short)
@@ -251,7 +251,7 @@ fn test_an_oversized_response_head_is_bad() {
 }
 
 /// What the client gets, and how, in the notation of the cases.
-fn delivered(short: &str, awaited: Awaited) -> (Delivery, String) {
+fn delivered(short: &str, awaited: RequestContext) -> (Delivery, String) {
     let response = read(short, awaited);
     let delivery = response.delivery(awaited);
     let clock = || SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
@@ -283,7 +283,7 @@ fn test_responses_are_relayed_as_the_table_says() {
         (HEAD, "HTTP/1.1 200 OK|Date: x|Content-Length: 5", format!("HTTP/1.1 200 OK|Date: x|Content-Length: 5{VIA}")),
         (GET, "HTTP/1.1 204 No|Date: x|Content-Length: 5", format!("HTTP/1.1 204 No|Date: x{VIA}")),
         (GET, "HTTP/1.1 304 No|Date: x|Content-Length: 5", format!("HTTP/1.1 304 No|Date: x|Content-Length: 5{VIA}")),
-        (Awaited { keep_alive: false, ..GET }, "HTTP/1.1 103 Hints", format!("HTTP/1.1 103 Hints{VIA}")),
+        (RequestContext { keep_alive: false, ..GET }, "HTTP/1.1 103 Hints", format!("HTTP/1.1 103 Hints{VIA}")),
         (GET, "HTTP/1.1 100 Continue|Transfer-Encoding: chunked", format!("HTTP/1.1 100 Continue{VIA}")),
         (UPGRADE, "HTTP/1.1 101 Yes|Upgrade: websocket|Connection: Upgrade|A: b", format!("HTTP/1.1 101 Yes|A: b{VIA}|Connection: upgrade|Upgrade: websocket")),
         (UPGRADE, "HTTP/1.1 426 No|Date: x|Upgrade: websocket|Connection: Upgrade|Content-Length: 0", format!("HTTP/1.1 426 No|Date: x|Content-Length: 0{VIA}")),
@@ -305,13 +305,13 @@ fn test_delivery_follows_from_body_and_client() {
     let cases = [
         (GET, chunked, delivery(true, false, true)),
         (OLD, chunked, delivery(true, true, false)),
-        (Awaited { keep_alive: false, ..GET }, chunked, delivery(true, false, false)),
+        (RequestContext { keep_alive: false, ..GET }, chunked, delivery(true, false, false)),
         (GET, "HTTP/1.1 200 OK", delivery(true, false, false)),
         (GET, "HTTP/1.1 200 OK|Connection: close|Content-Length: 5", delivery(true, false, true)),
         (GET, "HTTP/1.1 100 Continue", delivery(true, false, true)),
         (OLD, "HTTP/1.1 100 Continue", delivery(false, false, false)),
         (HEAD, "HTTP/1.1 200 OK", delivery(true, false, true)),
-        (Awaited { version: Version::Http10, ..HEAD }, chunked, delivery(true, false, true)),
+        (RequestContext { version: Version::Http10, ..HEAD }, chunked, delivery(true, false, true)),
         (CONNECT, "HTTP/1.1 200 OK", delivery(true, false, false)),
     ];
     for (awaited, short, expected) in cases {

@@ -159,10 +159,10 @@ impl Answers {
     /// Waits for the next one; `None` when both have come. To drop the wait loses nothing.
     pub async fn next(&mut self) -> Option<Answer> {
         poll_fn(|cx| {
-            for asking in [&mut self.six, &mut self.four] {
-                let poll = asking.as_mut().map(|asking| asking.as_mut().poll(cx));
+            for pending in [&mut self.six, &mut self.four] {
+                let poll = pending.as_mut().map(|pending| pending.as_mut().poll(cx));
                 if let Some(Poll::Ready(answer)) = poll {
-                    *asking = None;
+                    *pending = None;
                     return Poll::Ready(Some(answer));
                 }
             }

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::time::{Instant as Clock, SystemTime};
 
-use tributary_wire::http::exchange::{ClientAfter, Ending, Exchange, ServerAfter};
+use tributary_wire::http::exchange::{ClientAfter, Exchange, ExchangeResult, ServerAfter};
 use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 
-use super::carrier::carry;
-use super::front::Front;
+use super::client_buffer::ClientBuffer;
+use super::exchange_driver::drive_exchange;
 use super::server::{Kept, ServerConnection, name_of};
 use crate::accounting::metrics::OK;
 use crate::dial::DialError;
@@ -35,7 +35,7 @@ pub enum Left {
 /// request. `to` is asked in place of the server that the request names.
 pub async fn exchange(
     session: &Session,
-    front: &mut Front,
+    client_buffer: &mut ClientBuffer,
     kept: &mut Kept,
     request: &Request,
     to: Option<&Authority>,
@@ -60,9 +60,9 @@ pub async fn exchange(
             Err(error) => return Left::NoServer(error, name),
         };
         // A server that had just left is no reason to give up: another connection to it may serve.
-        match ask(session, front, &mut server, request, is_kept).await {
-            Ending::Repeat if is_kept => {
-                if let Err(refused) = front.hold(session, request, request.head_len()) {
+        match ask(session, client_buffer, &mut server, request, is_kept).await {
+            ExchangeResult::Retry if is_kept => {
+                if let Err(refused) = client_buffer.reserve(session, request, request.head_len()) {
                     return Left::Refuse(refused, name);
                 }
             }
@@ -74,21 +74,29 @@ pub async fn exchange(
 /// Asks this server.
 async fn ask(
     session: &Session,
-    front: &mut Front,
+    client_buffer: &mut ClientBuffer,
     server: &mut ServerConnection,
     request: &Request,
     is_kept: bool,
-) -> Ending {
+) -> ExchangeResult {
     let mut head = Vec::new();
     let limits = session.http_limits();
     match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
         Ok(mut exchange) => {
             let kept = request.memory();
-            let ending = carry(session, front, server, &mut exchange, &mut head, kept).await;
+            let ending = drive_exchange(
+                session,
+                client_buffer,
+                server,
+                &mut exchange,
+                &mut head,
+                kept,
+            )
+            .await;
             session.malformed_fields(&server.name, exchange.malformed_fields());
             ending
         }
-        Err(refused) => Ending::Refused(refused),
+        Err(refused) => ExchangeResult::Refused(refused),
     }
 }
 
@@ -97,7 +105,7 @@ fn conclude(
     session: &Session,
     kept: &mut Kept,
     mut server: Box<ServerConnection>,
-    ending: &Ending,
+    ending: &ExchangeResult,
     name: Rc<str>,
     since: Clock,
 ) -> Left {
@@ -110,8 +118,8 @@ fn conclude(
         ..Outcome::new(name_of_it, since)
     };
     match *ending {
-        Ending::Completed(completed) => {
-            session.note(&outcome(OK, Some(completed.status)));
+        ExchangeResult::Completed(completed) => {
+            session.log_request(&outcome(OK, Some(completed.status)));
             let_go(server, completed.server, kept);
             match completed.client {
                 ClientAfter::Keep => Left::Nothing,
@@ -119,14 +127,14 @@ fn conclude(
                 ClientAfter::Linger => Left::Linger,
             }
         }
-        Ending::Broken { status, fault } => {
-            session.note(&outcome(fault.name(), status));
+        ExchangeResult::Aborted { status, fault } => {
+            session.log_request(&outcome(fault.name(), status));
             Left::Break
         }
-        Ending::Refused(refused) => Left::Refuse(refused, name),
-        Ending::Switched { status } => Left::Tunnel(server, status),
+        ExchangeResult::Refused(refused) => Left::Refuse(refused, name),
+        ExchangeResult::Upgraded { status } => Left::Tunnel(server, status),
         // Only a kept server is left for another one.
-        Ending::Repeat => Left::Break,
+        ExchangeResult::Retry => Left::Break,
     }
 }
 
@@ -136,7 +144,7 @@ fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, kept: &mut Kept
             server.rest();
             *kept = Some(server);
         }
-        ServerAfter::Close => server.server.stream.finish(),
+        ServerAfter::Close => server.server.stream.disarm(),
         ServerAfter::Reset => drop(server),
     }
 }

@@ -8,8 +8,8 @@ use crate::session::Session;
 
 /// How large the transfer of a client's `request` will be, if that is known by the request and decides its way.
 pub fn known_size(session: &Session, request: &Request) -> Option<ExpectedSize> {
-    let by_gateway = session.listener.listen.via_gateway;
-    let gateway = session.config.gateway.as_ref().filter(|_| by_gateway)?;
+    let via_gateway = session.listener.listen.via_gateway;
+    let gateway = session.config.gateway.as_ref().filter(|_| via_gateway)?;
     expected_size(request, &gateway.sizes)
 }
 

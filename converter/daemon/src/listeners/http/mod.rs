@@ -1,10 +1,10 @@
 //! HTTP/1.1 as to a proxy (RFC 9110, RFC 9112): CONNECT becomes a tunnel, absolute-form is forwarded, one request after
 //! the other. What could be read in two ways never gets past the parser.
 
-mod carrier;
+mod client_buffer;
 mod exchange;
+mod exchange_driver;
 mod expected_size;
-mod front;
 mod options;
 mod refusals;
 mod request;
@@ -12,8 +12,8 @@ mod serve;
 mod server;
 mod tunnel;
 
+pub(super) use client_buffer::ClientBuffer;
 pub(super) use exchange::{Left, exchange};
-pub(super) use front::Front;
 pub use refusals::refusal;
 pub(super) use refusals::refuse;
 pub(super) use request::{Next, next_request};

@@ -20,19 +20,19 @@ pub async fn answer_options(mut session: Session, request: &Request) -> Option<S
     let mut out = Vec::new();
     let keep_alive = request.keep_alive && !session.is_draining();
     let status = write_options(keep_alive, &mut out);
-    session.note(&Outcome {
+    session.log_request(&Outcome {
         status: Some(status),
         ..Outcome::new("options", since)
     });
     if !keep_alive {
-        session.leave();
-        session.stream.end_with(&out).await;
+        session.finish_gracefully();
+        session.stream.send_and_linger(&out).await;
         return None;
     }
     let deadline = Some(Instant::now() + session.config.timeouts.request);
     let sent = session.stream.send(&out, deadline).await;
     if sent.is_err() {
-        session.leave();
+        session.finish_gracefully();
         return None;
     }
     Some(session)

@@ -64,12 +64,12 @@ pub async fn refuse(session: Session, refused: Refused, target: &str, since: Clo
 }
 
 async fn end(mut session: Session, refused: Refused, name: &str, target: &str, since: Clock) {
-    session.close(&Outcome {
+    session.log_close(&Outcome {
         target,
         status: Some(refused.status),
         ..Outcome::new(name, since)
     });
-    session.stream.end_with(&written(refused)).await;
+    session.stream.send_and_linger(&written(refused)).await;
 }
 
 /// For logs and metrics.

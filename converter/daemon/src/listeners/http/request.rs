@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tributary_wire::http::{Refused, Request};
 
-use super::front::{Front, NO_MEMORY};
+use super::client_buffer::{ClientBuffer, NO_MEMORY};
 use crate::listeners::message::PIECE;
 use crate::session::Session;
 
@@ -28,7 +28,7 @@ pub enum Next {
 /// The next request; it must be whole at the deadline, or in time after its first byte where there is none yet.
 pub async fn next_request(
     session: &Session,
-    front: &mut Front,
+    client_buffer: &mut ClientBuffer,
     deadline: Option<Instant>,
     mut draining: Pin<&mut impl Future<Output = ()>>,
 ) -> Next {
@@ -36,9 +36,12 @@ pub async fn next_request(
     let idle = Instant::now() + timeouts.idle;
     let mut whole_by = deadline;
     loop {
-        match front.reader.request(&front.inbox, session.http_limits()) {
+        match client_buffer
+            .reader
+            .request(&client_buffer.inbox, session.http_limits())
+        {
             Ok(Some((request, length))) => {
-                return match front.hold(session, &request, 0) {
+                return match client_buffer.reserve(session, &request, 0) {
                     Ok(()) => Next::Request(request, length),
                     Err(refused) => Next::Refused(refused),
                 };
@@ -46,16 +49,18 @@ pub async fn next_request(
             Ok(None) => {}
             Err(refused) => return Next::Refused(refused),
         }
-        front.rest();
-        if !session.may_hold(front.inbox.len()) {
+        client_buffer.shrink();
+        if !session.reserve(client_buffer.inbox.len()) {
             return Next::Refused(NO_MEMORY);
         }
-        let begun = front.reader.has_begun();
+        let begun = client_buffer.reader.has_begun();
         if begun && whole_by.is_none() {
             whole_by = Some(Instant::now() + timeouts.request);
         }
         let wait = Some(whole_by.unwrap_or(idle));
-        let read = session.stream.read_more(&mut front.inbox, PIECE, wait);
+        let read = session
+            .stream
+            .read_more(&mut client_buffer.inbox, PIECE, wait);
         tokio::select! {
             read = read => match read {
                 Ok(count) if count > 0 => {}

@@ -6,8 +6,8 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_wire::http::{Method, Request, RequestTarget};
 
+use super::client_buffer::ClientBuffer;
 use super::exchange::{Left, exchange};
-use super::front::Front;
 use super::options::answer_options;
 use super::refusals::{refuse, refuse_dial};
 use super::request::{Next, next_request};
@@ -17,22 +17,22 @@ use crate::session::Session;
 
 /// Serves one client.
 pub async fn serve(mut session: Session) {
-    let mut front = Front::default();
+    let mut client_buffer = ClientBuffer::default();
     let mut kept: Kept = None;
     let mut deadline = Some(Instant::now() + session.config.timeouts.request);
     let mut draining = pin!(session.draining());
     loop {
         let until = deadline.take();
-        let asks = next_request(&session, &mut front, until, draining.as_mut());
+        let asks = next_request(&session, &mut client_buffer, until, draining.as_mut());
         let next = while_watching(&mut kept, pin!(asks)).await;
         let request = match next {
             Next::Request(request, head) => {
-                front.pass(head);
+                client_buffer.consume(head);
                 request
             }
-            Next::End => return session.leave(),
+            Next::End => return session.finish_gracefully(),
             Next::Refused(refused) => {
-                front.forget(&session);
+                client_buffer.discard(&session);
                 return refuse(session, refused, "", Clock::now()).await;
             }
         };
@@ -48,14 +48,21 @@ pub async fn serve(mut session: Session) {
             // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
             drop(request);
             drop(kept.take());
-            return Box::pin(tunnel(session, &authority, front.inbox)).await;
+            return Box::pin(tunnel(session, &authority, client_buffer.inbox)).await;
         }
         let since = Clock::now();
         // In boxes, so that a client that asks for nothing takes little memory.
-        let exchange = exchange(&session, &mut front, &mut kept, &request, None, since);
+        let exchange = exchange(
+            &session,
+            &mut client_buffer,
+            &mut kept,
+            &request,
+            None,
+            since,
+        );
         match Box::pin(exchange).await {
             Left::Nothing => {}
-            left => return Box::pin(end(session, front, request, left, since)).await,
+            left => return Box::pin(end(session, client_buffer, request, left, since)).await,
         }
     }
 }
@@ -63,7 +70,7 @@ pub async fn serve(mut session: Session) {
 /// Does what is left to do for a client that asks for no more.
 pub async fn end(
     mut session: Session,
-    mut front: Front,
+    mut client_buffer: ClientBuffer,
     request: Request,
     left: Left,
     since: Clock,
@@ -72,19 +79,19 @@ pub async fn end(
     // An end may take half a minute, and a tunnel lasts.
     drop(request);
     if !matches!(left, Left::Tunnel(..)) {
-        front.forget(&session);
+        client_buffer.discard(&session);
     }
     match left {
-        Left::Nothing | Left::Close => session.leave(),
+        Left::Nothing | Left::Close => session.finish_gracefully(),
         Left::Linger => {
-            session.leave();
-            session.stream.end_with(&[]).await;
+            session.finish_gracefully();
+            session.stream.send_and_linger(&[]).await;
         }
         Left::Refuse(refused, target) => refuse(session, refused, &target, since).await,
         Left::NoServer(error, target) => {
             refuse_dial(session, &error, to_head, &target, since).await;
         }
-        Left::Break => drop(session.paths()),
+        Left::Break => drop(session.record_subflows()),
         Left::Tunnel(server, status) => {
             let ServerConnection {
                 mut server,
@@ -94,7 +101,7 @@ pub async fn end(
             } = *server;
             server.early = inbox;
             session
-                .tunnel(server, &[], front.inbox, &name, since, Some(status))
+                .tunnel(server, &[], client_buffer.inbox, &name, since, Some(status))
                 .await;
         }
     }

@@ -58,7 +58,7 @@ impl ServerConnection {
 
     /// It waits for the next request: to drop it closes it in order, and it holds no memory.
     pub fn rest(&mut self) {
-        self.server.stream.finish();
+        self.server.stream.disarm();
         self.inbox = Vec::new();
         self.rests_since = Instant::now();
     }
@@ -72,7 +72,7 @@ impl ServerConnection {
             && (request.is_repeatable() || !has_rested)
             && kept.server.stream.is_quiet();
         if can_serve {
-            kept.server.stream.resume();
+            kept.server.stream.rearm();
         }
         can_serve.then_some(kept)
     }

@@ -30,7 +30,7 @@ async fn connect(
     let since = Clock::now();
     let name = authority.to_string();
     let target = Target::new(&authority.host, authority.port);
-    session.may_hold(early.len());
+    session.reserve(early.len());
     match session
         .dial(&target, &name, DialOptions::default(), &early)
         .await

@@ -25,13 +25,13 @@ pub enum Event<'a> {
     /// The server's connection has taken all that was passed on to it so far: what it has taken it delivers, or breaks.
     RequestFlushed,
     /// The server takes no more of the request. It may have said why before.
-    ServerDeaf,
+    UpstreamWriteFailed,
     /// The client has all that was passed on to it so far. To be told whenever something has moved, either way.
-    Delivered,
+    ResponseFlushed,
     /// Nothing moved for as long as it may take. Whether that is for the server's not taking the request's body.
-    Silence {
+    IdleTimeout {
         /// Bytes for the server wait.
-        server_clogged: bool,
+        upstream_blocked: bool,
     },
 }
 
@@ -50,28 +50,28 @@ pub enum Action {
         data: Range<usize>,
     },
     /// It is over. No event has a meaning any more.
-    End(Ending),
+    End(ExchangeResult),
 }
 
 /// How an exchange ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExchangeResult {
     /// The client has the whole response.
     Completed(Completed),
     /// The server had been about to end a connection that was kept: nothing is lost if the request is sent to a new one (RFC
     /// 9112 section 9.3.1, RFC 9110 section 9.2.2).
-    Repeat,
+    Retry,
     /// The client is told why; the server's connection breaks.
     Refused(Refused),
     /// The client can only be told by a reset; the server's connection breaks as well.
-    Broken {
+    Aborted {
         /// Of the response that had begun.
         status: Option<u16>,
         /// What broke.
         fault: Fault,
     },
     /// Both connections carry another protocol now.
-    Switched {
+    Upgraded {
         /// Of the response: 101.
         status: u16,
     },

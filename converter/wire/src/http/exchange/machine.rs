@@ -3,18 +3,18 @@
 use std::time::SystemTime;
 
 use super::super::{
-    Awaited, ContentRule, HeadLimits, Hop, MalformedFields, Refused, Request, Response,
+    HeadLimits, Hop, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule,
 };
 use super::download::{Download, Kept, take};
 use super::upload::{Sent, Upload};
-use super::{Action, ClientAfter, Completed, Ending, Event, Fault, Input, ServerAfter};
+use super::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter};
 
 /// One request and its response.
 #[derive(Clone, Debug)]
 pub struct Exchange<'a> {
     limits: &'a HeadLimits,
     clock: fn() -> SystemTime,
-    awaited: Awaited,
+    awaited: RequestContext,
     /// It can go to a second server connection if this one, kept from the request before, has just ended.
     repeatable: bool,
     draining: bool,
@@ -63,7 +63,7 @@ impl<'a> Exchange<'a> {
     /// What is in `out` is about to be sent to the client.
     pub fn commit(&mut self) {
         self.committed = match self.download {
-            Download::Awaited { interim, .. } => interim,
+            Download::RequestContext { interim, .. } => interim,
             _ => true,
         };
     }
@@ -87,13 +87,13 @@ impl<'a> Exchange<'a> {
     pub fn reads_server(&self) -> bool {
         matches!(
             self.download,
-            Download::Awaited { .. } | Download::Body { .. }
+            Download::RequestContext { .. } | Download::Body { .. }
         )
     }
 
     /// Whether the head of the final response has yet to come.
     pub fn awaits_head(&self) -> bool {
-        matches!(self.download, Download::Awaited { .. })
+        matches!(self.download, Download::RequestContext { .. })
     }
 
     /// Whether the response's body follows, so that what comes from the server is passed on as it is.
@@ -119,9 +119,9 @@ impl<'a> Exchange<'a> {
                 self.upload.flushed();
                 Action::Wait
             }
-            Event::ServerDeaf => self.server_is_deaf(),
-            Event::Delivered => self.delivered(),
-            Event::Silence { server_clogged } => self.silence(server_clogged),
+            Event::UpstreamWriteFailed => self.upstream_write_failed(),
+            Event::ResponseFlushed => self.delivered(),
+            Event::IdleTimeout { upstream_blocked } => self.silence(upstream_blocked),
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Why the server takes no more may still come, unless it has told the client already that all is well.
-    fn server_is_deaf(&mut self) -> Action {
+    fn upstream_write_failed(&mut self) -> Action {
         self.upload.sent = Sent::Refused;
         if self.needs_whole_request() {
             self.cut_short()
@@ -150,7 +150,7 @@ impl<'a> Exchange<'a> {
 
     fn server_bytes(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Action {
         match &mut self.download {
-            Download::Awaited { .. } => self.server_head(bytes, out),
+            Download::RequestContext { .. } => self.server_head(bytes, out),
             Download::Body { .. } => self.server_body(bytes),
             // Nobody asked for them: what they mean is not certain, and the connection serves no other request.
             Download::Whole(kept) => {
@@ -166,7 +166,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn server_head(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Action {
-        let Download::Awaited { heads, begun, .. } = &mut self.download else {
+        let Download::RequestContext { heads, begun, .. } = &mut self.download else {
             return Action::Wait;
         };
         *begun = true;
@@ -199,7 +199,7 @@ impl<'a> Exchange<'a> {
             response.forward(self.awaited, &hop, self.clock, out);
         }
         match &mut self.download {
-            Download::Awaited { interim, .. } if response.is_informational() => {
+            Download::RequestContext { interim, .. } if response.is_informational() => {
                 *interim |= delivery.send;
             }
             download => *download = Download::after(response, delivery),
@@ -227,8 +227,8 @@ impl<'a> Exchange<'a> {
 
     fn server_ended(&mut self) -> Action {
         match &self.download {
-            Download::Awaited { begun: false, .. } => self.unanswered(),
-            Download::Awaited { .. } => {
+            Download::RequestContext { begun: false, .. } => self.unanswered(),
+            Download::RequestContext { .. } => {
                 let refused = Refused::new(502, "the server ended within its response");
                 self.refuse_or(refused, Fault::ServerReset)
             }
@@ -263,14 +263,14 @@ impl<'a> Exchange<'a> {
 
     fn unanswered(&self) -> Action {
         if self.repeatable {
-            return Action::End(Ending::Repeat);
+            return Action::End(ExchangeResult::Retry);
         }
         let refused = Refused::new(502, "the server ended without a response");
         self.refuse_or(refused, Fault::ServerReset)
     }
 
     fn delivered(&mut self) -> Action {
-        if let Download::Awaited { interim, .. } = &mut self.download {
+        if let Download::RequestContext { interim, .. } = &mut self.download {
             *interim = false;
         }
         self.commit();
@@ -278,9 +278,11 @@ impl<'a> Exchange<'a> {
             return Action::Wait;
         }
         match &self.download {
-            Download::Whole(kept) => Action::End(Ending::Completed(self.completed(*kept))),
-            Download::Switched { status } => Action::End(Ending::Switched { status: *status }),
-            Download::Awaited { .. } | Download::Body { .. } => Action::Wait,
+            Download::Whole(kept) => Action::End(ExchangeResult::Completed(self.completed(*kept))),
+            Download::Switched { status } => {
+                Action::End(ExchangeResult::Upgraded { status: *status })
+            }
+            Download::RequestContext { .. } | Download::Body { .. } => Action::Wait,
         }
     }
 
@@ -302,8 +304,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn silence(&self, server_clogged: bool) -> Action {
-        let refused = if self.upload.is_open() && !server_clogged {
+    fn silence(&self, upstream_blocked: bool) -> Action {
+        let refused = if self.upload.is_open() && !upstream_blocked {
             Refused::new(408, "the content took too long")
         } else {
             Refused::new(504, "the server did not respond in time")
@@ -315,13 +317,13 @@ impl<'a> Exchange<'a> {
         if self.committed {
             self.broken(fault)
         } else {
-            let to_head = self.awaited.content == ContentRule::Absent;
-            Action::End(Ending::Refused(refused.to_head(to_head)))
+            let to_head = self.awaited.content == ResponseBodyRule::Absent;
+            Action::End(ExchangeResult::Refused(refused.to_head(to_head)))
         }
     }
 
     fn broken(&self, fault: Fault) -> Action {
-        Action::End(Ending::Broken {
+        Action::End(ExchangeResult::Aborted {
             status: self.download.status(),
             fault,
         })

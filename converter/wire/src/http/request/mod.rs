@@ -4,7 +4,9 @@ mod forward;
 
 use memchr::{memchr, memrchr};
 
-use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, list, with_room};
+use super::fields::{
+    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, list, with_room,
+};
 use super::framing::{self, Declared};
 use super::grammar::{Reason, is_token};
 use super::{Body, HeadLimits, Method, Refused, RequestTarget, Version};
@@ -34,9 +36,9 @@ pub struct Request {
 
 /// What the meaning of a response hangs on; small, so that the request itself need not be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct RequestContext {
     /// What the request's method says about content.
-    pub content: ContentRule,
+    pub content: ResponseBodyRule,
     /// The request asked for an upgrade.
     pub upgrade: bool,
     /// The client's version.
@@ -47,7 +49,7 @@ pub struct Awaited {
 
 /// Whether content follows a response's head, as far as the method decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentRule {
+pub enum ResponseBodyRule {
     /// As the response's fields say.
     Framed,
     /// None: the request was a HEAD.
@@ -68,7 +70,7 @@ impl Request {
         let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
         check_host(&fields, version, &target, authority).map_err(Refused::bad_request)?;
         let options = fields
-            .take_connection_options(Nominations::Strict)
+            .take_connection_options(ConnectionOptionPolicy::Strict)
             .map_err(Refused::bad_request)?;
         let body = Body::of_request(declared);
         let request = Self {
@@ -131,12 +133,12 @@ impl Request {
     }
 
     /// What the response's meaning hangs on.
-    pub fn awaited(&self) -> Awaited {
-        Awaited {
+    pub fn awaited(&self) -> RequestContext {
+        RequestContext {
             content: match self.method {
-                Method::Head => ContentRule::Absent,
-                Method::Connect => ContentRule::Tunnel,
-                _ => ContentRule::Framed,
+                Method::Head => ResponseBodyRule::Absent,
+                Method::Connect => ResponseBodyRule::Tunnel,
+                _ => ResponseBodyRule::Framed,
             },
             upgrade: self.upgrade,
             version: self.version,

@@ -8,7 +8,7 @@ use httpdate::HttpDate;
 use super::super::decimal;
 use super::super::fields::FieldKind;
 use super::super::framing::{self, Declared};
-use super::super::{Awaited, Body, Hop, Version};
+use super::super::{Body, Hop, RequestContext, Version};
 use super::Response;
 
 /// How a response reaches its client.
@@ -27,7 +27,7 @@ const EXTRA: usize = 160; // what we add at most, the pseudonym apart
 
 impl Response {
     /// What the client's version and the body's framing ask for.
-    pub fn delivery(&self, awaited: Awaited) -> Delivery {
+    pub fn delivery(&self, awaited: RequestContext) -> Delivery {
         let decode = self.body == Body::Chunked && awaited.version == Version::Http10;
         Delivery {
             send: awaited.version == Version::Http11 || self.status >= 200,
@@ -43,7 +43,7 @@ impl Response {
     /// that of the [`Delivery`].
     pub fn forward(
         &self,
-        awaited: Awaited,
+        awaited: RequestContext,
         hop: &Hop<'_>,
         clock: fn() -> SystemTime,
         out: &mut Vec<u8>,

@@ -4,11 +4,11 @@ mod forward;
 
 pub use forward::Delivery;
 
-use super::fields::{ConnectionOptions, FieldKind, Fields, Nominations, with_room};
+use super::fields::{ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, with_room};
 use super::framing::{self, Declared};
 use super::grammar::Reason;
 use super::malformed::{MalformedFields, without_malformed_fields};
-use super::request::{Awaited, ContentRule, field_error};
+use super::request::{RequestContext, ResponseBodyRule, field_error};
 use super::{Body, Version};
 
 /// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
@@ -43,7 +43,7 @@ impl Response {
     pub(crate) fn from_head(
         head: &[u8],
         field_count: usize,
-        awaited: Awaited,
+        awaited: RequestContext,
     ) -> Result<Self, BadResponse> {
         let Parts {
             version,
@@ -53,7 +53,7 @@ impl Response {
             malformed,
         } = read(head, field_count).map_err(BadResponse)?;
         let options = fields
-            .take_connection_options(Nominations::Lenient)
+            .take_connection_options(ConnectionOptionPolicy::Lenient)
             .map_err(BadResponse)?;
         let switching_protocols = status == 101 || is_tunnel(status, awaited);
         if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
@@ -155,7 +155,7 @@ fn parse(head: &[u8], field_count: usize) -> Result<Result<Parts, Reason>, httpa
 }
 
 /// RFC 9112 section 6.3, in its order.
-fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
+fn body(status: u16, awaited: RequestContext, declared: Declared) -> Body {
     match (status, declared) {
         _ if has_no_body(status, awaited) => Body::None,
         (_, Declared::Chunked) => Body::Chunked,
@@ -164,14 +164,14 @@ fn body(status: u16, awaited: Awaited, declared: Declared) -> Body {
     }
 }
 
-fn has_no_body(status: u16, awaited: Awaited) -> bool {
+fn has_no_body(status: u16, awaited: RequestContext) -> bool {
     matches!(status, 100..200 | 204 | 304)
-        || awaited.content == ContentRule::Absent
+        || awaited.content == ResponseBodyRule::Absent
         || is_tunnel(status, awaited)
 }
 
-fn is_tunnel(status: u16, awaited: Awaited) -> bool {
-    awaited.content == ContentRule::Tunnel && (200..300).contains(&status)
+fn is_tunnel(status: u16, awaited: RequestContext) -> bool {
+    awaited.content == ResponseBodyRule::Tunnel && (200..300).contains(&status)
 }
 
 /// RFC 9112 section 9.3.

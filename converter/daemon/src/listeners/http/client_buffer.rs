@@ -18,7 +18,7 @@ pub fn counted(bytes: usize) -> usize {
 
 /// What came from the client and is not used yet, and where its next head begins.
 #[derive(Default)]
-pub struct Front {
+pub struct ClientBuffer {
     /// What came.
     pub inbox: Vec<u8>,
     /// Reads the heads in it.
@@ -27,17 +27,22 @@ pub struct Front {
     pub idle: IdleTimer,
 }
 
-impl Front {
+impl ClientBuffer {
     /// No other request is read: what came of one needs no memory while the client hears of its end.
-    pub fn forget(&mut self, session: &Session) {
+    pub fn discard(&mut self, session: &Session) {
         self.inbox = Vec::new();
-        session.may_hold(0);
+        session.reserve(0);
     }
 
     /// Refuses a request for which there is no memory: for what is kept of it, for its head until the server has that, of
     /// which `head` bytes are not in the inbox, and for what came behind it.
-    pub fn hold(&self, session: &Session, request: &Request, head: usize) -> Result<(), Refused> {
-        if session.may_hold(counted(request.memory() + head + self.inbox.len())) {
+    pub fn reserve(
+        &self,
+        session: &Session,
+        request: &Request,
+        head: usize,
+    ) -> Result<(), Refused> {
+        if session.reserve(counted(request.memory() + head + self.inbox.len())) {
             Ok(())
         } else {
             Err(NO_MEMORY.to_head(request.method == Method::Head))
@@ -45,7 +50,7 @@ impl Front {
     }
 
     /// So many bytes, those of a head, were used.
-    pub fn pass(&mut self, head: usize) {
+    pub fn consume(&mut self, head: usize) {
         self.inbox.drain(..head);
         // A byte behind a large head needs no such memory; a copy of the rest for each of many small heads is spared.
         if self.inbox.capacity() > SMALL.max(2 * self.inbox.len()) {
@@ -54,7 +59,7 @@ impl Front {
     }
 
     /// Nothing is here: lets go of memory that a large head took.
-    pub fn rest(&mut self) {
+    pub fn shrink(&mut self) {
         if self.inbox.is_empty() && self.inbox.capacity() > SMALL {
             self.inbox = Vec::new();
         }

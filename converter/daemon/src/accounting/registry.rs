@@ -24,7 +24,7 @@ const AT_A_TIME: usize = 256;
 
 /// An open connection, as it stands. One thread moves its bytes, others look.
 #[derive(Debug)]
-pub struct Live {
+pub struct ConnectionStats {
     id: u64,
     listener: Arc<str>,
     client: SocketAddr,
@@ -37,9 +37,9 @@ pub struct Live {
     pub down: AtomicU64,
 }
 
-impl Live {
+impl ConnectionStats {
     /// From now on the connection serves `target`.
-    pub fn serves(&self, target: &str) {
+    pub fn set_target(&self, target: &str) {
         let mut held = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         if *held != target {
             target.clone_into(&mut held);
@@ -58,7 +58,7 @@ impl Live {
         self.up.load(Ordering::Relaxed) + self.down.load(Ordering::Relaxed)
     }
 
-    fn seen(&self) -> ConnectionStatus {
+    fn snapshot(&self) -> ConnectionStatus {
         ConnectionStatus {
             id: self.id,
             listener: self.listener.to_string(),
@@ -90,18 +90,18 @@ pub struct ConnectionStatus {
     pub down_bytes: u64,
 }
 
-/// All accounts of the process.
+/// All connections of the process.
 #[derive(Debug)]
-pub struct Accounts {
+pub struct ConnectionRegistry {
     next: AtomicU64,
-    open: Mutex<BTreeMap<u64, Arc<Live>>>,
+    open: Mutex<BTreeMap<u64, Arc<ConnectionStats>>>,
     /// Counters for Prometheus.
     pub metrics: Metrics,
     /// Where lines go.
     pub log: AccessLog,
 }
 
-impl Accounts {
+impl ConnectionRegistry {
     /// None yet.
     pub fn new(metrics: Metrics, log: AccessLog) -> Self {
         Self {
@@ -113,8 +113,8 @@ impl Accounts {
     }
 
     /// An account for an accepted connection; it is closed when what this returns is dropped.
-    pub fn open(self: &Arc<Self>, listener: &Arc<str>, client: SocketAddr) -> Open {
-        let live = Arc::new(Live {
+    pub fn open(self: &Arc<Self>, listener: &Arc<str>, client: SocketAddr) -> ConnectionGuard {
+        let stats = Arc::new(ConnectionStats {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             listener: Arc::clone(listener),
             client,
@@ -126,33 +126,33 @@ impl Accounts {
         self.open
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(live.id, Arc::clone(&live));
-        Open {
-            accounts: Arc::clone(self),
-            live,
+            .insert(stats.id, Arc::clone(&stats));
+        ConnectionGuard {
+            registry: Arc::clone(self),
+            stats,
         }
     }
 
     /// Connections that are open, those that moved most first, at most `most`.
-    pub fn seen(&self, most: usize) -> Vec<ConnectionStatus> {
+    pub fn snapshot(&self, most: usize) -> Vec<ConnectionStatus> {
         let mut open = self.all();
-        open.sort_by_cached_key(|live| (Reverse(live.moved()), live.id));
+        open.sort_by_cached_key(|stats| (Reverse(stats.moved()), stats.id));
         open.truncate(most);
-        let mut seen: Vec<_> = open.iter().map(|live| live.seen()).collect();
+        let mut seen: Vec<_> = open.iter().map(|stats| stats.snapshot()).collect();
         // They have moved more since.
         seen.sort_by_key(|each| (Reverse(each.up_bytes + each.down_bytes), each.id));
         seen
     }
 
     /// All that stay open meanwhile, some at a time: every accept waits for the lock.
-    fn all(&self) -> Vec<Arc<Live>> {
-        let mut all: Vec<Arc<Live>> = Vec::new();
+    fn all(&self) -> Vec<Arc<ConnectionStats>> {
+        let mut all: Vec<Arc<ConnectionStats>> = Vec::new();
         loop {
-            let last = all.last().map_or(0, |live| live.id);
+            let last = all.last().map_or(0, |stats| stats.id);
             let before = all.len();
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let next = open.range((Bound::Excluded(last), Bound::Unbounded));
-            all.extend(next.take(AT_A_TIME).map(|(_, live)| Arc::clone(live)));
+            all.extend(next.take(AT_A_TIME).map(|(_, stats)| Arc::clone(stats)));
             drop(open);
             if all.len() < before + AT_A_TIME {
                 return all;
@@ -198,19 +198,19 @@ fn label(address: IpAddr, paths: &BTreeMap<String, Vec<IpNet>>) -> &str {
 
 /// The account of an open connection.
 #[derive(Debug)]
-pub struct Open {
-    accounts: Arc<Accounts>,
+pub struct ConnectionGuard {
+    registry: Arc<ConnectionRegistry>,
     /// The connection as it stands.
-    pub live: Arc<Live>,
+    pub stats: Arc<ConnectionStats>,
 }
 
-impl Drop for Open {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.accounts
+        self.registry
             .open
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.live.id);
+            .remove(&self.stats.id);
     }
 }
 
@@ -220,19 +220,22 @@ mod tests {
 
     #[test]
     fn those_that_moved_most_are_seen_first_of_however_many() {
-        let accounts = Arc::new(Accounts::new(Metrics::default(), AccessLog::default()));
+        let registry = Arc::new(ConnectionRegistry::new(
+            Metrics::default(),
+            AccessLog::default(),
+        ));
         let client = SocketAddr::from(([192, 0, 2, 1], 1));
         for count in [0, 1, AT_A_TIME - 1, AT_A_TIME, 2 * AT_A_TIME + 1] {
             let open: Vec<_> = (0..count)
                 .map(|number| {
-                    let account = accounts.open(&"a".into(), client);
-                    account.live.up.store(number as u64, Ordering::Relaxed);
+                    let account = registry.open(&"a".into(), client);
+                    account.stats.up.store(number as u64, Ordering::Relaxed);
                     account
                 })
                 .collect();
             let moved = |most| -> Vec<_> {
-                accounts
-                    .seen(most)
+                registry
+                    .snapshot(most)
                     .iter()
                     .map(|each| each.up_bytes)
                     .collect()
@@ -242,6 +245,6 @@ mod tests {
             assert_eq!(moved(3), expected[..count.min(3)]);
             drop(open);
         }
-        assert_eq!(accounts.seen(1), []);
+        assert_eq!(registry.snapshot(1), []);
     }
 }

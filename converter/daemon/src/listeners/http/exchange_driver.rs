@@ -7,75 +7,75 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
 use tributary_wire::http::Refused;
-use tributary_wire::http::exchange::{Action, Ending, Event, Exchange, Input};
+use tributary_wire::http::exchange::{Action, Event, Exchange, ExchangeResult, Input};
 
-use super::front::{Front, counted};
+use super::client_buffer::{ClientBuffer, counted};
 use super::server::ServerConnection;
+use crate::bytes::buffered_writer::BufferedWriter;
 use crate::bytes::context::RelayContext;
-use crate::bytes::flow::TURNS;
-use crate::bytes::outlet::Outlet;
+use crate::bytes::pipe::TURNS;
 use crate::bytes::reading::poll_read;
-use crate::bytes::stream::Stream;
+use crate::bytes::stream::ResetOnDrop;
 use crate::listeners::message::PIECE;
 use crate::session::Session;
 
 /// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
 /// body. The request, which the caller keeps meanwhile, takes `kept` bytes.
-pub async fn carry(
+pub async fn drive_exchange(
     session: &Session,
-    front: &mut Front,
+    client_buffer: &mut ClientBuffer,
     back: &mut ServerConnection,
     exchange: &mut Exchange<'_>,
     head: &mut Vec<u8>,
     kept: usize,
-) -> Ending {
+) -> ExchangeResult {
     let context = session.relay_context();
     let (client, server) = (&session.stream, &back.server.stream);
-    let mut carrier = Carrier {
+    let mut driver = ExchangeDriver {
         session,
         exchange,
         client,
         server,
-        client_inbox: &mut front.inbox,
+        client_inbox: &mut client_buffer.inbox,
         server_inbox: &mut back.inbox,
-        up: Outlet::new(server, context.budget, context.up),
-        down: Outlet::new(client, context.budget, context.down),
+        up: BufferedWriter::new(server, context.budget, context.up),
+        down: BufferedWriter::new(client, context.budget, context.down),
         out: head,
         kept: counted(kept),
         context: &context,
     };
-    if let Err(ending) = carrier.begin() {
+    if let Err(ending) = driver.begin() {
         return ending;
     }
     let mut client_broke = pin!(client.ready(Interest::ERROR));
     let mut server_broke = pin!(server.ready(Interest::ERROR));
     let mut server_is_broken = false;
-    let idle = &mut front.idle;
+    let idle = &mut client_buffer.idle;
     idle.restart();
     poll_fn(|cx| {
-        let before = carrier.moved();
+        let before = driver.moved();
         let mut turn = || {
-            carrier.poll(cx)?;
+            driver.poll(cx)?;
             // Who is not read would not be seen to break off.
-            if !carrier.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
-                carrier.happened(Event::Client(Input::Reset))?;
+            if !driver.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
+                driver.happened(Event::Client(Input::Reset))?;
             }
-            if !carrier.reads_server() && !server_is_broken {
+            if !driver.reads_server() && !server_is_broken {
                 server_is_broken = server_broke.as_mut().poll(cx).is_ready();
             }
             if server_is_broken {
-                carrier.happened(Event::Server(Input::Reset))?;
+                driver.happened(Event::Server(Input::Reset))?;
             }
             Ok(())
         };
         if let Err(ending) = turn() {
             return Poll::Ready(ending);
         }
-        if carrier.moved() != before {
+        if driver.moved() != before {
             idle.restart();
         }
         ready!(idle.poll_after(cx, context.idle));
-        Poll::Ready(carrier.silence())
+        Poll::Ready(driver.silence())
     })
     .await
 }
@@ -83,17 +83,17 @@ pub async fn carry(
 /// Room for what a head gets on its way.
 const ADDED: usize = 256;
 
-struct Carrier<'a, 'limits> {
+struct ExchangeDriver<'a, 'limits> {
     session: &'a Session,
     exchange: &'a mut Exchange<'limits>,
-    client: &'a Stream,
-    server: &'a Stream,
+    client: &'a ResetOnDrop,
+    server: &'a ResetOnDrop,
     client_inbox: &'a mut Vec<u8>,
     server_inbox: &'a mut Vec<u8>,
     /// To the server.
-    up: Outlet<'a>,
+    up: BufferedWriter<'a>,
     /// To the client.
-    down: Outlet<'a>,
+    down: BufferedWriter<'a>,
     /// Heads on their way out.
     out: &'a mut Vec<u8>,
     /// Bytes of the request.
@@ -102,9 +102,9 @@ struct Carrier<'a, 'limits> {
 }
 
 /// An ending is what stops everything else.
-type Result<T> = std::result::Result<T, Ending>;
+type Result<T> = std::result::Result<T, ExchangeResult>;
 
-impl Carrier<'_, '_> {
+impl ExchangeDriver<'_, '_> {
     /// Sends the request's head and what is here of its body: a whole small request is one write, and one packet.
     fn begin(&mut self) -> Result<()> {
         let inbox = mem::take(self.client_inbox);
@@ -144,7 +144,7 @@ impl Carrier<'_, '_> {
     /// Moves some of the request's body.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if ready!(self.up.poll_flush(cx)).is_err() {
-            return Poll::Ready(self.server_is_deaf());
+            return Poll::Ready(self.upstream_write_failed());
         }
         if let Err(ending) = self.happened(Event::RequestFlushed) {
             return Poll::Ready(Err(ending));
@@ -162,7 +162,7 @@ impl Carrier<'_, '_> {
         if ready!(self.down.poll_flush(cx)).is_err() {
             return Poll::Ready(self.happened(Event::Client(Input::Reset)));
         }
-        if let Err(ending) = self.happened(Event::Delivered) {
+        if let Err(ending) = self.happened(Event::ResponseFlushed) {
             return Poll::Ready(Err(ending));
         }
         if !self.exchange.reads_server() {
@@ -221,13 +221,13 @@ impl Carrier<'_, '_> {
     fn send_up(&mut self, bytes: &[u8]) -> Result<()> {
         match self.up.write(bytes) {
             Ok(()) => Ok(()),
-            Err(_) => self.server_is_deaf(),
+            Err(_) => self.upstream_write_failed(),
         }
     }
 
-    fn server_is_deaf(&mut self) -> Result<()> {
-        self.up.give_up();
-        self.happened(Event::ServerDeaf)
+    fn upstream_write_failed(&mut self) -> Result<()> {
+        self.up.discard();
+        self.happened(Event::UpstreamWriteFailed)
     }
 
     /// Shows what came, behind what was shown in vain before, and passes on what goes to the client.
@@ -249,7 +249,7 @@ impl Carrier<'_, '_> {
             Ok(())
         } else {
             let refused = Refused::new(503, "out of memory for responses");
-            Err(Ending::Refused(refused))
+            Err(ExchangeResult::Refused(refused))
         }
     }
 
@@ -298,11 +298,11 @@ impl Carrier<'_, '_> {
         }
     }
 
-    fn silence(&mut self) -> Ending {
-        let server_clogged = !self.up.is_flushed();
-        self.happened(Event::Silence { server_clogged })
+    fn silence(&mut self) -> ExchangeResult {
+        let upstream_blocked = !self.up.is_flushed();
+        self.happened(Event::IdleTimeout { upstream_blocked })
             .err()
-            .unwrap_or(Ending::Refused(Refused::new(504, "nothing moved")))
+            .unwrap_or(ExchangeResult::Refused(Refused::new(504, "nothing moved")))
     }
 
     fn moved(&self) -> u64 {
@@ -320,6 +320,6 @@ impl Carrier<'_, '_> {
     /// Counts what waits here; whether there is memory for it.
     fn holds(&self) -> bool {
         self.session
-            .may_hold(self.kept + self.client_inbox.len() + self.server_inbox.len())
+            .reserve(self.kept + self.client_inbox.len() + self.server_inbox.len())
     }
 }

@@ -1,52 +1,52 @@
-//! One direction of a connection: reads what its writer sent, and writes it to its reader.
+//! One direction of a connection: reads from its source and writes to its sink.
 
 use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 
+use super::buffered_writer::BufferedWriter;
 use super::context::RelayContext;
-use super::outlet::Outlet;
 use super::reading::poll_read;
 use crate::kernel::sockets;
 
-/// So often a flow may fill its buffer before others have their turn.
+/// How often a pipe may fill its buffer before others have their turn.
 pub const TURNS: usize = 8;
 
-/// Where a flow stands.
+/// The state of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowState {
+pub enum PipeState {
     /// It waits for bytes.
     Open,
-    /// It waits for its reader to take what it has.
-    Clogged,
-    /// Its writer ended, its reader was given all, and knows of the end.
+    /// Its sink has not taken everything yet.
+    Blocked,
+    /// Its source ended, and its sink has been given all data and the end.
     Eof,
-    /// Its writer broke off.
-    WriterBroke,
-    /// Its reader broke off.
-    ReaderBroke,
+    /// Its source was reset.
+    SourceReset,
+    /// Its sink was reset.
+    SinkReset,
 }
 
-impl FlowState {
-    /// Whether its reader has all that it will get, and the other direction may go on.
+impl PipeState {
+    /// Whether its sink gets nothing more, while the other direction may go on.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Eof | Self::ReaderBroke)
+        matches!(self, Self::Eof | Self::SinkReset)
     }
 }
 
 /// One direction.
-pub struct Flow<'a> {
+pub struct Pipe<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
-    outlet: Outlet<'a>,
-    over: Option<FlowState>,
-    writer_is_dead: bool,
+    sink: BufferedWriter<'a>,
+    over: Option<PipeState>,
+    source_is_dead: bool,
     context: &'a RelayContext<'a>,
 }
 
-impl<'a> Flow<'a> {
-    /// All that comes; `early` came already.
+impl<'a> Pipe<'a> {
+    /// Makes a pipe; `early` was read from the source before.
     pub fn new(
         from: &'a TcpStream,
         to: &'a TcpStream,
@@ -54,36 +54,36 @@ impl<'a> Flow<'a> {
         counter: &'a AtomicU64,
         early: Vec<u8>,
     ) -> Self {
-        let mut outlet = Outlet::new(to, context.budget, counter);
-        outlet.keep(early);
+        let mut sink = BufferedWriter::new(to, context.budget, counter);
+        sink.queue(early);
         Self {
             from,
             to,
-            outlet,
+            sink,
             over: None,
-            writer_is_dead: false,
+            source_is_dead: false,
             context,
         }
     }
 
-    /// Where the bytes come from.
-    pub fn writer(&self) -> &'a TcpStream {
+    /// The socket that bytes are read from.
+    pub fn source(&self) -> &'a TcpStream {
         self.from
     }
 
-    /// A write to the writer failed, which took the error that a read would have told: the end of what it sent is no
-    /// end in order.
-    pub fn writer_is_dead(&mut self) {
-        self.writer_is_dead = true;
+    /// A write to the source failed and consumed the error that a read would have returned: the end of its data is no
+    /// orderly end.
+    pub fn mark_source_dead(&mut self) {
+        self.source_is_dead = true;
     }
 
-    /// Bytes that reached the reader.
+    /// Bytes that reached the sink.
     pub fn moved(&self) -> u64 {
-        self.outlet.moved()
+        self.sink.moved()
     }
 
     /// Moves what can be moved now.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> FlowState {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> PipeState {
         if let Some(over) = self.over {
             return over;
         }
@@ -92,15 +92,15 @@ impl<'a> Flow<'a> {
                 self.over = Some(over);
                 over
             }
-            Poll::Pending if self.outlet.is_flushed() => FlowState::Open,
-            Poll::Pending => FlowState::Clogged,
+            Poll::Pending if self.sink.is_flushed() => PipeState::Open,
+            Poll::Pending => PipeState::Blocked,
         }
     }
 
-    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<FlowState> {
+    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<PipeState> {
         for _ in 0..TURNS {
-            if ready!(self.outlet.poll_flush(cx)).is_err() {
-                return Poll::Ready(FlowState::ReaderBroke);
+            if ready!(self.sink.poll_flush(cx)).is_err() {
+                return Poll::Ready(PipeState::SinkReset);
             }
             match ready!(self.poll_read(cx)) {
                 Ok(0) => return Poll::Ready(self.end()),
@@ -112,26 +112,26 @@ impl<'a> Flow<'a> {
         Poll::Pending
     }
 
-    /// Reads once, and writes what it read as far as the reader takes it at once.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, FlowState>> {
-        let (from, outlet) = (self.from, &mut self.outlet);
+    /// Reads once, and writes as much as the sink takes at once.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, PipeState>> {
+        let (from, sink) = (self.from, &mut self.sink);
         let read = poll_read(from, cx, self.context.read_size(), |bytes| {
-            outlet.write(bytes).map(|()| bytes.len())
+            sink.write(bytes).map(|()| bytes.len())
         });
         read.map(|read| match read {
-            Ok(passed) => passed.map_err(|_| FlowState::ReaderBroke),
-            Err(_) => Err(FlowState::WriterBroke),
+            Ok(passed) => passed.map_err(|_| PipeState::SinkReset),
+            Err(_) => Err(PipeState::SourceReset),
         })
     }
 
-    /// The writer ended; the reader shall see it.
-    fn end(&self) -> FlowState {
-        if self.writer_is_dead {
-            FlowState::WriterBroke
+    /// The source ended: ends the sink, too.
+    fn end(&self) -> PipeState {
+        if self.source_is_dead {
+            PipeState::SourceReset
         } else if sockets::end_writing(self.to).is_ok() {
-            FlowState::Eof
+            PipeState::Eof
         } else {
-            FlowState::ReaderBroke
+            PipeState::SinkReset
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
     use crate::bytes::buffers::Budget;
     use crate::bytes::loopback;
 
-    /// A flow whose reader stalls holds what it has read once, no more, and takes nothing else from its writer.
+    /// A pipe whose sink stalls holds no more than it has read once.
     #[test]
     fn a_stalled_reader_stops_its_writer() {
         let (budget, counter, other) = (
@@ -167,20 +167,20 @@ mod tests {
                 up: &counter,
                 down: &other,
             };
-            let mut flow = Flow::new(&near, &far, &context, &counter, b"early ".to_vec());
+            let mut pipe = Pipe::new(&near, &far, &context, &counter, b"early ".to_vec());
             writer.set_nonblocking(true).expect("a socket");
             let mut sent = 0;
             while let Ok(count) = writer.write(&vec![7; 1 << 16]) {
                 sent += count;
                 for _ in 0..3 {
-                    poll_fn(|cx| Poll::Ready(flow.poll(cx))).await;
+                    poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await;
                     tokio::task::yield_now().await;
                 }
                 assert!(budget.used() <= 64 << 10, "{}", budget.used());
             }
             assert_eq!(
-                poll_fn(|cx| Poll::Ready(flow.poll(cx))).await,
-                FlowState::Clogged
+                poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await,
+                PipeState::Blocked
             );
             writer.shutdown(Shutdown::Write).expect("open");
             let read = std::thread::spawn(move || {
@@ -188,15 +188,15 @@ mod tests {
                 reader.read_to_end(&mut all).expect("an end in order");
                 all
             });
-            let over = poll_fn(|cx| match flow.poll(cx) {
-                FlowState::Open | FlowState::Clogged => Poll::Pending,
+            let over = poll_fn(|cx| match pipe.poll(cx) {
+                PipeState::Open | PipeState::Blocked => Poll::Pending,
                 over => Poll::Ready(over),
             });
-            assert_eq!(over.await, FlowState::Eof);
+            assert_eq!(over.await, PipeState::Eof);
             let all = read.join().expect("a reader");
             assert!(all.starts_with(b"early \x07"));
             assert_eq!(all.len(), 6 + sent);
-            assert_eq!(flow.moved(), all.len() as u64);
+            assert_eq!(pipe.moved(), all.len() as u64);
         });
         assert_eq!(budget.used(), 0);
     }

@@ -10,67 +10,67 @@ use super::addresses::Addresses;
 use super::dialer::{Dialer, connect};
 use super::error::DialError;
 use super::hop_error::Unserved;
-use super::next_hop::{Asked, PendingRequest};
-use super::next_hops::{self, Way};
+use super::next_hop::{ConnectRequest, PendingRequest};
+use super::next_hops::{self, Route};
 use super::server::{DialOptions, Server};
 use super::target::Target;
 use crate::config::{Config, Fallback, Gateway, UpstreamSettings};
 
 impl Dialer {
     /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
-    pub(super) fn begin_by_gateway(
+    pub(super) fn begin_via_gateway(
         &self,
         server: SocketAddr,
         gateway: &Gateway,
         settings: &UpstreamSettings,
     ) -> Result<Option<PendingRequest>, DialError> {
         match self.usable(server, None) {
-            Some(Way::By(hop, ahead)) => {
-                let asked = self.asked(server, &[], ahead.as_ref(), gateway);
-                let begun = hop.begin(asked, gateway, settings);
+            Some(Route::Via(hop, source_route)) => {
+                let request = self.connect_request(server, &[], source_route.as_ref(), gateway);
+                let begun = hop.begin(request, gateway, settings);
                 begun.map(Some).map_err(|unserved| match unserved {
                     Unserved::Elsewhere => DialError::GatewayUnavailable,
                     Unserved::Refused(error) | Unserved::Final(error) => error,
                 })
             }
             None if gateway.fallback == Fallback::Refuse => Err(DialError::GatewayUnavailable),
-            Some(Way::Direct) | None => Ok(None),
+            Some(Route::Direct) | None => Ok(None),
         }
     }
 
     /// A request that was begun already. `early` came from the client since, and goes behind it if there is no other way.
-    pub(super) async fn go_on_by_gateway(
+    pub(super) async fn resume_via_gateway(
         &self,
-        asking: PendingRequest,
+        pending: PendingRequest,
         options: DialOptions,
         early: &[u8],
         config: &Config,
     ) -> Result<Server, DialError> {
-        let target = Target::Address(asking.asked.server);
+        let target = Target::Address(pending.request.server);
         if let Some(gateway) = &config.gateway {
-            let hop = Arc::clone(&asking.hop);
-            let passed = self.passed(&options.passed, gateway);
-            let ways = self.next_hops.towards(asking.asked.server, None);
-            let deadline = next_hops::deadline(ways, gateway);
-            let carried = if ways.len() > 1 { &[] } else { early };
-            let end = hop.end_begun(asking, passed, carried, gateway, deadline);
+            let hop = Arc::clone(&pending.hop);
+            let path_trace = self.path_trace(&options.path_trace, gateway);
+            let routes = self.next_hops.towards(pending.request.server, None);
+            let deadline = next_hops::deadline(routes, gateway);
+            let carried = if routes.len() > 1 { &[] } else { early };
+            let end = hop.end_begun(pending, path_trace, carried, gateway, deadline);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(Some(server))) => return Ok(server),
                 Ok(Ok(None) | Err(Unserved::Elsewhere)) => {}
-                Ok(Err(Unserved::Refused(_))) if ways.len() > 1 => {}
+                Ok(Err(Unserved::Refused(_))) if routes.len() > 1 => {}
                 Ok(Err(Unserved::Refused(error) | Unserved::Final(error))) => return Err(error),
                 Err(_) => return Err(DialError::TimedOut),
             }
         } else {
-            asking.give_up();
+            pending.give_up();
         }
-        self.dial_by_gateway(&target, options, early, config).await
+        self.dial_via_gateway(&target, options, early, config).await
     }
 
     /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
     /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
     /// travels with the request where that is the last one: no two may bring the server what it asks for.
-    pub async fn dial_by_gateway(
+    pub async fn dial_via_gateway(
         &self,
         target: &Target,
         options: DialOptions,
@@ -90,7 +90,7 @@ impl Dialer {
             } {
                 let is_last = addresses.is_last() && direct.is_empty();
                 let carried = if is_last { early } else { &[] };
-                match Box::pin(self.by_one_way(server, &options, carried, config)).await {
+                match Box::pin(self.try_routes(server, &options, carried, config)).await {
                     Ok(Some(server)) => return Ok(server.chosen_by(size)),
                     Ok(None) => direct.push_back(server),
                     Err(error) => last = Some(error),
@@ -125,11 +125,11 @@ impl Dialer {
     }
 
     /// The first way to `server` that is worth a try.
-    fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<&Way> {
-        let ways = self.next_hops.towards(server, size);
-        ways.iter().find(|way| match way {
-            Way::Direct => true,
-            Way::By(hop, _) => hop.is_worth_a_try(),
+    fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<&Route> {
+        let routes = self.next_hops.towards(server, size);
+        routes.iter().find(|route| match route {
+            Route::Direct => true,
+            Route::Via(hop, _) => hop.is_available(),
         })
     }
 
@@ -137,14 +137,14 @@ impl Dialer {
     fn goes_directly(&self, server: SocketAddr, size: Option<u64>, config: &Config) -> bool {
         let fallback = config.gateway.as_ref().map(|gateway| gateway.fallback);
         match self.usable(server, size) {
-            Some(Way::Direct) => true,
-            Some(Way::By(..)) => false,
+            Some(Route::Direct) => true,
+            Some(Route::Via(..)) => false,
             None => fallback != Some(Fallback::Refuse),
         }
     }
 
     /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
-    async fn by_one_way(
+    async fn try_routes(
         &self,
         server: SocketAddr,
         options: &DialOptions,
@@ -155,24 +155,25 @@ impl Dialer {
             return Ok(None);
         };
         let named = options
-            .ahead
+            .source_route
             .as_ref()
-            .map(|ahead| self.next_hops.named(ahead));
+            .map(|source_route| self.next_hops.named(source_route));
         let bytes = options.size.map(|size| size.bytes);
-        let ways = match &named {
-            Some(way) => std::slice::from_ref(way),
+        let routes = match &named {
+            Some(route) => std::slice::from_ref(route),
             None => self.next_hops.towards(server, bytes),
         };
         let mut refused = None;
-        for (place, way) in ways.iter().enumerate() {
-            let Way::By(hop, ahead) = way else {
+        for (place, route) in routes.iter().enumerate() {
+            let Route::Via(hop, source_route) = route else {
                 return Ok(None);
             };
-            let asked = self.asked(server, &options.passed, ahead.as_ref(), gateway);
-            let deadline = next_hops::deadline(&ways[place..], gateway);
-            let is_last = place + 1 == ways.len();
+            let request =
+                self.connect_request(server, &options.path_trace, source_route.as_ref(), gateway);
+            let deadline = next_hops::deadline(&routes[place..], gateway);
+            let is_last = place + 1 == routes.len();
             let carried = if is_last { early } else { &[] };
-            let wait = hop.ask(&asked, carried, gateway, &config.upstream, deadline);
+            let wait = hop.ask(&request, carried, gateway, &config.upstream, deadline);
             match wait.await {
                 Ok(server) => return Ok(Some(server)),
                 Err(Unserved::Final(error)) => return Err(error),
@@ -187,22 +188,22 @@ impl Dialer {
         }
     }
 
-    fn asked(
+    fn connect_request(
         &self,
         server: SocketAddr,
-        passed: &[u64],
-        ahead: Option<&Vec<SocketAddr>>,
+        path_trace: &[u64],
+        source_route: Option<&Vec<SocketAddr>>,
         gateway: &Gateway,
-    ) -> Asked {
-        Asked {
+    ) -> ConnectRequest {
+        ConnectRequest {
             server,
-            passed: self.passed(passed, gateway),
-            ahead: ahead.cloned(),
+            path_trace: self.path_trace(path_trace, gateway),
+            source_route: source_route.cloned(),
         }
     }
 
     /// The converters that a request has passed when it leaves this one, if the next one is to know.
-    fn passed(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
+    fn path_trace(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
         if gateway.loop_check {
             [before, &[self.number]].concat()
         } else {

@@ -18,7 +18,7 @@ const MOST_KNOWN: usize = 4096;
 /// The spare descriptors of this process, for all threads. Half of them are for look-ups: connections that race to servers
 /// that say nothing keep no name waiting.
 #[derive(Clone, Debug)]
-pub struct SpareDescriptors {
+pub struct FdPool {
     single: Arc<Semaphore>,
     for_look_ups: Arc<Semaphore>,
     by_client: Arc<Mutex<HashMap<IpAddr, Arc<Semaphore>>>>,
@@ -28,7 +28,7 @@ pub struct SpareDescriptors {
 
 /// The right to have some of them open.
 #[derive(Debug)]
-pub struct Spare(#[allow(dead_code)] OwnedSemaphorePermit); // it is given back when dropped
+pub struct FdPermit(#[allow(dead_code)] OwnedSemaphorePermit); // it is given back when dropped
 
 /// The right to look a name up, from a client's share and from all.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct LookUp {
     of_all: OwnedSemaphorePermit,
 }
 
-impl SpareDescriptors {
+impl FdPool {
     /// So many; one look-up at a time can be made in any case.
     pub fn new(count: usize) -> Self {
         let for_look_ups = (count / 2).max(LOOK_UP as usize);
@@ -52,8 +52,11 @@ impl SpareDescriptors {
     }
 
     /// One, if there is one at this moment.
-    pub fn one(&self) -> Option<Spare> {
-        Arc::clone(&self.single).try_acquire_owned().ok().map(Spare)
+    pub fn one(&self) -> Option<FdPermit> {
+        Arc::clone(&self.single)
+            .try_acquire_owned()
+            .ok()
+            .map(FdPermit)
     }
 
     /// As many as a look-up takes, as soon as there are, and as soon as the client has not used up its share: one that asks
@@ -99,34 +102,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_has_used_up_its_share_keeps_nobody_else_waiting() {
-        let spares = SpareDescriptors::new(64);
+        let fd_pool = FdPool::new(64);
         let [one, other] = [1, 2].map(|last| Some(IpAddr::from([10, 0, 0, last])));
         let mut held = Vec::new();
-        while let Some(look_up) = comes(spares.for_look_up(one)).await {
+        while let Some(look_up) = comes(fd_pool.for_look_up(one)).await {
             held.push(look_up);
         }
         assert_eq!(held.len(), 2);
-        assert!(comes(spares.for_look_up(other)).await.is_some());
+        assert!(comes(fd_pool.for_look_up(other)).await.is_some());
         held.pop();
-        assert!(comes(spares.for_look_up(one)).await.is_some());
+        assert!(comes(fd_pool.for_look_up(one)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn with_few_descriptors_there_is_one_look_up_at_a_time() {
-        let spares = SpareDescriptors::new(0);
+        let fd_pool = FdPool::new(0);
         let client = Some(IpAddr::from([10, 0, 0, 1]));
-        let held = comes(spares.for_look_up(client)).await;
+        let held = comes(fd_pool.for_look_up(client)).await;
         assert!(held.is_some());
-        assert!(comes(spares.for_look_up(None)).await.is_none());
+        assert!(comes(fd_pool.for_look_up(None)).await.is_none());
         drop(held);
-        assert!(comes(spares.for_look_up(None)).await.is_some());
+        assert!(comes(fd_pool.for_look_up(None)).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_races_hold_is_not_taken_from_look_ups() {
-        let spares = SpareDescriptors::new(8);
-        let held: Vec<_> = std::iter::from_fn(|| spares.one()).collect();
+        let fd_pool = FdPool::new(8);
+        let held: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
         assert_eq!(held.len(), 4);
-        assert!(comes(spares.for_look_up(None)).await.is_some());
+        assert!(comes(fd_pool.for_look_up(None)).await.is_some());
     }
 }

@@ -6,23 +6,23 @@ use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 
-use super::buffers::{Budget, Unsent};
+use super::buffers::{Budget, WriteBacklog};
 
 /// The way out to one peer.
 #[derive(Debug)]
-pub struct Outlet<'a> {
+pub struct BufferedWriter<'a> {
     to: &'a TcpStream,
-    unsent: Unsent<'a>,
+    backlog: WriteBacklog<'a>,
     moved: u64,
     counter: &'a AtomicU64,
 }
 
-impl<'a> Outlet<'a> {
+impl<'a> BufferedWriter<'a> {
     /// To `to`. What it takes is counted in `counter`, what it does not, in `budget`.
     pub fn new(to: &'a TcpStream, budget: &'a Budget, counter: &'a AtomicU64) -> Self {
         Self {
             to,
-            unsent: Unsent::none(budget),
+            backlog: WriteBacklog::new(budget),
             moved: 0,
             counter,
         }
@@ -35,7 +35,7 @@ impl<'a> Outlet<'a> {
 
     /// Whether the peer has taken everything.
     pub fn is_flushed(&self) -> bool {
-        self.unsent.is_empty()
+        self.backlog.is_empty()
     }
 
     /// Writes as much as the peer takes now, and keeps the rest. All earlier bytes were taken before.
@@ -52,23 +52,23 @@ impl<'a> Outlet<'a> {
             }
         }
         if !rest.is_empty() {
-            self.unsent.keep(rest.to_vec());
+            self.backlog.queue(rest.to_vec());
         }
         Ok(())
     }
 
     /// Keeps `bytes`, to be written by the next flush. All earlier bytes were taken before.
-    pub fn keep(&mut self, bytes: Vec<u8>) {
-        self.unsent.keep(bytes);
+    pub fn queue(&mut self, bytes: Vec<u8>) {
+        self.backlog.queue(bytes);
     }
 
     /// Ready when the peer has taken everything.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.unsent.is_empty() {
+        while !self.backlog.is_empty() {
             ready!(self.to.poll_write_ready(cx))?;
-            match self.to.try_write(self.unsent.bytes()) {
+            match self.to.try_write(self.backlog.bytes()) {
                 Ok(count) => {
-                    self.unsent.take(count);
+                    self.backlog.take(count);
                     self.count(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -79,8 +79,8 @@ impl<'a> Outlet<'a> {
     }
 
     /// Nobody will take what is kept.
-    pub fn give_up(&mut self) {
-        self.unsent.give_up();
+    pub fn discard(&mut self) {
+        self.backlog.discard();
     }
 
     fn count(&mut self, count: usize) {
