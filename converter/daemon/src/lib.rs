@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cli` | the command line, and how a status is shown |
 //! | `config` | what an operator writes, checked whole |
-//! | `service` | the process: plan, threads, signals, what it answers |
+//! | `service` | the process: active configuration, threads, signals, what it answers |
 //! | `listeners`, `session` | one client, in its protocol |
 //! | `policy` | who may come in, what may be reached |
 //! | `dial` | connections to servers, and to the next converter |

@@ -24,13 +24,13 @@ use crate::bytes::relay::{RelayResult, pipes, relay};
 use crate::bytes::stream::ResetOnDrop;
 use crate::config::{Config, Listen};
 use crate::dial::{DialError, DialOptions, Dialer, FdPermit, PendingConnect, Server, Target};
-use crate::early::Early;
+use crate::early::EarlyConnects;
 use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::kernel::sockets;
 use crate::offload::Offloader;
 use crate::policy::admission::{Admission, ConnectionPermit, client_key};
 use crate::policy::cookies::Cookies;
-use crate::policy::handoff::Learned;
+use crate::policy::handoff::SizeEstimator;
 use crate::policy::rate_limit::RateLimit;
 
 /// Bytes that may travel with a request to the gateway.
@@ -56,7 +56,7 @@ pub struct WorkerContext {
     /// Places and memory.
     pub admission: Arc<Admission>,
     /// Connections that were begun when the client's SYN came.
-    pub early: Arc<Early>,
+    pub early: Arc<EarlyConnects>,
     /// Present if any listener offloads connections to the kernel.
     pub offloader: Option<Arc<Offloader>>,
     /// For RFC 8803.
@@ -78,8 +78,8 @@ pub struct WorkerContext {
 pub struct HandoffContext {
     /// To the back ends and the switch; each thread has its own.
     pub links: Rc<handoff_front::Links>,
-    /// What was learned of requests, by all threads.
-    pub learned: Arc<Learned>,
+    /// Estimates how large answers are; shared by all threads.
+    pub estimator: Arc<SizeEstimator>,
 }
 
 /// One client's connection. To drop it before its end resets it.

@@ -108,7 +108,7 @@ impl EarlySyns {
         );
         r.register(
             "early_abandoned",
-            "Early connections whose client did not come",
+            "EarlyConnects connections whose client did not come",
             self.abandoned.clone(),
         );
     }

@@ -17,7 +17,7 @@ use super::server::{DialOptions, Server};
 use super::target::Target;
 use crate::bytes::stream::ResetOnDrop;
 use crate::config::{Config, UpstreamSettings};
-use crate::kernel::route::{Question, RouteKind, Routes};
+use crate::kernel::route::{RouteKind, RouteQuery, Routes};
 use crate::kernel::sockets::{self, IcmpError};
 use crate::policy::targets::{self, Forbidden};
 
@@ -162,7 +162,7 @@ impl Dialer {
 
     /// Whether this is one of the machine's own addresses.
     pub fn is_own(&self, address: IpAddr) -> bool {
-        let kind = self.routes.kind_of(Question::about(address));
+        let kind = self.routes.kind_of(RouteQuery::about(address));
         matches!(kind, Ok(RouteKind::Own))
     }
 
@@ -178,12 +178,12 @@ impl Dialer {
         if let Some(why) = targets::forbidden(address, &config.targets) {
             return Err(DialError::Forbidden(why));
         }
-        let question = Question {
+        let query = RouteQuery {
             to: address.ip(),
             from: sockets::own_source(address, &config.upstream).filter(|_| source.is_none()),
             mark: config.upstream.mark,
         };
-        match self.routes.kind_of(question)? {
+        match self.routes.kind_of(query)? {
             RouteKind::Unicast => {}
             RouteKind::Own if own_is_allowed(address, config) => {}
             RouteKind::Own => return Err(DialError::Forbidden(Forbidden::Own)),
@@ -193,19 +193,19 @@ impl Dialer {
             RouteKind::Unreachable if source.is_some() => {}
             RouteKind::Unreachable => return Err(DialError::Unreachable(IcmpError::NETWORK)),
         }
-        self.check_embedded(question).map(|()| address)
+        self.check_embedded(query).map(|()| address)
     }
 
     /// The same for the IPv4 address that an IPv6 one carries, which a translator or relay may bring back to this machine.
     /// Where this machine itself has no route to it the translator has.
-    fn check_embedded(&self, question: Question) -> Result<(), DialError> {
-        let Some(inner) = targets::embedded_ipv4(question.to) else {
+    fn check_embedded(&self, query: RouteQuery) -> Result<(), DialError> {
+        let Some(inner) = targets::embedded_ipv4(query.to) else {
             return Ok(());
         };
-        let inner = Question {
+        let inner = RouteQuery {
             to: inner.into(),
             from: None,
-            ..question
+            ..query
         };
         match self.routes.kind_of(inner)? {
             RouteKind::Own => Err(DialError::Forbidden(Forbidden::Own)),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a look-up may have open at a time: a question for each family.
+/// What a look-up may have open at a time: a query for each family.
 const LOOK_UP: u32 = 2;
 /// Of all look-ups that there may be at a time one client has an eighth at most, and no more than these.
 const SHARE: usize = 8;

@@ -5,10 +5,10 @@
 //! A packet socket tells the main thread of SYNs to transparent listeners. What it begins is a socket that is connecting
 //! and belongs to no event loop; the thread that accepts the client takes it over.
 
-mod begun;
-mod flood;
+mod connects;
+mod syn_cookies;
 mod syn_watcher;
 mod table;
 
-pub use begun::Early;
+pub use connects::EarlyConnects;
 pub use syn_watcher::SynWatcher;

@@ -11,8 +11,8 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 use tributary_wire::syn::{self, Syn};
 
-use super::Early;
-use super::flood::{Flood, cookies_sent};
+use super::EarlyConnects;
+use super::syn_cookies::{SynCookieMonitor, cookies_sent};
 use super::table::{NotStarted, Pair};
 use crate::accounting::metrics::EarlySyns;
 use crate::config::{Config, Listen, ListenerKind};
@@ -42,13 +42,13 @@ const SYN: u32 = 0x02;
 const STATE: u32 = 0x17;
 
 /// A packet socket: tokio has no type of its own for it, and this one does nothing to it but poll(2) and recv(2).
-type Window = UdpSocket;
+type PacketSocket = UdpSocket;
 
 /// Looks out until it is dropped; what it began and nobody has claimed by then is given up.
 #[derive(Debug)]
 pub struct SynWatcher {
     task: JoinHandle<()>,
-    early: Arc<Early>,
+    early: Arc<EarlyConnects>,
     number: u64,
 }
 
@@ -57,7 +57,7 @@ impl SynWatcher {
     /// needs `CAP_NET_RAW`.
     pub fn start(
         config: &Arc<Config>,
-        early: &Arc<Early>,
+        early: &Arc<EarlyConnects>,
         dialer: Dialer,
         counters: EarlySyns,
     ) -> io::Result<Self> {
@@ -66,9 +66,9 @@ impl SynWatcher {
             .map(|listen| (listen.address.port(), listen.clone()))
             .collect();
         let ports: Vec<u16> = listeners.keys().copied().collect();
-        let windows = [open(IPV4, &ports)?, open(IPV6, &ports)?];
+        let sockets = [open(IPV4, &ports)?, open(IPV6, &ports)?];
         let number = early.number();
-        let view = View {
+        let handler = SynHandler {
             number,
             listeners,
             config: Arc::clone(config),
@@ -77,7 +77,7 @@ impl SynWatcher {
             counters,
         };
         Ok(Self {
-            task: spawn_local(look_out(windows, view)),
+            task: spawn_local(run(sockets, handler)),
             early: Arc::clone(early),
             number,
         })
@@ -92,18 +92,18 @@ impl Drop for SynWatcher {
 }
 
 /// What it takes to judge a SYN.
-struct View {
+struct SynHandler {
     number: u64,
     listeners: HashMap<u16, Listen>,
     config: Arc<Config>,
-    early: Arc<Early>,
+    early: Arc<EarlyConnects>,
     dialer: Dialer,
     counters: EarlySyns,
 }
 
-async fn look_out(windows: [Window; 2], view: View) {
-    let [four, six] = &windows;
-    let mut flood = Flood::default();
+async fn run(sockets: [PacketSocket; 2], handler: SynHandler) {
+    let [four, six] = &sockets;
+    let mut flood = SynCookieMonitor::default();
     flood.note(cookies_sent(), Instant::now());
     let mut step = interval(STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,37 +113,37 @@ async fn look_out(windows: [Window; 2], view: View) {
         if flood.is_on(now) {
             // The kernel drops what nobody reads, which is the cheapest that there is; it is stale when the flood is over.
             step.tick().await;
-            view.give_up_waiting();
+            handler.give_up_waiting();
             flood.note(cookies_sent(), Instant::now());
-            for window in &windows {
-                view.counters.flooded(skip_all(window));
+            for socket in &sockets {
+                handler.counters.flooded(skip_all(socket));
             }
             continue;
         }
         tokio::select! {
             // Without a SYN of late there is nothing to look after, and no reason to wake.
-            _ = step.tick(), if busy || !view.early.table().is_empty() => {
-                view.give_up_waiting();
+            _ = step.tick(), if busy || !handler.early.table().is_empty() => {
+                handler.give_up_waiting();
                 if std::mem::take(&mut busy) {
                     flood.note(cookies_sent(), Instant::now());
                 }
             }
-            syns = next(four) => busy |= view.answer(&syns),
-            syns = next(six) => busy |= view.answer(&syns),
+            syns = next(four) => busy |= handler.answer(&syns),
+            syns = next(six) => busy |= handler.answer(&syns),
         }
     }
 }
 
 /// The packets that have come, [`TURN`] at most; waits for one.
-async fn next(window: &Window) -> Vec<Syn> {
+async fn next(socket: &PacketSocket) -> Vec<Syn> {
     let mut syns = Vec::new();
     // An interface that went down is no reason to stop (packet(7), ENETDOWN).
-    if window.readable().await.is_err() {
+    if socket.readable().await.is_err() {
         return syns;
     }
     let mut packet = [0; WHOLE as usize];
     while syns.len() < TURN {
-        match window.try_recv(&mut packet) {
+        match socket.try_recv(&mut packet) {
             Ok(length) => syns.extend(syn::parse(&packet[..length])),
             Err(_) => break,
         }
@@ -151,7 +151,7 @@ async fn next(window: &Window) -> Vec<Syn> {
     syns
 }
 
-impl View {
+impl SynHandler {
     /// Whether there were any.
     fn answer(&self, syns: &[Syn]) -> bool {
         for syn in syns {
@@ -210,20 +210,20 @@ impl View {
     }
 }
 
-fn open(ether_type: u16, ports: &[u16]) -> io::Result<Window> {
+fn open(ether_type: u16, ports: &[u16]) -> io::Result<PacketSocket> {
     let protocol = Protocol::from(i32::from(ether_type.to_be()));
     // Without the link layer's header (packet(7)).
     let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), Some(protocol))?;
     socket.attach_filter(&filter(ether_type, ports))?;
     // What came before the filter did.
     while (&socket).read(&mut [0; 1]).is_ok() {}
-    Window::from_std(socket.into())
+    PacketSocket::from_std(socket.into())
 }
 
 /// Takes everything that waits to be read; how many packets.
-fn skip_all(window: &Window) -> usize {
+fn skip_all(socket: &PacketSocket) -> usize {
     let mut skipped = 0;
-    while window.try_recv(&mut [0; 1]).is_ok() {
+    while socket.try_recv(&mut [0; 1]).is_ok() {
         skipped += 1;
     }
     skipped

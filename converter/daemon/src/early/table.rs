@@ -12,7 +12,7 @@ use crate::policy::admission::client_key;
 /// A client whose connection was accepted before its SYN was looked at: for so long that SYN is known.
 const LATE: Duration = Duration::from_millis(500);
 /// Of such clients at most.
-const MOST_LATE: usize = 16384;
+const MOST_RECENTLY_ACCEPTED: usize = 16384;
 /// Claimed ones whose age may be noted still, beside as many as there are that nobody has claimed.
 const CLAIMED: usize = 64;
 
@@ -40,8 +40,8 @@ pub struct Table<T> {
     begun: HashMap<Pair, Waiting<T>>,
     /// In the order in which they were begun; of those that were claimed some are still here.
     by_age: VecDeque<(Instant, Pair)>,
-    late: HashMap<Pair, Instant>,
-    late_by_age: VecDeque<(Instant, Pair)>,
+    recently_accepted: HashMap<Pair, Instant>,
+    accepted_by_age: VecDeque<(Instant, Pair)>,
     by_client: HashMap<IpAddr, usize>,
     by_server: HashMap<IpAddr, usize>,
 }
@@ -59,8 +59,8 @@ impl<T> Default for Table<T> {
         Self {
             begun: HashMap::new(),
             by_age: VecDeque::new(),
-            late: HashMap::new(),
-            late_by_age: VecDeque::new(),
+            recently_accepted: HashMap::new(),
+            accepted_by_age: VecDeque::new(),
             by_client: HashMap::new(),
             by_server: HashMap::new(),
         }
@@ -75,12 +75,12 @@ impl<T> Table<T> {
 
     /// Whether there is nothing here that time changes.
     pub fn is_empty(&self) -> bool {
-        self.begun.is_empty() && self.late.is_empty()
+        self.begun.is_empty() && self.recently_accepted.is_empty()
     }
 
     /// Whether a connection may be begun for this pair.
     pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotStarted> {
-        if self.begun.contains_key(&pair) || self.late.contains_key(&pair) {
+        if self.begun.contains_key(&pair) || self.recently_accepted.contains_key(&pair) {
             return Err(NotStarted::Duplicate);
         }
         let of_client = self.by_client.get(&client_key(pair.client.ip()));
@@ -115,22 +115,22 @@ impl<T> Table<T> {
     /// The client's connection was accepted: what was begun for it, if it was.
     pub fn claim(&mut self, pair: Pair, now: Instant) -> Option<T> {
         let claimed = self.remove(pair);
-        if claimed.is_none() && self.late.len() < MOST_LATE {
-            self.late.insert(pair, now);
-            self.late_by_age.push_back((now, pair));
+        if claimed.is_none() && self.recently_accepted.len() < MOST_RECENTLY_ACCEPTED {
+            self.recently_accepted.insert(pair, now);
+            self.accepted_by_age.push_back((now, pair));
         }
         claimed
     }
 
     /// Those that nobody has claimed for as long as `timeout`.
     pub fn expired(&mut self, timeout: Duration, now: Instant) -> Vec<T> {
-        while let Some(pair) = older(&mut self.late_by_age, LATE, now) {
+        while let Some(pair) = older(&mut self.accepted_by_age, LATE, now) {
             if self
-                .late
+                .recently_accepted
                 .get(&pair)
                 .is_some_and(|since| is_over(*since, LATE, now))
             {
-                self.late.remove(&pair);
+                self.recently_accepted.remove(&pair);
             }
         }
         let mut expired = Vec::new();

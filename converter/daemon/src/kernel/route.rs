@@ -27,7 +27,7 @@ pub enum RouteKind {
 
 /// A packet that the kernel is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Question {
+pub struct RouteQuery {
     /// Where it would go.
     pub to: IpAddr,
     /// Its source address, if it has one already that is this machine's own.
@@ -36,7 +36,7 @@ pub struct Question {
     pub mark: Option<u32>,
 }
 
-impl Question {
+impl RouteQuery {
     /// A packet of which nothing else is known.
     pub fn about(to: IpAddr) -> Self {
         Self {
@@ -71,7 +71,7 @@ pub struct Routes {
     asks: Socket,
     sequence: Cell<u32>,
     changes: Socket,
-    kept: RefCell<HashMap<Question, RouteKind>>,
+    kept: RefCell<HashMap<RouteQuery, RouteKind>>,
 }
 
 impl Routes {
@@ -94,28 +94,28 @@ impl Routes {
 
     /// What the packet's target is to this machine; an error says that nobody knows. The kernel answers before send(2)
     /// returns, so that this does not wait.
-    pub fn kind_of(&self, question: Question) -> io::Result<RouteKind> {
+    pub fn kind_of(&self, query: RouteQuery) -> io::Result<RouteKind> {
         let mut kept = self.kept.borrow_mut();
         if self.have_changed() || kept.len() >= KEPT {
             kept.clear();
         }
-        if let Some(kind) = kept.get(&question) {
+        if let Some(kind) = kept.get(&query) {
             return Ok(*kind);
         }
-        let kind = self.ask(question, kind)?;
-        kept.insert(question, kind);
+        let kind = self.ask(query, kind)?;
+        kept.insert(query, kind);
         Ok(kind)
     }
 
     /// The number of the device by which the packet would leave; `None` if the kernel names none. It is not kept.
-    pub fn device_of(&self, question: Question) -> io::Result<Option<u32>> {
-        self.ask(question, |reply| kind(reply).map(|_| device(reply)))
+    pub fn device_of(&self, query: RouteQuery) -> io::Result<Option<u32>> {
+        self.ask(query, |reply| kind(reply).map(|_| device(reply)))
     }
 
-    fn ask<T>(&self, question: Question, read: impl Fn(&[u8]) -> io::Result<T>) -> io::Result<T> {
+    fn ask<T>(&self, query: RouteQuery, read: impl Fn(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
-        self.asks.send(&request(question, sequence))?;
+        self.asks.send(&request(query, sequence))?;
         self.answer_to(sequence, read)
     }
 
@@ -152,21 +152,21 @@ fn socket() -> io::Result<Socket> {
     Socket::new(Domain::from(libc::AF_NETLINK), kind, Some(protocol))
 }
 
-fn request(question: Question, sequence: u32) -> Vec<u8> {
-    let to = octets(question.to);
-    let from = question.from.map(octets).unwrap_or_default();
+fn request(query: RouteQuery, sequence: u32) -> Vec<u8> {
+    let to = octets(query.to);
+    let from = query.from.map(octets).unwrap_or_default();
     let mut message = vec![0; HEADER + ROUTE];
     message[MESSAGE_TYPE..FLAGS].copy_from_slice(&libc::RTM_GETROUTE.to_ne_bytes());
     message[FLAGS..SEQUENCE].copy_from_slice(&narrow(libc::NLM_F_REQUEST).to_ne_bytes());
     message[SEQUENCE..SEQUENCE + 4].copy_from_slice(&sequence.to_ne_bytes());
-    message[FAMILY] = byte(family(question.to));
+    message[FAMILY] = byte(family(query.to));
     message[TO_LENGTH] = byte(to.len() * 8);
     message[FROM_LENGTH] = byte(from.len() * 8);
     push(&mut message, libc::RTA_DST, &to);
-    if question.from.is_some() {
+    if query.from.is_some() {
         push(&mut message, libc::RTA_SRC, &from);
     }
-    if let Some(mark) = question.mark {
+    if let Some(mark) = query.mark {
         push(&mut message, libc::RTA_MARK, &mark.to_ne_bytes());
     }
     let length = u32::from(narrow(message.len()));
@@ -205,7 +205,7 @@ fn byte(value: impl TryInto<u8>) -> u8 {
     value.try_into().unwrap_or(u8::MAX)
 }
 
-/// The reply to the question of this number; `None` if it is one to another question.
+/// The reply to the query of this number; `None` if it is one to another query.
 fn answer(reply: &[u8], sequence: u32) -> Option<&[u8]> {
     let is_its = reply.get(SEQUENCE..SEQUENCE + 4)? == sequence.to_ne_bytes();
     is_its.then_some(reply)
@@ -267,9 +267,9 @@ mod tests {
         text.parse().expect(text)
     }
 
-    /// As the kernel answers question 7.
+    /// As the kernel answers query 7.
     fn reply(message_type: u16, route_type: u8) -> Vec<u8> {
-        let mut reply = request(Question::about(ip("192.0.2.1")), 7);
+        let mut reply = request(RouteQuery::about(ip("192.0.2.1")), 7);
         reply[MESSAGE_TYPE..FLAGS].copy_from_slice(&message_type.to_ne_bytes());
         reply[ROUTE_TYPE] = route_type;
         reply
@@ -319,22 +319,22 @@ mod tests {
     fn loopback_is_this_machine() {
         let routes = Routes::open().expect("socket");
         for address in ["127.0.0.1", "127.9.9.9", "::1"] {
-            let kind = routes.kind_of(Question::about(ip(address)));
+            let kind = routes.kind_of(RouteQuery::about(ip(address)));
             assert_eq!(kind.expect("answer"), RouteKind::Own, "{address}");
         }
-        let elsewhere = routes.kind_of(Question::about(ip("192.0.2.1")));
+        let elsewhere = routes.kind_of(RouteQuery::about(ip("192.0.2.1")));
         assert_ne!(elsewhere.expect("answer"), RouteKind::Own);
     }
 
     #[test]
     fn an_answer_that_nobody_read_is_not_the_next_ones() {
         let routes = Routes::open().expect("socket");
-        let unread = Question::about(ip("192.0.2.1"));
+        let unread = RouteQuery::about(ip("192.0.2.1"));
         for _ in 0..3 {
             routes.asks.send(&request(unread, 0)).expect("send");
         }
         for address in ["127.0.0.1", "::1", "127.0.0.2"] {
-            let kind = routes.kind_of(Question::about(ip(address)));
+            let kind = routes.kind_of(RouteQuery::about(ip(address)));
             assert_eq!(kind.expect("answer"), RouteKind::Own, "{address}");
         }
     }
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn a_packet_to_this_machine_leaves_by_the_loopback_device() {
         let routes = Routes::open().expect("socket");
-        let device = routes.device_of(Question::about(ip("127.0.0.1")));
+        let device = routes.device_of(RouteQuery::about(ip("127.0.0.1")));
         assert_eq!(device.expect("answer"), Some(1));
     }
 
@@ -366,15 +366,15 @@ mod tests {
     #[test]
     fn the_kernel_takes_marks_and_sources() {
         let routes = Routes::open().expect("socket");
-        let question = Question {
+        let query = RouteQuery {
             to: ip("127.0.0.2"),
             from: Some(ip("127.0.0.1")),
             mark: Some(0x5452),
         };
-        assert_eq!(routes.kind_of(question).expect("answer"), RouteKind::Own);
-        let nobodys = Question {
+        assert_eq!(routes.kind_of(query).expect("answer"), RouteKind::Own);
+        let nobodys = RouteQuery {
             from: Some(ip("192.0.2.77")),
-            ..question
+            ..query
         };
         let kind = routes.kind_of(nobodys).expect("answer");
         assert_eq!(kind, RouteKind::Unreachable, "no source of this machine's");

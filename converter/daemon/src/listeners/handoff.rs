@@ -23,7 +23,7 @@ use crate::accounting::handoff_counters::HandoffDecision;
 use crate::bytes::stream::ResetOnDrop;
 use crate::config::Handoff;
 use crate::kernel::sockets;
-use crate::policy::handoff::{Choice, Learned, Question, choose, choose_unseen};
+use crate::policy::handoff::{Choice, SizeEstimate, SizeEstimator, choose, choose_unseen};
 use crate::session::{Outcome, Session};
 
 /// Serves one client.
@@ -41,7 +41,7 @@ pub async fn serve(session: Session) {
         kept: None,
         handoff,
         links: &context.links,
-        learned: &context.learned,
+        estimator: &context.estimator,
     };
     loop {
         let (session, buffer) = (&client.session, &mut client.buffer);
@@ -70,20 +70,20 @@ struct Client<'a> {
     kept: Kept,
     handoff: &'a Handoff,
     links: &'a Rc<Links>,
-    learned: &'a Learned,
+    estimator: &'a SizeEstimator,
 }
 
 /// A request, with whose head of so many bytes the client's inbox begins.
-struct Asked {
+struct ClientRequest {
     request: Request,
     head: usize,
-    question: Question,
+    estimate: SizeEstimate,
     since: Clock,
 }
 
 /// What became of a client whose connection was to be handed over.
-enum Handed<'a> {
-    /// It was away, and is here again.
+enum HandoffState<'a> {
+    /// It was handed over, and is back.
     Back(Client<'a>),
     /// It has not left.
     Stayed(Client<'a>),
@@ -94,35 +94,37 @@ enum Handed<'a> {
 impl<'a> Client<'a> {
     /// Has a request answered, with whose head of so many bytes the inbox begins. The client, if it may ask for more.
     async fn answer(self, request: Request, head: usize) -> Option<Self> {
-        let asked = Asked {
-            question: self.learned.question(&request, self.handoff),
+        let request = ClientRequest {
+            estimate: self.estimator.estimate(&request, self.handoff),
             request,
             head,
             since: Clock::now(),
         };
-        let expected = asked.question.expected;
-        match self.choose(&asked) {
-            Choice::HandOver(to) if self.learned.is_small(expected) => {
-                self.relay(asked, to, HandoffDecision::Small).await
+        let expected = request.estimate.expected;
+        match self.choose(&request) {
+            Choice::HandOver(to) if self.estimator.is_small(expected) => {
+                self.relay(request, to, HandoffDecision::Small).await
             }
-            Choice::HandOver(to) => match self.hand_over(&asked, to).await {
-                Handed::Back(client) => Some(client),
-                Handed::Stayed(client) => client.relay(asked, to, HandoffDecision::Relayed).await,
-                Handed::Gone => None,
+            Choice::HandOver(to) => match self.hand_over(&request, to).await {
+                HandoffState::Back(client) => Some(client),
+                HandoffState::Stayed(client) => {
+                    client.relay(request, to, HandoffDecision::Relayed).await
+                }
+                HandoffState::Gone => None,
             },
-            Choice::Relay(to) => self.relay(asked, to, HandoffDecision::Relayed).await,
+            Choice::Relay(to) => self.relay(request, to, HandoffDecision::Relayed).await,
             Choice::Nobody => {
                 let refused = Refused::new(404, "no back end is for this request");
-                self.refuse(refused, asked.since).await;
+                self.refuse(refused, request.since).await;
                 None
             }
         }
     }
 
-    fn choose(&self, asked: &Asked) -> Choice {
-        let came = self.buffer.inbox.len() - asked.head;
-        let expected = asked.question.expected;
-        choose(&asked.request, came, expected, self.handoff, |back_end| {
+    fn choose(&self, request: &ClientRequest) -> Choice {
+        let came = self.buffer.inbox.len() - request.head;
+        let expected = request.estimate.expected;
+        choose(&request.request, came, expected, self.handoff, |back_end| {
             let load = self.links.load(back_end);
             load.filter(|_| !self.session.is_draining())
         })
@@ -147,17 +149,22 @@ impl<'a> Client<'a> {
         refuse(self.session, refused, "", since).await;
     }
 
-    async fn relay(mut self, asked: Asked, to: usize, decision: HandoffDecision) -> Option<Self> {
+    async fn relay(
+        mut self,
+        request: ClientRequest,
+        to: usize,
+        decision: HandoffDecision,
+    ) -> Option<Self> {
         // More of it may have come while it was to be handed over.
-        if let Err(refused) = self.buffer.reserve(&self.session, &asked.request, 0) {
-            self.refuse(refused, asked.since).await;
+        if let Err(refused) = self.buffer.reserve(&self.session, &request.request, 0) {
+            self.refuse(refused, request.since).await;
             return None;
         }
-        self.buffer.consume(asked.head);
-        let request = match asked.request.for_origin() {
+        self.buffer.consume(request.head);
+        let for_origin = match request.request.for_origin() {
             Ok(request) => request,
             Err(refused) => {
-                self.refuse(refused, asked.since).await;
+                self.refuse(refused, request.since).await;
                 return None;
             }
         };
@@ -165,50 +172,59 @@ impl<'a> Client<'a> {
         let server = http(self.handoff, to);
         let before = self.session.bytes().1;
         let (session, buffer, kept) = (&self.session, &mut self.buffer, &mut self.kept);
-        let left = exchange(session, buffer, kept, &request, Some(&server), asked.since).await;
+        let left = exchange(
+            session,
+            buffer,
+            kept,
+            &for_origin,
+            Some(&server),
+            request.since,
+        )
+        .await;
         if matches!(left, Left::Nothing | Left::Close) {
             let down = self.session.bytes().1 - before;
-            self.learned.answered(&asked.question, down, true);
+            self.estimator.answered(&request.estimate, down, true);
         }
         if matches!(left, Left::Nothing) {
             return Some(self);
         }
-        end(self.session, self.buffer, request, left, asked.since).await;
+        end(self.session, self.buffer, for_origin, left, request.since).await;
         None
     }
 
     /// With all that came.
-    async fn hand_over(mut self, asked: &Asked, to: usize) -> Handed<'a> {
-        let away = Away {
+    async fn hand_over(mut self, request: &ClientRequest, to: usize) -> HandoffState<'a> {
+        let client_away = HandedOffClient {
             session: &self.session,
             handoff: self.handoff,
             links: self.links,
-            learned: self.learned,
-            question: Cell::new(asked.question),
-            since: Cell::new(asked.since),
+            estimator: self.estimator,
+            estimate: Cell::new(request.estimate),
+            since: Cell::new(request.since),
         };
-        away.set_target(to);
+        client_away.set_target(to);
         let stream = &self.session.stream;
-        let journey = hand_over(self.links, stream, &mut self.buffer.inbox, to, &away);
+        let journey = hand_over(self.links, stream, &mut self.buffer.inbox, to, &client_away);
         let journey = while_watching(&mut self.kept, pin!(journey)).await;
         match journey {
             Journey::Stayed(lost) => {
-                away.session.count_handoff_failure(lost.why());
-                away.say(&lost);
-                Handed::Stayed(self)
+                client_away.session.count_handoff_failure(lost.why());
+                client_away.say(&lost);
+                HandoffState::Stayed(self)
             }
             Journey::Back { stream, bytes } => {
                 self.is_back(stream, bytes);
-                Handed::Back(self)
+                HandoffState::Back(self)
             }
             Journey::Over => {
                 self.session.record_subflows();
-                Handed::Gone
+                HandoffState::Gone
             }
             Journey::Lost(lost, at) => {
-                away.say(&lost);
-                self.session.log_close(&away.outcome(lost.name(), at));
-                Handed::Gone
+                client_away.say(&lost);
+                self.session
+                    .log_close(&client_away.outcome(lost.name(), at));
+                HandoffState::Gone
             }
         }
     }
@@ -221,7 +237,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Where a back end is asked by relaying.
+/// The address that a back end relays at.
 fn http(handoff: &Handoff, back_end: usize) -> Authority {
     let http = handoff.back_ends[back_end].http;
     Authority {
@@ -231,17 +247,17 @@ fn http(handoff: &Handoff, back_end: usize) -> Authority {
 }
 
 /// A client's connection while it is with back ends.
-struct Away<'a> {
+struct HandedOffClient<'a> {
     session: &'a Session,
     handoff: &'a Handoff,
     links: &'a Links,
-    learned: &'a Learned,
+    estimator: &'a SizeEstimator,
     /// The request that is being answered, and when it began.
-    question: Cell<Question>,
+    estimate: Cell<SizeEstimate>,
     since: Cell<Clock>,
 }
 
-impl Guide for Away<'_> {
+impl Guide for HandedOffClient<'_> {
     fn left(&self) {
         self.session.reserve(0);
     }
@@ -253,7 +269,8 @@ impl Guide for Away<'_> {
         self.session.log_request(&self.outcome("handed-over", by));
         self.session.count_handoff(HandoffDecision::HandedOver);
         let is_whole = end == AnswerEnd::Whole;
-        self.learned.answered(&self.question.get(), sent, is_whole);
+        self.estimator
+            .answered(&self.estimate.get(), sent, is_whole);
         self.since.set(Clock::now());
     }
 
@@ -264,8 +281,8 @@ impl Guide for Away<'_> {
         }
         let (request, head): (Request, usize) =
             parse_request(bytes, self.session.http_limits()).ok()??;
-        let question = self.learned.question(&request, self.handoff);
-        let (came, expected) = (bytes.len() - head, question.expected);
+        let estimate = self.estimator.estimate(&request, self.handoff);
+        let (came, expected) = (bytes.len() - head, estimate.expected);
         let chosen = choose(&request, came, expected, self.handoff, |back_end| {
             let itself = usize::from(back_end == from);
             Some(self.links.load(back_end)?.saturating_sub(itself))
@@ -274,16 +291,16 @@ impl Guide for Away<'_> {
             return None;
         };
         // To stay where it is costs the front least, however small the answer is.
-        if to != from && self.learned.is_small(expected) {
+        if to != from && self.estimator.is_small(expected) {
             return None;
         }
-        self.question.set(question);
+        self.estimate.set(estimate);
         self.set_target(to);
         Some(to)
     }
 }
 
-impl Away<'_> {
+impl HandedOffClient<'_> {
     fn set_target(&self, back_end: usize) {
         self.session.stats().set_target(self.name(back_end));
     }

@@ -22,7 +22,7 @@ use crate::bytes::context::RelayContext;
 use crate::bytes::pipe::Pipe;
 use crate::bytes::relay::{RelayResult, Relayed, relay_until};
 use crate::config::Offload;
-use crate::kernel::route::{Question, Routes};
+use crate::kernel::route::{RouteQuery, Routes};
 use crate::kernel::sockets::canonical;
 
 /// How often a connection is tried.
@@ -184,16 +184,16 @@ impl Offloader {
     /// The devices that lead to both ends; an error if one of them is not in the settings.
     fn devices_of(&self, pair: &Pair<'_>) -> Result<Path, NotOffloaded> {
         let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the question: a change that comes behind it is seen later.
+        // Read before the query, so that a later change is not missed.
         let changes = watched.changes();
         let mut devices = [0; 2];
         for ((device, socket), mark) in devices.iter_mut().zip(pair.sockets).zip(pair.marks) {
             let end = canonical(socket.peer_addr()?);
-            let question = Question {
+            let query = RouteQuery {
                 mark,
-                ..Question::about(end.ip())
+                ..RouteQuery::about(end.ip())
             };
-            let found = watched.routes.device_of(question)?;
+            let found = watched.routes.device_of(query)?;
             let known = found.filter(|device| self.devices.contains(device));
             *device = known.ok_or_else(|| NotOffloaded::elsewhere(end))?;
         }

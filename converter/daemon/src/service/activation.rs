@@ -19,7 +19,7 @@ const FIRST_PASSED: RawFd = 3;
 
 /// A socket that was passed.
 #[derive(Debug)]
-pub struct PassedSocket {
+pub struct InheritedSocket {
     /// It listens.
     pub listener: TcpListener,
     address: SocketAddr,
@@ -29,9 +29,9 @@ pub struct PassedSocket {
 
 /// Passed sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
-pub struct Passed(Vec<PassedSocket>);
+pub struct InheritedSockets(Vec<InheritedSocket>);
 
-impl Passed {
+impl InheritedSockets {
     /// What the environment announces for this process. To be called once, before any file is opened.
     pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
         let (numbers, ours) = match predecessor {
@@ -43,7 +43,7 @@ impl Passed {
             let is_ours = ours.contains(&descriptor.as_raw_fd());
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;
-            sockets.push(PassedSocket {
+            sockets.push(InheritedSocket {
                 address: listener.local_addr()?,
                 listener,
                 is_ours,
@@ -59,7 +59,7 @@ impl Passed {
 
     /// The socket for this listener, if it was passed; nothing is changed about it. One of ours is refused (exit code 64) if
     /// it is another one than the listener would make; the service manager's is taken as its socket unit has it.
-    pub fn claim(&mut self, wanted: &Listen) -> Result<Option<PassedSocket>, Failure> {
+    pub fn claim(&mut self, wanted: &Listen) -> Result<Option<InheritedSocket>, Failure> {
         let address = wanted.address;
         let Some(socket) = self.claim_address(address) else {
             return Ok(None);
@@ -96,14 +96,14 @@ impl Passed {
     }
 
     /// The socket at this address, whatever it is for.
-    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<PassedSocket> {
+    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<InheritedSocket> {
         let number = self.0.iter().position(|each| each.address == wanted)?;
         Some(self.0.swap_remove(number))
     }
 
     /// Says which sockets nobody claimed; they are closed.
     pub fn close_the_rest(self) {
-        for PassedSocket { address, .. } in self.0 {
+        for InheritedSocket { address, .. } in self.0 {
             tracing::warn!("a socket at {address} was passed, and no listener has this address");
         }
     }

@@ -65,7 +65,7 @@ impl Service {
     }
 
     fn status(&self, draining: bool) -> Status {
-        let listeners = self.plan.bound.iter().map(|bound| ListenerStatus {
+        let listeners = self.active.bound.iter().map(|bound| ListenerStatus {
             name: bound.label.to_string(),
             kind: bound.listen.kind.name().to_owned(),
             address: bound.listen.address,
@@ -80,7 +80,7 @@ impl Service {
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             draining,
             open_connections: self.shared.admission.open(),
-            most_connections: self.plan.most,
+            most_connections: self.active.most,
             buffered_bytes: self.shared.admission.buffered(),
             log_lines_dropped: self.shared.registry.log.dropped(),
             kernel_mptcp: MptcpCounters::now(),

@@ -28,16 +28,16 @@ impl Service {
         mut terminate: Signal,
         mut interrupt: Signal,
     ) -> Result<(), Failure> {
-        // The plan holds the listeners open: whoever comes now shall be refused, not wait for an end.
-        self.plan = Arc::new(self.plan.without_listeners());
+        // The configuration holds the listeners open: whoever comes now shall be refused, not wait for an end.
+        self.active = Arc::new(self.active.without_listeners());
         self.syn_watcher = None;
-        if let Err(error) = self.pool.enter(Phase::Draining).await {
+        if let Err(error) = self.pool.set_phase(Phase::Draining).await {
             tracing::error!("{error}");
         }
-        let timeouts = &self.plan.config.timeouts;
+        let timeouts = &self.active.config.timeouts;
         let (mut told, timeout) = match end {
-            End::Told => (true, timeouts.drain),
-            End::Relieved(_) => (false, timeouts.hand_over),
+            End::Signalled => (true, timeouts.drain),
+            End::Superseded(_) => (false, timeouts.hand_over),
         };
         let mut deadline = Instant::now() + timeout;
         tracing::info!(

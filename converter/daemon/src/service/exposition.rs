@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use super::accept::accepted;
-use super::activation::Passed;
+use super::activation::InheritedSockets;
 use crate::bytes::stream::ResetOnDrop;
 use crate::failure::Failure;
 
@@ -19,7 +19,7 @@ const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The socket at this address: one that was passed, or a new one.
 pub fn socket(
     address: Option<SocketAddr>,
-    passed: &mut Passed,
+    inherited: &mut InheritedSockets,
 ) -> Result<Option<std::net::TcpListener>, Failure> {
     let Some(address) = address else {
         return Ok(None);
@@ -29,7 +29,7 @@ pub fn socket(
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    passed
+    inherited
         .claim_address(address)
         .map(|socket| socket.listener)
         .map_or_else(listen, Ok)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::plan::Plan;
+use super::active_config::ActiveConfig;
 
 /// When somebody was here last, and how many had been accepted by then.
 pub struct LastUse {
@@ -21,8 +21,11 @@ impl LastUse {
 
     /// How long ago it was; `open` connections stand now. Who came and went since the look before this one counts as
     /// here now.
-    pub fn age(&mut self, plan: &Plan, open: usize) -> Duration {
-        let accepted = plan.bound.iter().map(|bound| bound.counters.accepted.get());
+    pub fn age(&mut self, active: &ActiveConfig, open: usize) -> Duration {
+        let accepted = active
+            .bound
+            .iter()
+            .map(|bound| bound.counters.accepted.get());
         let accepted = accepted.sum();
         if open > 0 || accepted != self.accepted {
             *self = Self {

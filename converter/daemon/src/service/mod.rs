@@ -2,12 +2,12 @@
 
 mod accept;
 mod activation;
+mod active_config;
 mod answers;
 mod control;
 mod drain;
 mod exposition;
 mod last_use;
-mod plan;
 mod pool;
 mod reload;
 mod run;

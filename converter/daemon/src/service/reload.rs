@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use sd_notify::NotifyState;
 
-use super::activation::Passed;
+use super::activation::InheritedSockets;
+use super::active_config::ActiveConfig;
 use super::exposition;
-use super::plan::Plan;
 use super::run::{Service, notify, syn_watcher};
 use super::worker::Phase;
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 
 impl Service {
-    /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new plan.
+    /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new configuration.
     pub async fn reload(&mut self) {
         notify(&[
             NotifyState::Reloading,
@@ -23,10 +23,10 @@ impl Service {
             Ok(()) => {
                 let entered = self
                     .pool
-                    .enter(Phase::Serving(Arc::clone(&self.plan)))
+                    .set_phase(Phase::Serving(Arc::clone(&self.active)))
                     .await;
                 match entered {
-                    Ok(()) => tracing::info!("reloaded: {} listeners", self.plan.bound.len()),
+                    Ok(()) => tracing::info!("reloaded: {} listeners", self.active.bound.len()),
                     Err(error) => tracing::error!("reloaded, but not in whole: {error}"),
                 }
             }
@@ -35,24 +35,27 @@ impl Service {
         notify(&[NotifyState::Ready]);
     }
 
-    /// The file becomes the plan. On a failure nothing has changed.
+    /// The file becomes the configuration. On a failure nothing has changed.
     fn take_anew(&mut self) -> Result<(), Failure> {
         let config = self
             .file
             .as_deref()
             .map_or_else(|| Ok(Config::default()), config::load)?;
         for (key, changed) in [
-            ("workers", config.workers != self.plan.config.workers),
-            ("offload", config.offload != self.plan.config.offload),
+            ("workers", config.workers != self.active.config.workers),
+            ("offload", config.offload != self.active.config.offload),
             (
-                "leave where no listener has had it",
+                "offload where no listener had it",
                 config.offloads() && self.shared.offloader.is_none(),
             ),
             (
                 "timeouts.unused",
-                config.timeouts.unused != self.plan.config.timeouts.unused,
+                config.timeouts.unused != self.active.config.timeouts.unused,
             ),
-            ("control.socket", config.control != self.plan.config.control),
+            (
+                "control.socket",
+                config.control != self.active.config.control,
+            ),
         ] {
             if changed {
                 return Err(Failure::new(
@@ -61,32 +64,32 @@ impl Service {
                 ));
             }
         }
-        let passed = &mut Passed::default();
-        let new_metrics = if config.metrics == self.plan.config.metrics {
+        let inherited = &mut InheritedSockets::default();
+        let new_metrics = if config.metrics == self.active.config.metrics {
             None
         } else {
-            let socket = exposition::socket(config.metrics.address, passed)?;
+            let socket = exposition::socket(config.metrics.address, inherited)?;
             Some(socket.map(exposition::watched).transpose()?)
         };
         let registry = &self.shared.registry;
-        let plan = Plan::new(config, Some(&self.plan), passed, &registry.metrics)?;
-        let syn_watcher = syn_watcher(&plan, &self.shared)?;
-        let log = registry.log.open(plan.config.log.access.as_deref())?;
-        if plan.config.limits.backlog != self.plan.config.limits.backlog {
-            plan.take_backlog().map_err(|error| {
+        let active = ActiveConfig::new(config, Some(&self.active), inherited, &registry.metrics)?;
+        let syn_watcher = syn_watcher(&active, &self.shared)?;
+        let log = registry.log.open(active.config.log.access.as_deref())?;
+        if active.config.limits.backlog != self.active.config.limits.backlog {
+            active.take_backlog().map_err(|error| {
                 // Those that were set go back to what they had.
-                let _ = self.plan.take_backlog();
+                let _ = self.active.take_backlog();
                 Failure::from_io("limits.backlog", &error)
             })?;
         }
         // From here on nothing fails.
         registry.log.take(log);
-        self.shared.admission.take_limits(&plan.config.limits);
+        self.shared.admission.take_limits(&active.config.limits);
         if let Some(metrics) = new_metrics {
             self.metrics = metrics;
         }
         self.syn_watcher = syn_watcher;
-        self.plan = Arc::new(plan);
+        self.active = Arc::new(active);
         Ok(())
     }
 }

@@ -18,12 +18,12 @@ use tokio::time::interval;
 use tributary_wire::http::Pseudonym;
 
 use super::accept::accepted;
-use super::activation::Passed;
+use super::activation::InheritedSockets;
+use super::active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 use super::answers::Answers;
 use super::control::ControlSocket;
 use super::exposition;
 use super::last_use::LastUse;
-use super::plan::{Plan, raise_open_files, spare_descriptors, workers};
 use super::pool::Pool;
 use super::successor::{Predecessor, Successor};
 use super::worker::{Phase, Shared};
@@ -46,10 +46,10 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// leaves nothing behind.
 pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let predecessor = Predecessor::find();
-    let mut passed = Passed::take(predecessor.as_ref())
+    let mut inherited = InheritedSockets::take(predecessor.as_ref())
         .map_err(|error| Failure::from_io("sockets that were passed", &error))?;
     let config = file.map_or_else(|| Ok(Config::default()), config::load)?;
-    if config.timeouts.unused.is_some() && passed.is_empty() {
+    if config.timeouts.unused.is_some() && inherited.is_empty() {
         let message = "timeouts.unused: accepted: only with sockets that the service manager holds (systemd.socket(5))";
         return Err(Failure::new(Exit::Usage, message));
     }
@@ -60,16 +60,16 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     ));
     let log = registry.log.open(config.log.access.as_deref())?;
     registry.log.take(log);
-    let plan = Plan::new(config, None, &mut passed, &registry.metrics)?;
-    let metrics = exposition::socket(plan.config.metrics.address, &mut passed)?;
-    passed.close_the_rest();
+    let active = ActiveConfig::new(config, None, &mut inherited, &registry.metrics)?;
+    let metrics = exposition::socket(active.config.metrics.address, &mut inherited)?;
+    inherited.close_the_rest();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
     LocalSet::new().block_on(&runtime, async {
         let file = file.map(Path::to_owned);
-        let service = Service::start(file, plan, metrics, registry, predecessor).await?;
+        let service = Service::start(file, active, metrics, registry, predecessor).await?;
         service.serve().await
     })
 }
@@ -79,7 +79,7 @@ pub struct Service {
     pub file: Option<PathBuf>,
     pub since: Clock,
     pub shared: Arc<Shared>,
-    pub plan: Arc<Plan>,
+    pub active: Arc<ActiveConfig>,
     pub pool: Pool,
     pub control: ControlSocket,
     pub metrics: Option<TcpListener>,
@@ -93,47 +93,48 @@ pub struct Service {
 /// Why a service ends.
 pub enum End {
     /// It was told to.
-    Told,
+    Signalled,
     /// The process of this number serves in its place.
-    Relieved(u32),
+    Superseded(u32),
 }
 
 impl Service {
     async fn start(
         file: Option<PathBuf>,
-        plan: Plan,
+        active: ActiveConfig,
         metrics: Option<std::net::TcpListener>,
         registry: Arc<ConnectionRegistry>,
         predecessor: Option<Predecessor>,
     ) -> Result<Self, Failure> {
         let number = number().map_err(|error| Failure::from_io("random numbers", &error))?;
         let cookies = Cookies::new().map_err(|error| Failure::from_io("random numbers", &error))?;
-        let control = ControlSocket::listen(&plan.config.control.socket, predecessor.as_ref())?;
+        let control = ControlSocket::listen(&active.config.control.socket, predecessor.as_ref())?;
         let shared = Arc::new(Shared {
             registry,
-            admission: Arc::new(Admission::new(&plan.config.limits)),
+            admission: Arc::new(Admission::new(&active.config.limits)),
             early: Arc::default(),
-            offloader: offloader(&plan.config)?,
+            offloader: offloader(&active.config)?,
             fd_pool: FdPool::new(spare_descriptors()),
             system_files: Arc::default(),
             cookies: Arc::new(cookies),
             pseudonym: Pseudonym::new(&format!("tributary-{number:016x}")),
             number,
         });
-        let plan = Arc::new(plan);
+        let active = Arc::new(active);
         let metrics = metrics.map(exposition::watched).transpose()?;
-        let syn_watcher = syn_watcher(&plan, &shared)?;
+        let syn_watcher = syn_watcher(&active, &shared)?;
         // Somebody else's until now, who goes on if this process fails: so nothing is changed about them before.
-        plan.set_up()
+        active
+            .set_up()
             .map_err(|error| Failure::from_io("set up sockets", &error))?;
-        let pool = start_pool(&plan, &shared)
+        let pool = start_pool(&active, &shared)
             .await
             .map_err(|error| Failure::from_io("threads", &error))?;
         Ok(Self {
             file,
             since: Clock::now(),
             shared,
-            plan,
+            active,
             pool,
             control,
             metrics,
@@ -156,18 +157,18 @@ impl Service {
             signals(SignalKind::user_defined1())?,
         );
         self.control.show()?;
-        for bound in &self.plan.bound {
+        for bound in &self.active.bound {
             tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
         }
         say_ready();
         notify(&[NotifyState::Ready]);
-        if let Some(Err(error)) = self.predecessor.as_ref().map(Predecessor::relieve) {
+        if let Some(Err(error)) = self.predecessor.as_ref().map(Predecessor::notify_ready) {
             tracing::error!("the converter before this one does not hear: {error}");
         }
         let mut watchdog = interval(sd_notify::watchdog_enabled().map_or(NEVER, |time| time / 3));
         let mut last_use = LastUse::now();
         let mut look = interval(
-            self.plan
+            self.active
                 .config
                 .timeouts
                 .unused
@@ -178,9 +179,9 @@ impl Service {
                 _ = hangup.recv() => self.reload().await,
                 _ = hand_over.recv() => self.start_successor(),
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
-                _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Relieved(id) },
-                () = first(&mut terminate, &mut interrupt) => break End::Told,
-                _ = look.tick() => if self.is_unused(&mut last_use) { break End::Told },
+                _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Superseded(id) },
+                () = first(&mut terminate, &mut interrupt) => break End::Signalled,
+                _ = look.tick() => if self.is_unused(&mut last_use) { break End::Signalled },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = accepted(self.control.listener.accept()) => self.tell(asked, false),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
@@ -192,12 +193,12 @@ impl Service {
 
     /// Whether nobody was here for as long as the configuration has it, if it has.
     fn is_unused(&self, last_use: &mut LastUse) -> bool {
-        let Some(timeout) = self.plan.config.timeouts.unused else {
+        let Some(timeout) = self.active.config.timeouts.unused else {
             return false;
         };
         // The one before has connections as long as it is there.
         let open = self.shared.admission.open() + usize::from(self.predecessor_is_there());
-        let age = last_use.age(&self.plan, open);
+        let age = last_use.age(&self.active, open);
         if age >= timeout {
             tracing::info!("nobody has come for {age:?}");
         }
@@ -224,7 +225,7 @@ impl Service {
             successor.kill();
         }
         let (ours, others): (Vec<_>, Vec<_>) =
-            self.plan.bound.iter().partition(|bound| bound.is_ours);
+            self.active.bound.iter().partition(|bound| bound.is_ours);
         let ours: Vec<_> = ours.iter().map(|bound| bound.socket.as_fd()).collect();
         let others = others.iter().map(|bound| bound.socket.as_fd());
         let metrics = self.metrics.as_ref().map(AsFd::as_fd);
@@ -248,14 +249,14 @@ impl Service {
     /// Tells the service manager.
     fn take_leave(&mut self, end: &End) {
         match end {
-            End::Told => {
+            End::Signalled => {
                 if let Some(successor) = &mut self.successor {
                     successor.kill();
                 }
                 notify(&[NotifyState::Stopping]);
                 self.end_predecessor();
             }
-            End::Relieved(successor) => {
+            End::Superseded(successor) => {
                 // A scrape is meant for the one that serves.
                 self.metrics = None;
                 notify(&[NotifyState::MainPid(*successor)]);
@@ -298,23 +299,23 @@ fn offloader(config: &Config) -> Result<Option<Arc<Offloader>>, Failure> {
         .map_err(|error| Failure::from_io(attempted, &error))
 }
 
-/// For the listeners of `plan` that want one, if any does.
-pub fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
-    if !plan.config.forwards_syns_early() {
+/// For the listeners of `active` that want one, if any does.
+pub fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
+    if !active.config.forwards_syns_early() {
         return Ok(None);
     }
     let start = || {
-        let names = Names::new(&plan.config.names.servers, &shared.system_files);
+        let names = Names::new(&active.config.names.servers, &shared.system_files);
         let routes = Rc::new(Routes::open()?);
         let dialer = Dialer::new(
             names,
             routes,
-            Arc::clone(&plan.next_hops),
+            Arc::clone(&active.next_hops),
             shared.fd_pool.clone(),
             shared.number,
         );
         let counters = shared.registry.metrics.early_syns();
-        SynWatcher::start(&plan.config, &shared.early, dialer, counters)
+        SynWatcher::start(&active.config, &shared.early, dialer, counters)
     };
     start()
         .map(Some)
@@ -322,13 +323,13 @@ pub fn syn_watcher(plan: &Plan, shared: &Shared) -> Result<Option<SynWatcher>, F
 }
 
 /// As many threads as configured, or as there are processors, each ready to accept.
-async fn start_pool(plan: &Arc<Plan>, shared: &Arc<Shared>) -> io::Result<Pool> {
+async fn start_pool(active: &Arc<ActiveConfig>, shared: &Arc<Shared>) -> io::Result<Pool> {
     let mut pool = Pool::start(
-        workers(&plan.config),
+        workers(&active.config),
         shared,
-        Phase::Serving(Arc::clone(plan)),
+        Phase::Serving(Arc::clone(active)),
     )?;
-    pool.reached().await?;
+    pool.wait_acks().await?;
     Ok(pool)
 }
 

@@ -124,7 +124,7 @@ impl Predecessor {
     }
 
     /// Tells it that this process serves.
-    pub fn relieve(&self) -> io::Result<()> {
+    pub fn notify_ready(&self) -> io::Result<()> {
         Ok(kill_process(self.process, Signal::USR1)?)
     }
 

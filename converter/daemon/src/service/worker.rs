@@ -14,11 +14,11 @@ use tokio::time::sleep;
 use tributary_wire::http::{HeadLimits, Pseudonym};
 
 use super::accept::{PAUSE, lacks_resources};
-use super::plan::{Bound, Plan};
+use super::active_config::{ActiveConfig, BoundListener};
 use crate::accounting::registry::ConnectionRegistry;
 use crate::bytes::stream::ResetOnDrop;
 use crate::dial::{Dialer, FdPool, Names, SystemFiles};
-use crate::early::Early;
+use crate::early::EarlyConnects;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
 use crate::listeners;
@@ -29,7 +29,7 @@ use crate::policy::rate_limit::RateLimit;
 use crate::session::{HandoffContext, Listener, Session, WorkerContext};
 
 /// Refused clients that are told so at the same time, by each thread; more are reset.
-const TOLD: usize = 256;
+const MAX_REFUSALS: usize = 256;
 /// Convert errors a second, by each thread.
 const ERRORS: u32 = 1000;
 /// Lines in the log about servers a second, by each thread.
@@ -43,7 +43,7 @@ pub struct Shared {
     /// Places and memory.
     pub admission: Arc<Admission>,
     /// Connections that were begun when a SYN came.
-    pub early: Arc<Early>,
+    pub early: Arc<EarlyConnects>,
     /// Connections that the kernel carries on, if the configuration has any left.
     pub offloader: Option<Arc<Offloader>>,
     /// Descriptors beyond two for each connection.
@@ -61,34 +61,34 @@ pub struct Shared {
 /// What the threads are to do.
 #[derive(Clone, Debug)]
 pub enum Phase {
-    /// Accept by this plan.
-    Serving(Arc<Plan>),
+    /// Accept with this configuration.
+    Serving(Arc<ActiveConfig>),
     /// Accept nobody; go on with those who are in.
     Draining,
     /// Reset who is still in, and end.
     Ended,
 }
 
-/// The thread's whole life. Tells `reach` of each phase that it came to, and what of it could not be done.
-pub fn work(
+/// Runs the thread until it ends. Sends the result of each phase change to `ack`.
+pub fn run_worker(
     shared: &Shared,
     mut phase: watch::Receiver<Phase>,
-    reach: &mpsc::UnboundedSender<io::Result<()>>,
+    ack: &mpsc::UnboundedSender<io::Result<()>>,
 ) {
-    let life = async {
+    let main_loop = async {
         let routes = Rc::new(Routes::open()?);
-        let mut handoff = StandingLinks::default();
+        let mut handoff = HandoffLinksCache::default();
         let draining = watch::Sender::new(false);
         let mut loops = Vec::new();
         loop {
             let now = phase.borrow_and_update().clone();
             let came = match now {
-                Phase::Serving(plan) => {
+                Phase::Serving(active) => {
                     let context = WorkerContext {
-                        handoff: handoff.of(&plan),
-                        ..context(&plan, shared, &routes, draining.subscribe())
+                        handoff: handoff.of(&active),
+                        ..context(&active, shared, &routes, draining.subscribe())
                     };
-                    serve(&plan, &Rc::new(context), &mut loops).await
+                    serve(&active, &Rc::new(context), &mut loops).await
                 }
                 Phase::Draining => {
                     close(std::mem::take(&mut loops)).await;
@@ -98,33 +98,33 @@ pub fn work(
                 Phase::Ended => return Ok(()),
             };
             // Without the main thread there is no next phase either.
-            let _ = reach.send(came);
+            let _ = ack.send(came);
             if phase.changed().await.is_err() {
                 return Ok(());
             }
         }
     };
-    let lived = tokio::runtime::Builder::new_current_thread()
+    let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .and_then(|runtime| LocalSet::new().block_on(&runtime, life));
-    if lived.is_err() {
-        let _ = reach.send(lived);
+        .and_then(|runtime| LocalSet::new().block_on(&runtime, main_loop));
+    if result.is_err() {
+        let _ = ack.send(result);
     }
 }
 
 fn context(
-    plan: &Plan,
+    active: &ActiveConfig,
     shared: &Shared,
     routes: &Rc<Routes>,
     draining: watch::Receiver<bool>,
 ) -> WorkerContext {
-    let names = Names::new(&plan.config.names.servers, &shared.system_files);
+    let names = Names::new(&active.config.names.servers, &shared.system_files);
     WorkerContext {
         dialer: Dialer::new(
             names,
             Rc::clone(routes),
-            Arc::clone(&plan.next_hops),
+            Arc::clone(&active.next_hops),
             shared.fd_pool.clone(),
             shared.number,
         ),
@@ -136,21 +136,21 @@ fn context(
         errors: RateLimit::per_second(ERRORS),
         warnings: RateLimit::per_second(WARNINGS),
         http: HeadLimits {
-            head: plan.config.limits.head,
-            pseudonym: shared.pseudonym.clone().filter(|_| plan.config.http.via),
+            head: active.config.limits.head,
+            pseudonym: shared.pseudonym.clone().filter(|_| active.config.http.via),
         },
         draining,
         handoff: None,
     }
 }
 
-/// To the back ends and the switch: the same from plan to plan, as long as they are.
+/// To the back ends and the switch: the same from one configuration to the next, as long as they are the same.
 #[derive(Default)]
-struct StandingLinks(Option<(Arc<handoff_front::Settings>, HandoffContext)>);
+struct HandoffLinksCache(Option<(Arc<handoff_front::Settings>, HandoffContext)>);
 
-impl StandingLinks {
-    fn of(&mut self, plan: &Plan) -> Option<HandoffContext> {
-        let wanted = plan.handoff.as_ref();
+impl HandoffLinksCache {
+    fn of(&mut self, active: &ActiveConfig) -> Option<HandoffContext> {
+        let wanted = active.handoff.as_ref();
         self.0 = self
             .0
             .take()
@@ -161,7 +161,7 @@ impl StandingLinks {
                 let wanted = wanted?;
                 let context = HandoffContext {
                     links: handoff_front::Links::start(&wanted.settings),
-                    learned: Arc::clone(&wanted.learned),
+                    estimator: Arc::clone(&wanted.estimator),
                 };
                 Some((Arc::clone(&wanted.settings), context))
             });
@@ -169,17 +169,17 @@ impl StandingLinks {
     }
 }
 
-/// Goes by `plan`: the loops that it has too stay open, and take no descriptor anew. The first error; all that works
+/// Goes by `active`: the loops that it has too stay open, and take no descriptor anew. The first error; all that works
 /// is done.
 async fn serve(
-    plan: &Arc<Plan>,
+    active: &Arc<ActiveConfig>,
     context: &Rc<WorkerContext>,
     loops: &mut Vec<AcceptLoop>,
 ) -> io::Result<()> {
     let mut result = Ok(());
     let mut old = std::mem::take(loops);
-    for bound in &plan.bound {
-        let acceptor = Rc::new(Acceptor::new(plan, bound, context));
+    for bound in &active.bound {
+        let acceptor = Rc::new(Acceptor::new(active, bound, context));
         let same = |accept_loop: &AcceptLoop| Arc::ptr_eq(&accept_loop.socket, &bound.socket);
         if let Some(at) = old.iter().position(same) {
             old[at].acceptor.replace(acceptor);
@@ -235,7 +235,7 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
                 if !inherits {
                     sockets::set_up_accepted_for_reads(&stream);
                 }
-                acceptor.enter(stream, sockets::canonical(client));
+                acceptor.handle_connection(stream, sockets::canonical(client));
             }
             Err(error) if lacks_resources(&error) => {
                 acceptor.context.registry.metrics.accept_pauses.inc();
@@ -249,38 +249,38 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
 
 /// One listener, as one thread serves it.
 struct Acceptor {
-    plan: Arc<Plan>,
+    active: Arc<ActiveConfig>,
     listener: Rc<Listener>,
     context: Rc<WorkerContext>,
     /// Counts by its clones the refused clients that are being told.
-    told: Rc<()>,
+    refusals: Rc<()>,
 }
 
 impl Acceptor {
-    fn new(plan: &Arc<Plan>, bound: &Bound, context: &Rc<WorkerContext>) -> Self {
+    fn new(active: &Arc<ActiveConfig>, bound: &BoundListener, context: &Rc<WorkerContext>) -> Self {
         let listener = Listener {
             listen: bound.listen.clone(),
             label: Arc::clone(&bound.label),
             counters: Arc::clone(&bound.counters),
         };
         Self {
-            plan: Arc::clone(plan),
+            active: Arc::clone(active),
             listener: Rc::new(listener),
             context: Rc::clone(context),
-            told: Rc::new(()),
+            refusals: Rc::new(()),
         }
     }
 
-    fn enter(&self, stream: TcpStream, client: SocketAddr) {
+    fn handle_connection(&self, stream: TcpStream, client: SocketAddr) {
         self.listener.counters.accepted.inc();
         let stream = ResetOnDrop::new(stream);
         match self
             .context
             .admission
-            .admit(client.ip(), &self.plan.config, self.plan.most)
+            .admit(client.ip(), &self.active.config, self.active.most)
         {
             Ok(permit) => {
-                let config = Arc::clone(&self.plan.config);
+                let config = Arc::clone(&self.active.config);
                 let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));
                 let session = Session::new(stream, client, listener, config, context, permit);
                 spawn_local(listeners::serve(session));
@@ -288,19 +288,19 @@ impl Acceptor {
             Err(refusal) => {
                 self.listener.counters.outcome(refusal.name());
                 if let Some(last) = listeners::refuse(self.listener.listen.kind, refusal) {
-                    self.tell(stream, last);
+                    self.send_refusal(stream, last);
                 }
             }
         }
     }
 
-    fn tell(&self, mut stream: ResetOnDrop, last: Vec<u8>) {
-        let spare = self.context.dialer.fd_permit();
-        if spare.is_some() && Rc::strong_count(&self.told) <= TOLD {
-            let told = Rc::clone(&self.told);
+    fn send_refusal(&self, mut stream: ResetOnDrop, last: Vec<u8>) {
+        let permit = self.context.dialer.fd_permit();
+        if permit.is_some() && Rc::strong_count(&self.refusals) <= MAX_REFUSALS {
+            let refusal = Rc::clone(&self.refusals);
             spawn_local(async move {
                 stream.send_and_linger(&last).await;
-                drop((stream, told, spare));
+                drop((stream, refusal, permit));
             });
         }
     }

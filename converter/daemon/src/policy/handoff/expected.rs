@@ -20,7 +20,7 @@ impl Expected {
 
 /// What a request says of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum SizeHint {
     /// Its answer has so many bytes of content.
     Answer(u64),
     /// So many bytes go up; the answer may have more.
@@ -34,16 +34,16 @@ pub enum Said {
 }
 
 /// What `request` says of its size.
-pub fn said(request: &Request) -> Said {
+pub fn size_hint(request: &Request) -> SizeHint {
     match (request.body, request.field("range")) {
-        _ if request.method == Method::Head => Said::Answer(0),
-        (Body::Length(bytes @ 1..), _) => Said::Upload(bytes),
-        (Body::Chunked | Body::UntilClose, _) => Said::SomeUpload,
+        _ if request.method == Method::Head => SizeHint::Answer(0),
+        (Body::Length(bytes @ 1..), _) => SizeHint::Upload(bytes),
+        (Body::Chunked | Body::UntilClose, _) => SizeHint::SomeUpload,
         (_, Some(range)) if request.method == Method::Get => {
-            part(range).map_or(Said::Part, Said::Answer)
+            part(range).map_or(SizeHint::Part, SizeHint::Answer)
         }
-        _ if is_conditional(request) => Said::Part,
-        _ => Said::Nothing,
+        _ if is_conditional(request) => SizeHint::Part,
+        _ => SizeHint::Nothing,
     }
 }
 
@@ -74,29 +74,41 @@ mod tests {
     #[test]
     fn a_request_may_say_how_large_it_is() {
         for (head, expected) in [
-            ("HEAD /x HTTP/1.1|Host: a", Said::Answer(0)),
-            ("GET /x HTTP/1.1|Host: a", Said::Nothing),
+            ("HEAD /x HTTP/1.1|Host: a", SizeHint::Answer(0)),
+            ("GET /x HTTP/1.1|Host: a", SizeHint::Nothing),
             (
                 "GET /x HTTP/1.1|Host: a|Range: bytes=10-19",
-                Said::Answer(10),
+                SizeHint::Answer(10),
             ),
-            ("GET /x HTTP/1.1|Host: a|Range: bytes=-5", Said::Answer(5)),
-            ("GET /x HTTP/1.1|Host: a|Range: bytes=10-", Said::Part),
-            ("GET /x HTTP/1.1|Host: a|Range: bytes=9-1", Said::Part),
-            ("GET /x HTTP/1.1|Host: a|Range: bytes=0-1,5-6", Said::Part),
-            ("GET /x HTTP/1.1|Host: a|Range: lines=0-1", Said::Part),
-            ("GET /x HTTP/1.1|Host: a|If-None-Match: *", Said::Part),
-            ("PUT /x HTTP/1.1|Host: a|Content-Length: 7", Said::Upload(7)),
-            ("PUT /x HTTP/1.1|Host: a|Content-Length: 0", Said::Nothing),
+            (
+                "GET /x HTTP/1.1|Host: a|Range: bytes=-5",
+                SizeHint::Answer(5),
+            ),
+            ("GET /x HTTP/1.1|Host: a|Range: bytes=10-", SizeHint::Part),
+            ("GET /x HTTP/1.1|Host: a|Range: bytes=9-1", SizeHint::Part),
+            (
+                "GET /x HTTP/1.1|Host: a|Range: bytes=0-1,5-6",
+                SizeHint::Part,
+            ),
+            ("GET /x HTTP/1.1|Host: a|Range: lines=0-1", SizeHint::Part),
+            ("GET /x HTTP/1.1|Host: a|If-None-Match: *", SizeHint::Part),
+            (
+                "PUT /x HTTP/1.1|Host: a|Content-Length: 7",
+                SizeHint::Upload(7),
+            ),
+            (
+                "PUT /x HTTP/1.1|Host: a|Content-Length: 0",
+                SizeHint::Nothing,
+            ),
             (
                 "PUT /x HTTP/1.1|Host: a|Transfer-Encoding: chunked",
-                Said::SomeUpload,
+                SizeHint::SomeUpload,
             ),
         ] {
             let bytes = format!("{head}\r\n\r\n").replace('|', "\r\n");
             let parsed = parse_request(bytes.as_bytes(), &HeadLimits::default());
             let request = parsed.expect("accepted").expect("whole").0;
-            assert_eq!(said(&request), expected, "{head}");
+            assert_eq!(size_hint(&request), expected, "{head}");
         }
     }
 }

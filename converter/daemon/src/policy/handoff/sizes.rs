@@ -26,17 +26,17 @@ pub struct Object {
 pub struct Sizes {
     younger: HashMap<u64, f64>,
     older: HashMap<u64, f64>,
-    rules: HashMap<usize, Mean>,
+    rules: HashMap<usize, LogMean>,
 }
 
 /// A running mean.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mean {
+struct LogMean {
     samples: u32,
     mean: f64,
 }
 
-impl Mean {
+impl LogMean {
     /// One more; the first ones count alike.
     fn add(&mut self, sample: f64) {
         self.samples = self.samples.saturating_add(1);

@@ -11,13 +11,13 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::activation::Passed;
+use super::activation::InheritedSockets;
 use crate::accounting::metrics::{ListenerMetrics, Metrics};
 use crate::config::{Config, Listen};
 use crate::dial::NextHops;
 use crate::failure::{Exit, Failure};
 use crate::kernel::sockets;
-use crate::policy::handoff::Learned;
+use crate::policy::handoff::SizeEstimator;
 
 /// Descriptors for everything but connections: logs, control, metrics, a reload's.
 const RESERVED: u64 = 128;
@@ -34,64 +34,64 @@ const PER_CONNECTION: u64 = 2;
 
 /// A configuration with its sockets.
 #[derive(Debug)]
-pub struct Plan {
+pub struct ActiveConfig {
     /// As the operator wrote it.
     pub config: Arc<Config>,
     /// Client connections at most.
     pub most: usize,
     /// The listeners, in the configuration's order.
-    pub bound: Vec<Arc<Bound>>,
+    pub bound: Vec<Arc<BoundListener>>,
     /// Which converter is next on the way to a server.
     pub next_hops: Arc<NextHops>,
     /// For listeners of kind `handoff`.
-    pub handoff: Option<HandoffPlan>,
+    pub handoff: Option<ActiveHandoff>,
 }
 
 /// What listeners of kind `handoff` share.
 #[derive(Clone, Debug)]
-pub struct HandoffPlan {
+pub struct ActiveHandoff {
     /// Where the back ends and the switch are.
     pub settings: Arc<handoff_front::Settings>,
-    /// What was learned of requests.
-    pub learned: Arc<Learned>,
+    /// Estimates how large answers are.
+    pub estimator: Arc<SizeEstimator>,
 }
 
 /// A listener with its socket.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     /// As configured.
     pub listen: Listen,
     /// Its name in logs and metrics.
     pub label: Arc<str>,
     /// Its counters.
     pub counters: Arc<ListenerMetrics>,
-    /// Shared with the same listener of the plan before and after.
+    /// Shared with the same listener of the configuration before and after.
     pub socket: Arc<TcpListener>,
     /// Whether a converter made it, and not the service manager.
     pub is_ours: bool,
 }
 
-impl Bound {
+impl BoundListener {
     fn take_backlog(&self, backlog: u16) -> io::Result<()> {
         // Once more is no error, and sets it (listen(2)).
         Ok(listen(&self.socket, i32::from(backlog))?)
     }
 }
 
-impl Plan {
+impl ActiveConfig {
     /// Makes every socket that neither `old` nor the service manager has. On a failure nothing has changed.
     pub fn new(
         config: Config,
-        old: Option<&Plan>,
-        passed: &mut Passed,
+        old: Option<&ActiveConfig>,
+        inherited: &mut InheritedSockets,
         metrics: &Metrics,
     ) -> Result<Self, Failure> {
         let most = most_connections(&config)?;
         let mut bound = Vec::with_capacity(config.listen.len());
         for listen in &config.listen {
             let label = listen.label();
-            let (socket, is_ours) = socket(listen, &config, old, passed)?;
-            bound.push(Arc::new(Bound {
+            let (socket, is_ours) = socket(listen, &config, old, inherited)?;
+            bound.push(Arc::new(BoundListener {
                 socket,
                 is_ours,
                 counters: metrics.for_listener(&label),
@@ -137,7 +137,7 @@ impl Plan {
     }
 }
 
-fn next_hops(config: &Config, old: Option<&Plan>) -> Result<NextHops, Failure> {
+fn next_hops(config: &Config, old: Option<&ActiveConfig>) -> Result<NextHops, Failure> {
     let Some(gateway) = &config.gateway else {
         return Ok(NextHops::default());
     };
@@ -146,8 +146,8 @@ fn next_hops(config: &Config, old: Option<&Plan>) -> Result<NextHops, Failure> {
     })
 }
 
-/// The same as before if nothing about it has changed: connections stay, and what was learned.
-fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, Failure> {
+/// The same as before if nothing about it has changed: connections and learned sizes are kept.
+fn handoff(config: &Config, old: Option<&ActiveConfig>) -> Result<Option<ActiveHandoff>, Failure> {
     let Some(wanted) = &config.handoff else {
         return Ok(None);
     };
@@ -168,14 +168,14 @@ fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, F
         hand_off: each.hand_off,
         connections: Arc::default(),
     });
-    let learned = Arc::new(Learned::new(wanted.relay_below));
-    Ok(Some(HandoffPlan {
+    let estimator = Arc::new(SizeEstimator::new(wanted.relay_below));
+    Ok(Some(ActiveHandoff {
         settings: Arc::new(handoff_front::Settings {
             identity,
             switch,
             back_ends: back_ends.collect(),
         }),
-        learned,
+        estimator,
     }))
 }
 
@@ -183,8 +183,8 @@ fn handoff(config: &Config, old: Option<&Plan>) -> Result<Option<HandoffPlan>, F
 fn socket(
     listen: &Listen,
     config: &Config,
-    old: Option<&Plan>,
-    passed: &mut Passed,
+    old: Option<&ActiveConfig>,
+    inherited: &mut InheritedSockets,
 ) -> Result<(Arc<TcpListener>, bool), Failure> {
     if let Some(same) = old.and_then(|old| {
         old.bound
@@ -210,7 +210,7 @@ fn socket(
     }
     let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
     let failed = |error| Failure::from_io(&attempted, &error);
-    if let Some(socket) = passed.claim(listen)? {
+    if let Some(socket) = inherited.claim(listen)? {
         return Ok((Arc::new(socket.listener), socket.is_ours));
     }
     let made = sockets::listener(listen, config.limits.backlog);
@@ -228,7 +228,7 @@ fn socket(
 }
 
 /// The address of a listener that `old` has at the same port, and that has to go for this one.
-fn at_port(old: Option<&Plan>, listen: &Listen) -> Option<SocketAddr> {
+fn at_port(old: Option<&ActiveConfig>, listen: &Listen) -> Option<SocketAddr> {
     let mut known = old?.bound.iter().map(|bound| bound.listen.address);
     known.find(|address| includes(*address, listen.address) || includes(listen.address, *address))
 }

@@ -11,12 +11,12 @@ use crate::dial::PendingConnect;
 
 /// What was begun and waits for its client, for all threads.
 #[derive(Debug, Default)]
-pub struct Early {
+pub struct EarlyConnects {
     table: Mutex<Table<PendingConnect>>,
     watchers: AtomicU64,
 }
 
-impl Early {
+impl EarlyConnects {
     /// What was begun for the client's SYN to `server`. It is the caller's from now on.
     pub fn claim(&self, client: SocketAddr, server: SocketAddr) -> Option<PendingConnect> {
         self.table().claim(Pair { client, server }, Instant::now())
@@ -38,7 +38,7 @@ impl Early {
         self.watchers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Ends what this watcher began and nobody has claimed; a watcher of a later plan may have begun others since.
+    /// Ends what this watcher began and nobody has claimed; a watcher of a later configuration may have begun others since.
     pub(super) fn give_up_of(&self, watcher: u64) {
         let begun = self.table().begun_by(watcher);
         give_up_all(begun);

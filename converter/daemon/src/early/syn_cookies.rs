@@ -10,12 +10,12 @@ const FILE: &str = "/proc/thread-self/net/netstat";
 
 /// What is known of a flood.
 #[derive(Debug, Default)]
-pub struct Flood {
+pub struct SynCookieMonitor {
     cookies: Option<u64>,
     over_at: Option<Instant>,
 }
 
-impl Flood {
+impl SynCookieMonitor {
     /// Takes note of how many cookies were sent so far.
     pub fn note(&mut self, cookies: u64, now: Instant) {
         if self.cookies.is_some_and(|before| cookies > before) {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_flood_begins_with_a_cookie_and_ends_when_none_was_sent_for_long() {
-        let (mut flood, now) = (Flood::default(), Instant::now());
+        let (mut flood, now) = (SynCookieMonitor::default(), Instant::now());
         flood.note(70, now);
         assert!(!flood.is_on(now)); // those were of an earlier time
         flood.note(71, now);
