@@ -36,7 +36,7 @@ class Made:
 
 def release(order: Order, files: Mapping[str, bytes]) -> Release:
     """The release that the checkout would give."""
-    pyproject, cargo = (tomllib.loads(files[name].decode()) for name in ("pyproject.toml", "converter/Cargo.toml"))
+    pyproject, cargo = (tomllib.loads(files[name].decode()) for name in ("pyproject.toml", "Cargo.toml"))
     return Release(base_version(pyproject, cargo), order.suite, order.architecture, checkout.commit())
 
 
@@ -83,18 +83,18 @@ def gather(order: Order) -> Inputs:
 def _programs(order: Order, asked: Release, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """What is in each, by its name; the converter first, which may be a given one."""
     found: dict[str, bytes] = {}
-    for workspace in program.WORKSPACES:
-        for name, path in _built(order, workspace, files).items():
+    for programs in program.ALL:
+        for name, path in _built(order, programs, files).items():
             found[name] = _accepted(path, asked)
     return found
 
 
-def _built(order: Order, workspace: program.Workspace, files: Mapping[str, bytes]) -> Mapping[str, Path]:
-    if workspace is program.CONVERTER and order.converter:
-        return {workspace.programs[0]: order.converter}
-    names = " and ".join(workspace.programs)
+def _built(order: Order, programs: program.Programs, files: Mapping[str, bytes]) -> Mapping[str, Path]:
+    if programs is program.CONVERTER and order.converter:
+        return {programs.names[0]: order.converter}
+    names = " and ".join(programs.names)
     _say(f"{names} for {order.architecture.name} (some minutes, if sources have changed)")
-    return program.make(workspace, order.architecture, files, order.cache)
+    return program.make(programs, order.architecture, files, order.cache)
 
 
 def _accepted(path: Path, asked: Release) -> bytes:

@@ -10,6 +10,7 @@ import platform
 import shlex
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,45 +23,38 @@ _CROSS_SUITE = "trixie"  # its rustc is the oldest that they build with, and it 
 
 
 @dataclass(frozen=True)
-class Workspace:
-    """A Rust workspace: its folder, its crates, and the programs that cargo makes of it with ``options``."""
+class Programs:
+    """Programs of a package: their names, the crates that they are in, and more options of cargo."""
 
-    folder: str
+    names: tuple[str, ...]
     crates: tuple[str, ...]
-    programs: tuple[str, ...]
-    options: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+    @property
+    def build(self) -> tuple[str, ...]:
+        """The arguments of ``cargo build`` that make them and nothing else."""
+        return (*(f"--package={crate}" for crate in self.crates), "--bins", *self.options)
 
 
-CONVERTER = Workspace(
-    "converter",
-    ("daemon", "forbidden", "load", "offload", "wire"),
-    ("tributary-converter",),
-    ("--package=tributary-converter", "--features=offload"),
-)
-HANDOFF = Workspace(
-    "handoff",
-    ("backend", "front", "link", "program", "protocol", "switch"),
-    ("tributary-switch", "tributary-backend"),
-    ("--bins",),
-)
-WORKSPACES = (CONVERTER, HANDOFF)
-"""Each has crates that depend on some of the other's, by path: neither is built without both being there."""
+CONVERTER = Programs(("tributary-converter",), ("tributary-converter",), ("--features=offload",))
+HANDOFF = Programs(("tributary-switch", "tributary-backend"), ("handoff-switch", "handoff-backend"))
+ALL = (CONVERTER, HANDOFF)
 
 
 def make(
-    workspace: Workspace, architecture: Architecture, checkout: Mapping[str, bytes], cache: Path
+    programs: Programs, architecture: Architecture, checkout: Mapping[str, bytes], cache: Path
 ) -> Mapping[str, Path]:
-    """Its programs by name, made anew if their sources have changed; raises CommandError (69, 71)."""
+    """The programs by name, made anew if their sources have changed; raises CommandError (69, 71)."""
     if architecture.machine == platform.machine():
-        return _native(workspace, architecture, cache)
+        return _native(programs, architecture, cache)
     digest = _digest(sources(checkout))
-    paths = {name: cache / f"{name}-{architecture.name}-{digest}" for name in workspace.programs}
+    paths = {name: cache / f"{name}-{architecture.name}-{digest}" for name in programs.names}
     if not all(path.exists() for path in paths.values()):
-        _cross(workspace, architecture, checkout, paths)
+        _cross(programs, architecture, checkout, paths)
     return paths
 
 
-def _native(workspace: Workspace, architecture: Architecture, cache: Path) -> Mapping[str, Path]:
+def _native(programs: Programs, architecture: Architecture, cache: Path) -> Mapping[str, Path]:
     target = architecture.rust_target
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     # A program names source files in its panics: not where they happened to lie.
@@ -73,17 +67,14 @@ def _native(workspace: Workspace, architecture: Architecture, cache: Path) -> Ma
     _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
     # With a target named, the flags are for the programs alone: macros that rustc loads cannot be static.
     command = ["cargo", "build", "--quiet", "--locked", "--release", f"--target={target}"]
-    manifest = ROOT / workspace.folder / "Cargo.toml"
-    _run([*command, "--manifest-path", str(manifest), *workspace.options], environment)
-    return {name: cache.parent / "cargo" / target / "release" / name for name in workspace.programs}
+    _run([*command, "--manifest-path", str(ROOT / "Cargo.toml"), *programs.build], environment)
+    return {name: cache.parent / "cargo" / target / "release" / name for name in programs.names}
 
 
 def sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
-    """All that the programs are built from."""
-    crates = tuple(
-        f"{each.folder}/{name}" for each in WORKSPACES for name in ("Cargo.", *(f"{crate}/" for crate in each.crates))
-    )
-    wanted = (*crates, "guard/", "debs/cross")
+    """All that the programs are built from, and what cargo wants to see of the workspace besides."""
+    members = tomllib.loads(checkout["Cargo.toml"].decode())["workspace"]["members"]
+    wanted = ("Cargo.", *(f"{member}/" for member in members), "guard/", "debs/cross")
     return {path: content for path, content in checkout.items() if path.startswith(wanted)}
 
 
@@ -93,7 +84,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 
 
 def _cross(
-    workspace: Workspace, architecture: Architecture, checkout: Mapping[str, bytes], paths: Mapping[str, Path]
+    programs: Programs, architecture: Architecture, checkout: Mapping[str, bytes], paths: Mapping[str, Path]
 ) -> None:
     """In a Debian 13 of its own, by its cross compiler: debs/cross. The crates are fetched here, none in there."""
     cache = next(iter(paths.values())).parent
@@ -105,24 +96,24 @@ def _cross(
             (folder / name).write_bytes(content)
         (folder / "debs/cross").chmod(0o755)
         command = ["cargo", "vendor", "--quiet", "--locked", "--versioned-dirs", "--manifest-path"]
-        _run([*command, str(folder / workspace.folder / "Cargo.toml"), str(folder / "vendor")])
-        _run(mmdebstrap(workspace, architecture, folder))
+        _run([*command, str(folder / "Cargo.toml"), str(folder / "vendor")])
+        _run(mmdebstrap(programs, architecture, folder))
         for name, path in paths.items():
             (folder / name).rename(path)
 
 
-def mmdebstrap(workspace: Workspace, architecture: Architecture, folder: Path) -> Sequence[str]:
+def mmdebstrap(programs: Programs, architecture: Architecture, folder: Path) -> Sequence[str]:
     """The command that makes the chroot, builds in it, and brings the programs out into ``folder``; no chroot stays."""
     foreign, machine = architecture.name, architecture.machine.replace("_", "-")
     native = {"amd64": "arm64", "arm64": "amd64"}[foreign]
     packages = f"cargo,rustc,gcc-{machine}-linux-gnu,libc6-dev-{foreign}-cross,libstd-rust-dev:{foreign}"
     packages += ",clang,libbpf-dev"  # for what of them runs in the kernel
-    brought = (*(each.folder for each in WORKSPACES), "debs", "guard", "vendor")
-    built = " ".join(f"/build/target/{architecture.rust_target}/release/{name}" for name in workspace.programs)
+    brought = ("Cargo.toml", "Cargo.lock", "converter", "experiments", "handoff", "overlay", "debs", "guard", "vendor")
+    built = " ".join(f"/build/target/{architecture.rust_target}/release/{name}" for name in programs.names)
     hooks = (
         'mkdir "$1/build"',
         f"copy-in {' '.join(shlex.quote(str(folder / name)) for name in brought)} /build",
-        f'chroot "$1" /build/debs/cross {architecture.rust_target} {workspace.folder} {shlex.join(workspace.options)}',
+        f'chroot "$1" /build/debs/cross {architecture.rust_target} {shlex.join(programs.build)}',
         f"copy-out {built} {shlex.quote(str(folder))}",
     )
     options = [f"--architectures={native},{foreign}", f"--include={packages}"]

@@ -91,6 +91,6 @@ def base_version(pyproject: dict[str, dict[str, object]], cargo: dict[str, dict[
     python, rust = pyproject["project"]["version"], cargo["workspace"]["package"]["version"]
     if python != rust:
         raise CommandError(
-            Exit.USAGE, f"pyproject.toml says version {python}, converter/Cargo.toml {rust}: they must be the same"
+            Exit.USAGE, f"pyproject.toml says version {python}, Cargo.toml {rust}: they must be the same"
         )
     return str(python)

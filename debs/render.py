@@ -7,11 +7,12 @@ from email.utils import format_datetime
 from pathlib import Path
 
 from debs.package import Inputs, Package
+from debs.program import CONVERTER, HANDOFF
 from debs.release import Release
 from tributary.settings.templates import rendered
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_LOCKS = {"tributary-converter": "converter/Cargo.lock", "tributary-handoff": "handoff/Cargo.lock"}
+_PROGRAMS = {"tributary-converter": CONVERTER, "tributary-handoff": HANDOFF}
 SCRIPTS = ("postinst", "prerm", "postrm")
 
 
@@ -52,10 +53,21 @@ def changelog(package: Package, release: Release) -> str:
 def copyright_file(package: Package, inputs: Inputs) -> str:
     """Whose work is in the package, and under which licence."""
     bundled = inputs.wheels if package.name == "tributary-common" else []
-    crates = _crates(inputs.checkout[_LOCKS[package.name]].decode()) if package.name in _LOCKS else []
+    programs = _PROGRAMS.get(package.name)
+    crates = _crates(inputs.checkout["Cargo.lock"].decode(), programs.crates) if programs else []
     return rendered(_TEMPLATES / "copyright.j2", package=package, wheels=bundled, crates=crates)
 
 
-def _crates(lock: str) -> Sequence[str]:
-    """The crates of crates.io that the Rust workspace is built with."""
-    return [f"{each['name']} {each['version']}" for each in tomllib.loads(lock)["package"] if "source" in each]
+def _crates(lock: str, ours: Sequence[str]) -> Sequence[str]:
+    """The crates of crates.io that ``ours`` depend on, by themselves or by others."""
+    packages = tomllib.loads(lock)["package"]
+    # A lock names the version only where there are several.
+    named = {name: each for each in packages for name in (each["name"], f"{each['name']} {each['version']}")}
+    reached: dict[str, None] = {}
+    waiting = list(ours)
+    while waiting:
+        if (name := waiting.pop()) not in reached:
+            reached[name] = None
+            waiting += named[name].get("dependencies", [])
+    found = (named[name] for name in reached)
+    return sorted(f"{each['name']} {each['version']}" for each in found if "source" in each)

@@ -108,7 +108,7 @@ def test_it_relays_a_request(converter: Path, own: str, origin: int, tmp_path: P
             running.terminate()
 
 
-@pytest.mark.parametrize("name", program.HANDOFF.programs)
+@pytest.mark.parametrize("name", program.HANDOFF.names)
 def test_a_hand_offs_programs_are_static_and_tell_of_themselves(handoff: Mapping[str, Path], name: str) -> None:
     assert elf.needs(handoff[name].read_bytes()) == elf.Needs(OTHER.elf, interpreter=False, glibc=None)
     said = subprocess.run([QEMU, handoff[name], "--version"], capture_output=True, text=True, check=True, timeout=60)

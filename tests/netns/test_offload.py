@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,13 @@ missing = [tool for tool in NEEDED if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
 
 CARGO = ("cargo", "test", "--quiet", "--locked")
-OFFLOAD = ("converter", "tributary-offload", CACHE / "cargo")
-BACK_END = ("handoff", "handoff-backend", CACHE / "cargo/handoff")
-"""Workspaces, crates in them, and where they are built."""
 APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-def cargo(*arguments: str, crate: tuple[str, str, Path] = OFFLOAD, within: tuple[str, ...] = ()) -> None:
-    """Run cargo test for the crate; raises AssertionError with all that it said."""
-    workspace, package, built = crate
-    manifest = str(ROOT / workspace / "Cargo.toml")
-    command = (*within, *CARGO, "--manifest-path", manifest, "--package", package, *arguments)
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(built)}
+def cargo(*arguments: str, crate: str = "tributary-offload", within: tuple[str, ...] = ()) -> None:
+    """Run cargo test for the crate; raises AssertionError with its whole output."""
+    command = (*within, *CARGO, "--manifest-path", str(ROOT / "Cargo.toml"), "--package", crate, *arguments)
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "cargo")}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -43,5 +37,5 @@ def test_what_needs_root_holds(file: str) -> None:
 
 
 def test_what_needs_root_at_a_back_end_holds() -> None:
-    cargo("--no-run", crate=BACK_END)
-    cargo("--offline", "--lib", "--", "--ignored", crate=BACK_END, within=APART)
+    cargo("--no-run", crate="handoff-backend")
+    cargo("--offline", "--lib", "--", "--ignored", crate="handoff-backend", within=APART)

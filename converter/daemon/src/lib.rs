@@ -13,7 +13,6 @@
 //! | `bytes` | streams, relays, buffers, timers |
 //! | `accounting` | who is in, what became of the others: metrics, access log |
 //! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
-#![deny(unsafe_code)]
 
 pub mod accounting;
 pub mod bytes;

@@ -18,7 +18,6 @@
 //! for connections that were lost on the way.
 //!
 //! What works in the kernel is behind the feature `kernel` (the default).
-#![deny(unsafe_code)]
 // What only the part in the kernel asks for.
 #![cfg_attr(not(feature = "kernel"), allow(dead_code))]
 

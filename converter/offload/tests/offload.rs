@@ -6,6 +6,8 @@
 //!           fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
 //! ```
 
+#![allow(unsafe_code)]
+
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -34,5 +34,5 @@ def inputs(asked: Release) -> Inputs:
         "quick-1.2.dist-info/METADATA": b"Name: quick\nVersion: 1.2\nLicense-Expression: MIT\n",
     }
     wheel = Wheel("quick", "1.2", "MIT", files)
-    programs = {name: elf(asked.architecture) for workspace in program.WORKSPACES for name in workspace.programs}
+    programs = {name: elf(asked.architecture) for programs in program.ALL for name in programs.names}
     return Inputs(asked, checkout.tracked(), [wheel], programs)

@@ -19,11 +19,12 @@ def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_libr
     assert "--architectures=amd64,arm64" in command
     compilers = "cargo,rustc,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,libstd-rust-dev:arm64,clang,libbpf-dev"
     assert f"--include={compilers}" in command
-    folders = " ".join(f"'/work folder/{name}'" for name in ("converter", "handoff", "debs", "guard", "vendor"))
-    assert f"--customize-hook=copy-in {folders} /build" in command
+    (brought,) = (word.split("'") for word in command if word.startswith("--customize-hook=copy-in "))
+    folders = {name.removeprefix("/work folder/") for name in brought[1::2]}
+    assert folders == {"vendor"} | {path.split("/")[0] for path in SOURCES}
     target = "aarch64-unknown-linux-gnu"
-    options = "--package=tributary-converter --features=offload"
-    assert f'--customize-hook=chroot "$1" /build/debs/cross {target} converter {options}' in command
+    options = "--package=tributary-converter --bins --features=offload"
+    assert f'--customize-hook=chroot "$1" /build/debs/cross {target} {options}' in command
     built = f"/build/target/{target}/release/tributary-converter"
     assert f"--customize-hook=copy-out {built} '/work folder'" in command
 
@@ -40,11 +41,10 @@ def test_both_programs_of_the_hand_off_come_out_of_one_chroot() -> None:
     assert f"--customize-hook=copy-out {folder}/tributary-switch {folder}/tributary-backend /work" in command
 
 
-@pytest.mark.parametrize("workspace", program.WORKSPACES, ids=lambda workspace: workspace.folder)
-def test_every_crate_of_a_workspace_is_among_the_sources(workspace: program.Workspace) -> None:
-    manifest = tomllib.loads(SOURCES[f"{workspace.folder}/Cargo.toml"].decode())
-    assert tuple(manifest["workspace"]["members"]) == workspace.crates
-    assert f"{workspace.folder}/Cargo.lock" in SOURCES
+def test_every_crate_of_the_workspace_is_among_the_sources() -> None:
+    for member in tomllib.loads(SOURCES["Cargo.toml"].decode())["workspace"]["members"]:
+        assert f"{member}/Cargo.toml" in SOURCES
+    assert "Cargo.lock" in SOURCES
 
 
 def test_every_crate_that_another_depends_on_by_path_is_among_the_sources() -> None:

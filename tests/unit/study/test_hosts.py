@@ -189,7 +189,9 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
 def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) -> None:
     """The gateway's program is known by the sources that it was built from, which the build notes beside it."""
     script = ROOT / "scripts/setup.d/converter"
-    for path in (script, *(ROOT / "converter").glob("Cargo.*"), *(ROOT / "converter/wire").rglob("*.rs")):
+    crates = [ROOT / "converter/wire", ROOT / "handoff/link"]
+    files = [path for crate in crates for path in crate.rglob("*.rs")]
+    for path in (script, *ROOT.glob("Cargo.*"), *(ROOT / "guard").glob("*.toml"), *files):
         copied = tmp_path / path.relative_to(ROOT)
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copied)
@@ -199,12 +201,14 @@ def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) ->
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     before = sources()
-    (tmp_path / "converter/target").mkdir()
-    (tmp_path / "converter/target/built").write_text("no source")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/built").write_text("no source")
     assert sources() == before
-    source = next((tmp_path / "converter/wire").rglob("*.rs"))
-    source.write_text(source.read_text() + "// another commit\n")
-    assert sources() != before
+    for crate in crates:
+        source = next((tmp_path / crate.relative_to(ROOT)).rglob("*.rs"))
+        source.write_text(source.read_text() + "// another commit\n")
+        assert sources() != before
+        before = sources()
 
 
 @pytest.mark.parametrize(
