@@ -50,6 +50,6 @@ def test_a_snapshot_is_newer_than_the_tag_before_it() -> None:
 
 def test_python_and_rust_must_agree_on_the_version() -> None:
     python, rust = {"project": {"version": "0.1.0"}}, {"workspace": {"package": {"version": "0.2.0"}}}
-    with pytest.raises(CommandError, match=r"has version 0\.1\.0, Cargo\.toml 0\.2\.0") as refused:
+    with pytest.raises(CommandError, match=r"says version 0\.1\.0, Cargo\.toml 0\.2\.0") as refused:
         base_version(python, rust)  # type: ignore[arg-type]
     assert refused.value.code == Exit.USAGE
