@@ -133,6 +133,7 @@ def test_curl_gets_a_file_over_tls_and_trusts_the_server_alone(
 
 
 @pytest.mark.skipif(shutil.which("mptcpize") is None, reason="missing: mptcpize")
+@pytest.mark.smoke
 def test_curl_gets_a_file_over_mptcp(net: World, running: Converter, folder: Path) -> None:
     with web(net, folder) as port:
         assert at_client(net, "mptcpize", "run", *CURL, "-x", PROXY, f"http://{SERVER}:{port}/file") == CONTENT

@@ -49,6 +49,7 @@ def stripped(gateway: Node, link: str, what: str) -> Iterator[None]:
         gateway.run("nft", "delete", "table", "inet", "strip")
 
 
+@pytest.mark.smoke
 def test_this_kernel_has_what_the_appliance_needs(testbed: Testbed) -> None:
     code, findings = doctor(testbed.client, "--only", "kernel,mptcp")
     assert (code, wrong(findings)) == (0, [])

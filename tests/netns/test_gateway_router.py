@@ -76,6 +76,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             pair.gateway("down")
 
 
+@pytest.mark.smoke
 def test_what_enrol_prints_brings_a_router_in_over_both_links_until_it_is_revoked(pair: Pair) -> None:
     printed = pair.gateway("enrol", "berlin")
     with pair.world.daemon(LINKS + printed):

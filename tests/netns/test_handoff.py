@@ -22,6 +22,7 @@ from tributary.paths import ROOT
 pytestmark = needs_tools
 
 
+@pytest.mark.smoke
 def test_one_connection_gets_objects_from_both_back_ends_and_none_of_them_passes_the_front(
     handoff: HandOff, tmp_path: Path
 ) -> None:

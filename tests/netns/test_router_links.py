@@ -39,6 +39,7 @@ def test_a_session_gets_a_subflow_over_each_link(house: World, server: str, want
 
 
 @pytest.mark.parametrize("link", ["dsl", "lte"], ids=["the first subflow's link", "the other link"])
+@pytest.mark.smoke
 def test_a_cut_link_is_taken_out_the_transfer_goes_on_and_the_link_comes_back(house: World, link: str) -> None:
     other = ADDRESSES["lte" if link == "dsl" else "dsl"]
     with house.daemon(), house.transfer() as transfer:

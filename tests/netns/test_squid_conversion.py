@@ -48,6 +48,7 @@ def is_mptcp(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("proxy", [PROXY, PROXY6])
 @pytest.mark.parametrize("server", [SERVER, f"[{SERVER6}]"])
+@pytest.mark.smoke
 def test_download_is_mptcp_for_the_client_and_tcp_for_the_server(
     net: World, proxy: tuple[str, int], server: str
 ) -> None:

@@ -49,6 +49,7 @@ def resets() -> int:
     return sum(int(line.split()[1]) for line in printed.splitlines() if line.startswith("Tcp"))
 
 
+@pytest.mark.smoke
 def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(source: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     # Without a limit the download would be over before the rule comes.
