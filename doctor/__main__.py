@@ -1,4 +1,4 @@
-"""The command scripts/doctor: what is wrong with this machine, and what fixes it."""
+"""The command scripts/doctor: what is wrong with this machine, and how to fix it."""
 
 import json
 import re
@@ -55,7 +55,7 @@ _MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOW
 
 @dataclass(frozen=True)
 class Options:
-    """What the doctor is given; ``only`` are names of checks with commas, ``path`` is HOST:PORT."""
+    """The doctor's arguments; ``only`` are names of checks with commas, ``path`` is HOST:PORT."""
 
     role: str
     only: str | None
@@ -81,9 +81,11 @@ def parser() -> Arguments:
     roles = [role.value for role in Role]
     default = Role.GATEWAY.value
     parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
-    parser.add_argument("--only", metavar="CHECK,...", help="these checks alone")
+    parser.add_argument("--only", metavar="CHECK,...", help="only these checks")
     parser.add_argument("--path", metavar="HOST:PORT", help="only this: does MPTCP get there, from each address?")
-    parser.add_argument("--fix", action="store_true", help="run the commands that fix what is wrong, then look again")
+    parser.add_argument(
+        "--fix", action="store_true", help="run the commands that fix what is wrong, then examine again"
+    )
     parser.add_argument("--dry-run", action="store_true", help="with --fix: show the commands, run none")
     parser.add_argument("--json", action="store_true", help="print the findings as a JSON array on standard output")
     return parser
@@ -92,7 +94,7 @@ def parser() -> Arguments:
 def _run(options: Options) -> int:
     need_root("doctor")
     if options.fix:
-        _mend(fixes(_examine(options)), options.dry_run)
+        _fix(fixes(_examine(options)), options.dry_run)
     findings = _examine(options)
     _report(findings, options.json)
     return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
@@ -129,15 +131,15 @@ def _servers(target: str) -> list[tuple[str, int]]:
     return list(first.values())
 
 
-def _mend(commands: Sequence[Command], dry_run: bool) -> None:
+def _fix(commands: Sequence[Command], dry_run: bool) -> None:
     for command in commands:
         print(f"{'would run' if dry_run else 'running'}: {shlex.join(command)}", file=sys.stderr)
         if not dry_run:
-            _carry_out(command)
+            _run_fix(command)
 
 
-def _carry_out(command: Command) -> None:
-    """Go on if it fails: the next look says that it is still wrong."""
+def _run_fix(command: Command) -> None:
+    """Continue after a failure: the next examination reports it."""
     try:
         done = process.run(command, timeout=_FIX_TIMEOUT)
     except (OSError, CommandError) as error:

@@ -1,8 +1,8 @@
-"""Whether the kernel puts MPTCP's bytes where they belong, as far as it notices: two looks at three of its counters.
+"""Whether the kernel misplaces MPTCP's bytes, as far as it notices: two readings of three counters.
 
 Linux has two faults in what comes by MPTCP from very near, such as another virtual machine or container of one host
-(docs/kernel.md). The counters are those of this network namespace, since it was made; what they gain between the looks
-goes on now.
+(docs/kernel.md). The counters are those of this network namespace, since it was made; an increase between the
+readings happens now.
 """
 
 import time
@@ -21,7 +21,7 @@ _OFTEN = 3
 _NEAR = (
     "Between virtual machines or containers of one host set net.mptcp.checksum_enabled=1 on both ends, or better run a"
     " kernel with kernel-config/mptcp-join.patch (scripts/build-kernel); a delay of a tenth of a millisecond avoids it"
-    " as well. docs/kernel.md tells why"
+    " as well. docs/kernel.md explains why"
 )
 _FAR = "From farther away it takes a middlebox that changes what it passes on: doctor --path HOST:PORT from the client"
 
@@ -34,14 +34,14 @@ def read(netstat: Path = Path("/proc/self/net/netstat")) -> dict[str, int]:
 def sample(
     counters: Callable[[], Mapping[str, int]] = read, sleep: Callable[[float], None] = time.sleep
 ) -> list[Finding]:
-    """Look twice, ``BETWEEN`` seconds apart, and judge."""
+    """Read the counters twice, ``BETWEEN`` seconds apart, and judge."""
     before = counters()
     sleep(BETWEEN)
     return judge(before, counters())
 
 
 def judge(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
-    """What the counters say at the second look, and what they have gained since the first."""
+    """Findings from the second reading, and its increase since the first."""
     findings = [*_misplaced(before, after), *_checksums(before, after), *_retransmissions(before, after)]
     names = ", ".join((_MISPLACED, _CHECKSUM, _WAITED))
     return findings or [ok(_CHECK, f"no bytes were displaced as far as the kernel noticed, nothing waits ({names})")]
@@ -67,7 +67,7 @@ def _checksums(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[
 
 
 def _retransmissions(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
-    """Retransmissions are right where a link fails: so only many at once are worth a word."""
+    """Some retransmissions are normal when a link fails: only many at once are reported."""
     gained = after.get(_WAITED, 0) - before.get(_WAITED, 0)
     if gained >= _OFTEN * BETWEEN:
         message = (

@@ -1,4 +1,4 @@
-"""Which checks a machine in its role has to pass, and how each looks at it."""
+"""The checks of each role."""
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
@@ -13,10 +13,10 @@ _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
 _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributary.conf"))
 """The kernel settings: in a checkout, or where the packages put them."""
 _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
-"""Those that only go together."""
+"""Settings that are only applied together."""
 
 _TIMEOUT = 20.0
-"""Seconds for a program that tells something."""
+"""Time-out in seconds of a program that reads something."""
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -99,7 +99,7 @@ def _clock() -> Iterator[Finding]:
 
 
 def _printed(*command: str) -> str:
-    """What ``command`` printed; nothing if it is not there or fails."""
+    """The output of ``command``; empty if it is missing or fails."""
     try:
         return run(command, timeout=_TIMEOUT).stdout
     except (OSError, CommandError):

@@ -1,7 +1,7 @@
-"""Whether the running kernel offers what the appliance is made of: by trying it, never by its version.
+"""Whether the running kernel has the features that the appliance needs: by trying them, never by its version.
 
 Each capability is a fragment of kernel-config/; each of its probes is a shell script that runs in a network namespace
-of its own, which goes when the script ends. A module that is there and not loaded is loaded by that, as in use.
+of its own, which is removed after the script. An available module is loaded by that, as in use.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _TIMEOUT = 20  # seconds; a module that has to be loaded from a slow card takes 
 class Probe:
     """``script`` ends with 0 where the kernel has ``feature``, of the fragment ``capability``.
 
-    ``without`` says what becomes of the appliance where it is missing; with ``required`` nothing good.
+    ``without`` is the consequence of a missing feature; ``required`` makes it wrong rather than a note.
     """
 
     capability: str
@@ -35,7 +35,7 @@ def _socket(family: str, kind: str = "SOCK_STREAM", protocol: int = _MPTCP) -> s
     return _SOCKET.format(family=family, kind=kind, protocol=protocol)
 
 
-# Without the module ss(8) says nothing of MPTCP, and ends well all the same.
+# Without the module ss(8) shows no MPTCP, and still exits with 0.
 _LISTENER_SHOWN = """python3 -c '
 import socket, subprocess
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
@@ -44,7 +44,7 @@ raise SystemExit(not subprocess.run(["ss", "-HlnM"], capture_output=True).stdout
 
 
 def _rules(table: str, chain: str, *statements: str) -> str:
-    lines = (f"table {table} probe {{", "map held {", _MAP, "}", "chain probe {", chain, *statements, "}", "}")
+    lines = (f"table {table} probe {{", "map probed {", _MAP, "}", "chain probe {", chain, *statements, "}", "}")
     return "nft -f - <<'END'\n" + "\n".join(lines) + "\nEND"
 
 
@@ -66,7 +66,7 @@ PROBES = (
         _rules(
             "inet",
             "type filter hook input priority filter; policy drop",
-            "meta mark set ip saddr . tcp sport . ip daddr . tcp dport map @held",
+            "meta mark set ip saddr . tcp sport . ip daddr . tcp dport map @probed",
             "ct state established,related accept",
             "tcp flags syn limit rate 10/second accept",
             "fib daddr type local reject",

@@ -1,4 +1,4 @@
-"""Whether there is room for as many connections as a gateway has, and whether its clock is right."""
+"""Whether a gateway's limits suffice for its connections, and whether its clock is synchronized."""
 
 from pathlib import Path
 
@@ -18,14 +18,14 @@ def judge_files(nr_open: int) -> Finding:
 
 
 def judge_tracking(count: int | None, most: int | None) -> Finding:
-    """Entries in the table of tracked connections, and how many there may be; None if nothing is tracked."""
+    """``count`` and maximum of tracked connections; None without tracking."""
     if count is None or most is None:
         return ok("limits", "connections are not tracked")
-    said = f"{count} of {most} tracked connections"
+    counted = f"{count} of {most} tracked connections"
     if count < _FULL * most:
-        return ok("limits", said)
+        return ok("limits", counted)
     fix = (("sysctl", "-w", f"net.netfilter.nf_conntrack_max={4 * most}"),)
-    return Finding("limits", State.WRONG, f"{said}: new ones will be dropped", fix)
+    return Finding("limits", State.WRONG, f"{counted}: new ones will be dropped", fix)
 
 
 def judge_clock(synchronized: str) -> Finding:

@@ -12,7 +12,7 @@ from tributary.daemons.control import is_served
 from tributary.process import QUICK, run
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
-"""Some address behind the default route, of the documentation's (RFC 5737, RFC 3849): nothing is sent there."""
+"""A documentation address behind the default route (RFC 5737, RFC 3849): nothing is sent there."""
 
 _STRICT = "1"  # rp_filter: RFC 3704 section 2.2
 
@@ -32,13 +32,13 @@ class Access:
 
 
 def look() -> list[Access]:
-    """The access links as they are now."""
+    """The current access links."""
     gateways = default_gateways({version: _ip(f"-{version}", "route", "show", "default") for version in (4, 6)})
     return accesses(_ip("address"), gateways, _way_out)
 
 
 def endpoints() -> dict[str, str]:
-    """The addresses from which the kernel makes subflows, each with its interface, empty if none is said."""
+    """The addresses from which the kernel makes subflows, each with its interface, empty without one."""
     found = _ip("mptcp", "endpoint", "show")
     return {entry["address"]: entry.get("dev", "") for entry in found if entry.get("subflow")}
 
@@ -147,7 +147,9 @@ def judge_filters(strict: Sequence[str], interfaces: int) -> Finding:
 
 
 def strictly_filtered(proc: Path = Path("/proc/sys")) -> list[str]:
-    """Interfaces whose IPv4 rp_filter is strict; the larger of theirs and that of all holds (ip-sysctl.rst)."""
+    """Interfaces whose IPv4 rp_filter is strict; the larger of an interface's value and that of all applies
+    (ip-sysctl.rst).
+    """
     values = {each.parent.name: each.read_text().strip() for each in (proc / "net/ipv4/conf").glob("*/rp_filter")}
     of_all = values.pop("all", "0")
     return sorted(

@@ -1,4 +1,4 @@
-"""Whether the kernel's MPTCP lets clients join, and whether it has given up on it: ip-mptcp(8), mptcp-sysctl.rst."""
+"""Whether the kernel's MPTCP lets clients join, and whether it has fallen back: ip-mptcp(8), mptcp-sysctl.rst."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def judge_switch(enabled: str | None) -> Finding:
 
 
 def judge_counters(counters: Mapping[str, int]) -> list[Finding]:
-    """What the kernel has met since it started that hints at a path without MPTCP, or at a table that is full."""
+    """Counters since boot that hint at a path without MPTCP, or at a full table."""
     return [
         Finding(_CHECK, State.NOTE, f"{counters[name]} times {meaning} ({name})", advice=advice)
         for name, meaning, advice in _HINTS
@@ -53,12 +53,12 @@ _HINTS = (
     (
         "Blackhole",
         "SYNs with MPTCP got no answer and those without it did, so that it was switched off for a while",
-        "doctor --path HOST:PORT tells which path drops them",
+        "doctor --path HOST:PORT shows which path drops them",
     ),
     (
         "MPCapableFallbackACK",
         "a client's path lost the option after its SYN",
-        "a middlebox on that client's path takes MPTCP options off",
+        "a middlebox on that client's path strips MPTCP options",
     ),
     ("MPFallbackTokenInit", "a session fell back to TCP since there was no free token", "fewer sessions a gateway"),
     ("MPJoinAckHMacFailure", "a join had a wrong HMAC", "somebody tries to join sessions that are not theirs"),

@@ -1,7 +1,7 @@
 """Whether MPTCP gets through to a server, from each of this host's addresses.
 
 A middlebox that takes MP_CAPABLE off a SYN, or drops such SYNs, leaves plain TCP or nothing (RFC 8684 section 3.7).
-One address that gets through tells that the server speaks MPTCP; then the paths of those that do not are to blame.
+If one address gets through, the server speaks MPTCP; then the paths of the other addresses are to blame.
 """
 
 import socket
@@ -17,7 +17,7 @@ _TIMEOUT = 5.0  # seconds; a SYN that is dropped is sent again after one, withou
 
 
 class Outcome(Enum):
-    """How a connection ended up."""
+    """The outcome of a connection."""
 
     MULTIPATH = "speaks MPTCP"
     PLAIN = "speaks plain TCP"
@@ -34,7 +34,7 @@ class Try:
 
 
 def attempt(address: str, server: str, port: int) -> Try:
-    """Connect from ``address`` to ``server``, both IP addresses of one version, and see what came of it."""
+    """Connect from ``address`` to ``server``, both IP addresses of one version, and return the outcome."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM, IPPROTO_MPTCP) as connection:
@@ -47,7 +47,7 @@ def attempt(address: str, server: str, port: int) -> Try:
 
 
 def judge(server: str, tries: Sequence[Try]) -> list[Finding]:
-    """What the tries to reach ``server`` tell."""
+    """Findings from the tries to reach ``server``."""
     check = f"path to {server}"
     if not tries:
         return [Finding(check, State.WRONG, "this host has no address of that IP version")]

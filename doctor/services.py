@@ -12,7 +12,7 @@ SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
 _VERSIONS = {"inet": ("IPv4", "IPv6"), "ip": ("IPv4",), "ip6": ("IPv6",)}
-"""What a table of each family sees (nft(8), ADDRESS FAMILIES)."""
+"""The IP versions of each table family (nft(8), ADDRESS FAMILIES)."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterab
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:
-    """From ``nft -json list ruleset``: of each IP version some chain drops what comes in and nobody let in."""
+    """From ``nft -json list ruleset``: for each IP version some chain drops input that no rule accepts."""
     chains = [entry["chain"] for entry in ruleset.get("nftables", []) if "chain" in entry]
     guards = [chain for chain in chains if chain.get("hook") == "input" and chain.get("policy") == "drop"]
     names = " and ".join(dict.fromkeys(f"{chain['family']} {chain['table']}" for chain in guards))
     guarded = {version for chain in guards for version in _VERSIONS.get(chain["family"], ())}
     if len(guarded) == 2:
-        return ok("firewall", f"what nobody let in is dropped by {names}")
-    advice = "ansible/gateway.yml has one (role firewall); docs/security.md says what it lets in"
+        return ok("firewall", f"input that no rule accepts is dropped by {names}")
+    advice = "ansible/gateway.yml has one (role firewall); docs/security.md lists what it accepts"
     message = "everything that listens can be reached"
     if guarded:
         (missing,) = {"IPv4", "IPv6"} - guarded
-        message += f" over {missing}: by {names} nothing of that is dropped"
+        message += f" over {missing}: {names} drops nothing of that"
     return Finding("firewall", State.WRONG, message, advice=advice)
 
 
 def parse_ruleset(printed: str) -> Mapping[str, Any]:
-    """What nft printed, empty if it printed nothing."""
+    """nft's output as JSON, empty without output."""
     return dict(json.loads(printed)) if printed.strip() else {}

@@ -16,14 +16,14 @@ def parse(text: str) -> dict[str, str]:
 
 
 def running(keys: Mapping[str, str], proc: Path = Path("/proc/sys")) -> dict[str, str | None]:
-    """What the kernel has of ``keys``; None for one that it lacks."""
+    """The kernel's values of ``keys``; None for missing ones."""
     return {key: _read(proc / key.replace(".", "/")) for key in keys}
 
 
 def examine(places: Sequence[Path], together: bool = False) -> Iterator[Finding]:
     """Compare the kernel with the file that is in one of ``places``.
 
-    Settings that go ``together`` are left as they are by a kernel that lacks one of them.
+    Settings that belong ``together`` are not applied on a kernel that lacks one of them.
     """
     for file in places:
         try:

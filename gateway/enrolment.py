@@ -11,7 +11,7 @@ from gateway.tunnels import Gateway, reconcile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
-from tributary.wireguard.enrolment import Enrolment, Place
+from tributary.wireguard.enrolment import Endpoint, Enrolment
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _admit(gateway: Gateway, contents: Contents, name: str, router: Router, secr
     prefix = gateway.networks.lan_of(newest.lan_number)
     enrolment = Enrolment.model_validate(
         {
-            "gateway": str(Place(settings.name, settings.port)),
+            "gateway": str(Endpoint(settings.name, settings.port)),
             "public_key": keys.public_key(gateway.state.private_key()),
             "secret": secret,
             "addresses": str(addresses.block_of(settings.network, newest.number)),

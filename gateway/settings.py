@@ -12,7 +12,7 @@ from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.addresses import GLOBAL, LAN, max_routers
 from tributary.wireguard.addresses import PRIVATE as OWN
-from tributary.wireguard.enrolment import PORT, Place
+from tributary.wireguard.enrolment import PORT, Endpoint
 
 HOST = "a name or an address without a port, such as 'gateway.example.net', '203.0.113.5' or '2001:db8::5'"
 NETWORK = "an IPv4 network of length 8 to 27, such as '10.84.0.0/16'; each router takes 16 addresses of it"
@@ -31,7 +31,7 @@ def _host(value: object) -> str:
         return str(ip_address(text))
     except ValueError:
         require(not set(":[]") & set(text))
-        return Place.parse(text).host
+        return Endpoint.parse(text).host
 
 
 def _network(value: object) -> IPv4Network:

@@ -50,7 +50,7 @@ class Store:
 
     def forget(self) -> None:
         """Remove the file; raises CommandError, exit 71."""
-        self._file.forget()
+        self._file.remove()
 
 
 def _written(memory: Memory) -> dict[str, Any]:

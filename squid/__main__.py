@@ -33,7 +33,7 @@ squid run
   Checks first and changes nothing if one fails: root, the commands {", ".join(host.TOOLS)}, the user {host.USER},
   MPTCP in this kernel and network namespace, that no other Squid has the state directory, the port. Prints `ready` once
   Squid listens with MPTCP. SIGTERM and Ctrl-C let running transfers end for the time `drain`; a second one ends them at
-  once. Takes back the guard, its configuration and Squid's shared memory on every way out; logs and cache stay.
+  once. Removes the guard, its configuration and Squid's shared memory at its end; logs and cache remain.
   One runs per network namespace.
   With --dry-run it stops after the checks and prints what it would write and load. For an ordinary user it only prints.
 
@@ -131,8 +131,8 @@ def _run(options: Run) -> None:
         process.check_host(settings)
         process.check_config(config)
     else:
-        print("squid: note: this host and the configuration are checked for root alone", file=sys.stderr)
-    print(f"# {settings.places.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
+        print("squid: note: this host and the configuration are only checked for root", file=sys.stderr)
+    print(f"# {settings.paths.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
 
 
 def _keys() -> str:

@@ -1,4 +1,4 @@
-"""What this machine has and lacks; every function only looks, and raises CommandError when Squid could not run here."""
+"""Checks of this machine; they change nothing, and raise CommandError if Squid could not run here."""
 
 import errno
 import ipaddress
@@ -42,7 +42,7 @@ def require_root() -> None:
 
 
 def require_tools(names: Iterable[str]) -> None:
-    """Raise CommandError (69) for the first of ``names`` that is no command here."""
+    """Raise CommandError (69) for the first of ``names`` that is not installed."""
     for name in names:
         if shutil.which(name) is None:
             raise CommandError(Exit.UNAVAILABLE, f"{name} is missing: install the package {_PACKAGES.get(name, name)}")
@@ -66,10 +66,8 @@ def require_mptcp() -> None:
 
 
 def require_state(settings: SquidSettings) -> None:
-    """Raise CommandError (75) while another Squid has its files where this one would, if only to let its transfers
-    end.
-    """
-    pid = _squid_of(settings.places.pid)
+    """Raise CommandError (75) while another Squid uses these files, also one that only drains."""
+    pid = _squid_of(settings.paths.pid)
     if pid is not None:
         raise _state_in_use(settings, f"Squid, process {pid}, also while it only lets transfers end")
     with suppress(FileNotFoundError), locked_state(settings):
@@ -78,20 +76,20 @@ def require_state(settings: SquidSettings) -> None:
 
 @contextmanager
 def locked_state(settings: SquidSettings) -> Iterator[int]:
-    """The descriptor of a lock on the folder of the logs, for Squid to inherit: it holds for as long as one of us runs.
+    """The descriptor of a lock on the folder of the logs, which Squid inherits: locked until both have ended.
 
-    Unlike the number in the pid file it is there from the first moment to the last. Raises CommandError (75) if another
-    `squid run` has it, and FileNotFoundError if there is no such folder yet.
+    Unlike the pid file it exists from the first moment to the last. Raises CommandError (75) if another `squid run`
+    holds it, and FileNotFoundError without the folder.
     """
     try:
-        with directories.locked(settings.places.logs) as folder:
+        with directories.locked(settings.paths.logs) as folder:
             yield folder
     except BlockingIOError as error:
-        raise _state_in_use(settings, "another `squid run`, which begins or ends") from error
+        raise _state_in_use(settings, "another `squid run`, which starts or ends") from error
 
 
 def _squid_of(pid_file: Path) -> int | None:
-    """The process that ``pid_file`` names, if it is a Squid: after a crash the number may be somebody else's."""
+    """The process in ``pid_file``, if it is a Squid: after a crash the number may belong to another program."""
     try:
         pid = int(pid_file.read_text())
         return pid if Path(f"/proc/{pid}/comm").read_text() == "squid\n" else None
@@ -100,13 +98,13 @@ def _squid_of(pid_file: Path) -> int | None:
 
 
 def _state_in_use(settings: SquidSettings, by: str) -> CommandError:
-    folder = settings.state_directory or settings.places.logs
+    folder = settings.state_directory or settings.paths.logs
     other = "another state_directory" if settings.state_directory else "a state_directory"
     return CommandError(Exit.IN_USE, f"{folder} is in use by {by}: wait until it has ended, or set {other}")
 
 
 def require_free(settings: SquidSettings) -> None:
-    """Raise CommandError unless Squid can listen: 75 for a port in use, 69 for an address that is not here."""
+    """Raise CommandError unless Squid can listen: 75 for a port in use, 69 for an address that this machine lacks."""
     for address, port in _endpoints(settings):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:

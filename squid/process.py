@@ -1,4 +1,4 @@
-"""One running Squid: everything is checked first, and everything made is taken away again."""
+"""Runs one Squid: checks everything first, and removes everything that it created."""
 
 import shutil
 import subprocess
@@ -19,12 +19,12 @@ from tributary.settings.errors import CommandError, Exit
 _START_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _CACHE_SECONDS = 600.0
-"""For directories in the thousands, on an SD card."""
+"""For thousands of directories on an SD card."""
 
 
 @dataclass(frozen=True)
 class _Log:
-    """Squid's own log from a point on, in bytes: what earlier runs wrote explains nothing."""
+    """Squid's own log from an offset in bytes, without the lines of earlier runs."""
 
     path: Path
     start: int
@@ -70,9 +70,9 @@ def serve(settings: SquidSettings) -> None:
         here = made.enter_context(_only_one_here())
         _prepare_state(settings)
         state = made.enter_context(host.locked_state(settings))
-        made.enter_context(_written(settings.places.config, config))
+        made.enter_context(_written(settings.paths.config, config))
         made.enter_context(_guard(render.guard(settings)))
-        log = _Log.end_of(settings.places.logs / "cache.log")
+        log = _Log.end_of(settings.paths.logs / "cache.log")
         squid = made.enter_context(_squid(settings, (here, state)))
         _await_listeners(squid, settings, log)
         print("ready", flush=True)
@@ -82,9 +82,9 @@ def serve(settings: SquidSettings) -> None:
 
 @contextmanager
 def _only_one_here() -> Iterator[int]:
-    """Keep a second Squid out of this network namespace, where it would replace the first one's guard.
+    """Exclude a second Squid from this network namespace, where it would replace the first one's guard.
 
-    Squid inherits the lock's descriptor, so that it holds also when this process is killed and Squid runs on.
+    Squid inherits the lock's descriptor, so that the lock remains if this process is killed and Squid runs on.
     """
     path = directories.RUN / f"squid.{directories.namespace()}.lock"
     try:
@@ -96,11 +96,11 @@ def _only_one_here() -> Iterator[int]:
 
 
 def _prepare_state(settings: SquidSettings) -> None:
-    """Make the state directory. It stays root's, for root writes there; Squid's user gets what lies below."""
+    """Create the state directory. It remains root's, since root writes there; Squid's user owns what is below."""
     if settings.state_directory is None:
         return
     try:
-        for directory in (settings.places.logs, settings.places.cache):
+        for directory in (settings.paths.logs, settings.paths.cache):
             directory.mkdir(parents=True, exist_ok=True)
             shutil.chown(directory, host.USER)
     except OSError as error:
@@ -134,12 +134,12 @@ def _guard(rules: str) -> Iterator[None]:
 def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     # The service name (-n) names Squid's shared memory: one per network namespace, or several Squids would share it.
     name = f"tributary{Path('/proc/self/ns/net').stat().st_ino}"
-    command = ["squid", "-N", "-n", name, "-f", str(settings.places.config)]
-    # No Squid is behind it any more, but perhaps another process of that number: Squid would not start beside it.
-    settings.places.pid.unlink(missing_ok=True)
+    command = ["squid", "-N", "-n", name, "-f", str(settings.paths.config)]
+    # No Squid has that number any more, but perhaps another process: Squid would refuse to start.
+    settings.paths.pid.unlink(missing_ok=True)
     if settings.cache is not None:
         _make_cache(command)
-    # In a session of its own: a Ctrl-C in the terminal reaches this process alone, which then passes it on in order.
+    # In its own session: a Ctrl-C in the terminal reaches only this process, which then stops Squid in order.
     squid = subprocess.Popen(
         ["mptcpize", "run", *command],
         stdin=subprocess.DEVNULL,
@@ -157,7 +157,7 @@ def _squid(settings: SquidSettings, locks: Sequence[int]) -> Iterator[subprocess
 
 
 def _make_cache(command: list[str]) -> None:
-    """Make the cache's directories; Squid keeps those that are there."""
+    """Create the cache's directories; Squid keeps existing ones."""
     made = run([*command, "-z"], timeout=_CACHE_SECONDS)
     if made.returncode != 0:
         raise CommandError(Exit.SYSTEM, f"squid cannot make its cache: {_reason(made.stderr)}")

@@ -1,4 +1,4 @@
-"""Settings in, the text of squid.conf and of the guard's nft table out; nothing else is read or touched."""
+"""Renders squid.conf and the guard's nft table from the settings. Pure."""
 
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
@@ -14,7 +14,7 @@ _TEMPLATES = Path(__file__).parent
 
 
 def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
-    """The squid.conf for ``settings`` on a machine whose ``own`` addresses these are."""
+    """The squid.conf for ``settings`` on a machine with these ``own`` addresses."""
     return rendered(
         _TEMPLATES / "squid.conf.j2",
         listeners=settings.listeners,
@@ -30,14 +30,14 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
         drain=_seconds(settings.drain),
         resolvers=_texts(settings.resolvers),
         hosts_file=settings.hosts_file,
-        pid=settings.places.pid,
-        logs=settings.places.logs,
-        cache=settings.places.cache,
+        pid=settings.paths.pid,
+        logs=settings.paths.logs,
+        cache=settings.paths.cache,
     )
 
 
 def guard(settings: SquidSettings) -> str:
-    """The nft commands that put the guard's table in place of any older one, in one transaction."""
+    """The nft commands that replace the guard's table, in one transaction."""
     refused = targets.disjoint([*targets.never(), *targets.private(settings.private_targets), targets.MAPPED])
     return rendered(
         _TEMPLATES / "guard.nft.j2",

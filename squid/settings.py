@@ -1,4 +1,4 @@
-"""The settings of the HTTP converter: what an operator may say, and what holds when he says nothing."""
+"""The settings of the HTTP converter, and their defaults."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_network
@@ -17,8 +17,8 @@ LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where a running Squid keeps what; all absolute."""
+class Paths:
+    """The files and folders of a running Squid; all absolute."""
 
     config: Path
     pid: Path
@@ -27,9 +27,9 @@ class Places:
 
 
 class SquidSettings(Settings):
-    """One HTTP converter. Without any key it serves this machine alone, on loopback."""
+    """One HTTP converter. Without settings it serves only this machine, on loopback."""
 
-    # The title says what a key is for, the description what it takes: help and refusals print them.
+    # The title says what a key is for, the description what is accepted: help and errors print them.
     port: int = Field(3128, ge=1, le=65535, title="port to listen on", description="a whole number from 1 to 65535")
     listen: list[Address] = Field(
         [],
@@ -106,15 +106,15 @@ class SquidSettings(Settings):
                 f"{address}:{self.port}" if address.version == 4 else f"[{address}]:{self.port}"
                 for address in self.listen
             ]
-        # Without clients from elsewhere there is nothing to listen for elsewhere.
+        # Without other clients it listens on loopback only.
         return [str(self.port)] if self.client_networks else [f"127.0.0.1:{self.port}", f"[::1]:{self.port}"]
 
     @property
-    def places(self) -> Places:
-        """The state directory's, or Debian's own."""
+    def paths(self) -> Paths:
+        """The paths in the state directory, or Debian's."""
         here = self.state_directory
         if here is None:
-            return Places(
+            return Paths(
                 Path("/run/squid.conf"), Path("/run/squid.pid"), Path("/var/log/squid"), Path("/var/spool/squid")
             )
-        return Places(here / "squid.conf", here / "squid.pid", here / "log", here / "cache")
+        return Paths(here / "squid.conf", here / "squid.pid", here / "log", here / "cache")

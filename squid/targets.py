@@ -1,6 +1,6 @@
-"""Which addresses a client may never reach through the proxy, and which only if the operator says so.
+"""The addresses that clients may never reach through the proxy, and those that the operator may allow.
 
-The list is guard/forbidden-targets.toml, which the converter goes by as well.
+The list is guard/forbidden-targets.toml, which the converter uses as well.
 """
 
 import ipaddress
@@ -42,14 +42,14 @@ MAPPED = IPv6Network("::ffff:0:0/96")
 
 
 def never() -> list[Network]:
-    """The ranges that no setting opens, as Squid's ACL takes them: disjoint and sorted."""
+    """The ranges that no setting allows, as Squid's ACL takes them: disjoint and sorted."""
     return disjoint(network for network, _ in _closed() if network != MAPPED)
 
 
 def private(allowed: Iterable[Network]) -> list[Network]:
-    """What the operator may open, without what he ``allowed``: disjoint and sorted.
+    """The ranges that the operator may allow, without those ``allowed``: disjoint and sorted.
 
-    Of an IPv6 range that carries IPv4 addresses, those with a refused one inside stay.
+    IPv6 addresses that embed a refused IPv4 address remain refused.
     """
     refused = list(OPENABLE)
     for hole in allowed:

@@ -166,8 +166,8 @@ def _session_row(session: SessionStatus, old: Mapping[Hashable, SubflowStatus], 
 
 
 def _subflow_row(subflow: SubflowStatus, before: SubflowStatus | None, seconds: float) -> SubflowRow:
-    held = f"{'dry run ' if subflow.dry_run else ''}{subflow.rule}" if subflow.rule else "not throttled"
-    facts = [subflow.path or subflow.interface, *(["backup"] if subflow.backup else []), held]
+    limited = f"{'dry run ' if subflow.dry_run else ''}{subflow.rule}" if subflow.rule else "not throttled"
+    facts = [subflow.path or subflow.interface, *(["backup"] if subflow.backup else []), limited]
     if subflow.rtt_us is not None:
         facts.append(f"{subflow.rtt_us / 1000:.1f} ms")
     return SubflowRow(

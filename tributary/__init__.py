@@ -1,1 +1,1 @@
-"""What all parts of Tributary share: how settings come in, what daemons are made of, and what Multipath TCP is here."""
+"""The library that all Python parts share: settings, daemons, Multipath TCP and WireGuard."""

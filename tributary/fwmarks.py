@@ -1,7 +1,7 @@
-"""Netfilter marks that parts agree on: one sets them on packets, another has rules for them."""
+"""Netfilter marks that several parts share: one sets them on packets, another has rules for them."""
 
 RETURN = 0x8420
-"""Of what answers a connection that came by the tunnel for everything else: it leaves by that tunnel or not at all."""
+"""Replies to a connection that came by the default tunnel: they leave by that tunnel or not at all."""
 
 BY_LINK = 0x8400
-"""Of what leaves by the best link; with a place of 1 to 8 added, by that link, in the order of the settings."""
+"""Packets that leave by the best link; plus 1 to 8, by that link, in the order of the settings."""

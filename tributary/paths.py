@@ -1,4 +1,4 @@
-"""Where things lie in a checkout: its root, and the cache of what takes long to make and can be made again."""
+"""Paths of a checkout: its root, and the cache of build results."""
 
 import os
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""By which address a link shows the IPv6 prefix that its provider has delegated (RFC 8415 section 6.3). Pure.
+"""The address by which a link shows its delegated IPv6 prefix (RFC 8415 section 6.3). Pure.
 
 systemd-networkd(8) asks for the prefix, and gives the link's own interface one address of its first /64, which ends in
-this token (Token= in the section [DHCPPrefixDelegation] of systemd.network(5)). Nothing else makes an address that ends
-so: whoever sees it knows the prefix, and the link.
+this token (Token= in the section [DHCPPrefixDelegation] of systemd.network(5)). No other address ends so: it
+reveals the prefix and the link.
 """
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network

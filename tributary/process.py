@@ -1,4 +1,4 @@
-"""Programs of Debian's that are run for what they do to the machine."""
+"""Runs Debian's programs, with a time-out."""
 
 import os
 import signal
@@ -18,20 +18,20 @@ _PACKAGES = {
 }
 
 QUICK, LONGEST = 5.0, 60.0
-"""Seconds that a program may take: one that a daemon waits for in its loop, and any other."""
+"""Time-outs in seconds: of a program that a daemon's loop waits for, and of any other."""
 
 _END = 1.0
-"""Seconds to wait for one that was killed; the kernel may hold it for longer."""
+"""Seconds to wait for a killed program; the kernel may hold it for longer."""
 
 
 class TimedOut(CommandError):
-    """A program that did not end in its time, and was killed."""
+    """A program that exceeded its time-out and was killed."""
 
 
 def run(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` with ``given`` on its input, whatever it ends with.
+    """Run ``command`` with ``given`` on its standard input, whatever its exit code.
 
-    It has a process group of its own: a Ctrl-C in the terminal does not end it half-way. Raises CommandError, exit 69
+    It has its own process group: a Ctrl-C in the terminal does not interrupt it. Raises CommandError, exit 69
     if it is not here, and TimedOut, exit 71, if it takes more than ``timeout`` seconds; it is killed then, with its
     children.
     """
@@ -47,7 +47,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
         )
     except (FileNotFoundError, PermissionError) as error:  # the latter of a folder in PATH that nobody else may enter
         package = _PACKAGES.get(command[0], command[0])
-        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is not here: install {package}") from error
+        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: install {package}") from error
     try:
         output, complaints = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:

@@ -28,7 +28,7 @@ def main() -> None:
     while True:
         now = time.time()
         seen = [
-            [subflow.remote, subflow.remote_port, each.window, each.rtt_us / 1000, each.sent_again]
+            [subflow.remote, subflow.remote_port, each.window, each.rtt_us / 1000, each.retransmitted]
             for subflow, each in traffic().items()
         ]
         print(json.dumps([now, seen]), flush=True)

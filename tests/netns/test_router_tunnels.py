@@ -25,7 +25,7 @@ from tests.netns.router_world import SERVER_4, World, stop, world
 from tests.netns.squid_world import inside
 from tests.netns.world import eventually, in_namespace, process, run, said_ready
 from tributary.wireguard import addresses, device, keys
-from tributary.wireguard.enrolment import Enrolment, Place, text
+from tributary.wireguard.enrolment import Endpoint, Enrolment, text
 from tributary.wireguard.interface import Interface, Peer
 
 pytestmark = [
@@ -137,7 +137,7 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
             device.configure(name, Interface(own, peers, port=port))
             device.set_addresses(name, [f"{addresses.gateway(network)}/16"], 1420)
         yield Enrolment(
-            gateway=Place(SERVER_4, port),
+            gateway=Endpoint(SERVER_4, port),
             public_key=keys.public_key(own),
             secret=secret,
             addresses=block,

@@ -83,7 +83,7 @@ def test_cache_is_off_unless_it_has_a_size() -> None:
 
 
 def test_everything_goes_below_the_state_directory() -> None:
-    places = settings("state_directory = '/srv/squid'").places
+    places = settings("state_directory = '/srv/squid'").paths
     assert {place.is_relative_to("/srv/squid") for place in (places.config, places.pid, places.logs, places.cache)} == {
         True
     }

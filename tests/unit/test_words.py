@@ -15,3 +15,42 @@ CODE = re.compile(r"^( {4}|```.*?^```).*?$|`[^`]*`|\*\*`.*?`\*\*", re.MULTILINE 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_has_no_word_that_only_this_house_uses(page: Path) -> None:
     assert HOUSE_WORDS.findall(CODE.sub("", page.read_text())) == []
+
+
+INSTEAD = {
+    "doctor": {"FINE": "OK", "mends?": "fix"},
+    "gateway": {
+        "Tally|[Tt]allies": "TrafficTotals, totals",
+        "align": "reconcile",
+        "let in": "enrolled, accepted",
+        "shut out": "revoked, removed",
+        "surplus": "unexpected",
+    },
+    "throttler": {
+        "[Hh]eld": "throttled",
+        "Hold": "Assignment",
+        "Ledger": "ClassTable",
+        "Moment": "EvaluationContext",
+        "Placed?": "ClassKey, HtbClass",
+        "Verdict": "Decision",
+        "in_force": "active",
+        "set_live": "runtime",
+        "trunk": "root class",
+        "unheld": "not throttled",
+    },
+    "tributary": {"Failure": "CommandError", "asker": "peer", "for_anybody": "unprivileged", "heeds?": "handles"},
+}
+"""By folder: a pattern for a word that this project once had for itself, and the field's word."""
+
+
+@pytest.mark.parametrize("folder", INSTEAD)
+def test_a_folder_speaks_as_the_field_does(folder: str) -> None:
+    words = {re.compile(rf"\b({former})\b"): instead for former, instead in INSTEAD[folder].items()}
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".rs", ".toml")]
+    found = {
+        f"{path.relative_to(ROOT)}: {match[0]}: {instead}"
+        for path in files
+        for word, instead in words.items()
+        for match in word.finditer(path.read_text())
+    }
+    assert found == set()

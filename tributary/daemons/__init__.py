@@ -1,1 +1,1 @@
-"""What our daemons are made of: control sockets, logs, the service manager, signals; and how answers are shown."""
+"""The parts of a daemon: control sockets, logs, the service manager, signals; and text for answers."""

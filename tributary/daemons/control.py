@@ -1,12 +1,12 @@
-"""Control sockets: other commands ask a daemon, and no second one starts in a network namespace.
+"""Control sockets, by which commands reach a daemon; they also exclude a second one in a network namespace.
 
-The socket is the file NAME.NAMESPACE.sock in /run/tributary, where nobody but root can put one. NAMESPACE is the number
+The socket is the file NAME.NAMESPACE.sock in /run/tributary, which only root can write. NAMESPACE is the number
 of the network namespace (socket(7), SO_NETNS_COOKIE), so that daemons of several, as in a testbed, do not meet.
 NAME.sock is a link to it, made by the first of them; on most machines there is one. The file is for root, and for the
 group ``tributary`` if the machine has one.
 
 A request is one line of JSON, {"command": NAME, ...}; the response is a JSON document and the end of the stream: what
-was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Who is not root may ask, and change nothing.
+was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Others than root may only run the unprivileged commands.
 """
 
 import grp
@@ -25,19 +25,19 @@ from tributary.daemons import directories, request_server
 from tributary.settings.errors import CommandError, Exit
 
 GROUP = "tributary"
-"""Whose members may ask."""
+"""Members of this group may connect."""
 _QUEUE = 128
 """Connections that may wait to be accepted."""
 
 Request = dict[str, Any]
 Response = dict[str, Any]
 Handler = Callable[[Request], "Response | Future[bytes]"]
-"""From a request to what is answered; a Future is the whole response, as JSON, which comes later."""
+"""From a request to the response; a Future is the whole response, as JSON, later."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """The socket of the ``daemon``, as messages call it, under its ``name``.
+    """The control socket ``name`` of a daemon, which messages call ``daemon``.
 
     A request has ``longest`` bytes at most; a command waits for ``timeout`` seconds.
     """
@@ -54,7 +54,7 @@ class Control:
 
     @contextmanager
     def server(self) -> Iterator[request_server.Server]:
-        """The daemon's end, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
+        """The daemon's server, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
         path, link = self.path, directories.RUN / f"{self.name}.sock"
         try:
             directories.make_run()
@@ -95,9 +95,9 @@ class Control:
             return failed(Exit.USAGE, f"not a request: {error!r}")
 
     def ask(self, command: str, **arguments: object) -> Response:
-        """What this network namespace's daemon answers; raises the CommandError it had.
+        """The response of this network namespace's daemon; raises the CommandError that it reports.
 
-        Without a daemon the exit code is 69; 77 for who may not ask.
+        Without a daemon the exit code is 69, without permission 77.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             # A time-out of Python's would refuse to wait for room in the daemon's queue (connect(2), EAGAIN).
@@ -120,12 +120,12 @@ class Control:
 
 
 def failed(code: Exit, message: str) -> bytes:
-    """The response that says so."""
+    """The response for a failure."""
     return json.dumps({"failure": message, "code": code}).encode()
 
 
 def is_served(name: str) -> bool:
-    """Whether the daemon ``name`` has its socket in this network namespace; whoever asks may not be let in."""
+    """Whether the daemon ``name`` has its socket in this network namespace; needs no permission to connect."""
     return any(line.endswith(f" {_path(name)}") for line in Path("/proc/net/unix").read_text().splitlines())
 
 
@@ -134,7 +134,7 @@ def _path(name: str) -> Path:
 
 
 def _listens(path: Path) -> bool:
-    """Whether somebody listens there; a file that a killed daemon left is nobody's."""
+    """Whether a daemon listens there, rather than a killed one that left the file."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
         tried.setblocking(False)
         try:
@@ -148,7 +148,7 @@ def _listens(path: Path) -> bool:
 
 
 def _bound(path: Path) -> socket.socket:
-    """The listener at ``path``, in the place of what was there."""
+    """A listener at ``path``, which replaces an existing file."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -160,7 +160,7 @@ def _bound(path: Path) -> socket.socket:
         raise
     finally:
         os.umask(before)
-    # Without the group, or the right to name it, the socket is root's alone.
+    # Without the group, or the right to set it, only root may connect.
     with suppress(KeyError, PermissionError):
         os.chown(path, -1, grp.getgrnam(GROUP).gr_gid)
         path.chmod(0o660)

@@ -1,4 +1,4 @@
-"""Where a daemon keeps things: what the service manager made for it (systemd.exec(5)), or the usual place."""
+"""A daemon's directories: those of the service manager (systemd.exec(5)), or the usual ones."""
 
 import fcntl
 import os
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 RUN = Path("/run/tributary")
-"""What all daemons of a machine share until a reboot; root alone writes there."""
+"""Shared by all daemons of a machine until a reboot; only root writes there."""
 _SO_NETNS_COOKIE = 71  # asm-generic/socket.h
 
 
 def state(usual: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """What is kept over restarts (StateDirectory=)."""
+    """Kept across restarts (StateDirectory=)."""
     return _given("STATE_DIRECTORY", usual, environment)
 
 
 def runtime(usual: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """What a reboot empties (RuntimeDirectory=)."""
+    """Emptied by a reboot (RuntimeDirectory=)."""
     return _given("RUNTIME_DIRECTORY", usual, environment)
 
 
@@ -30,24 +30,24 @@ def _given(variable: str, usual: Path, environment: Mapping[str, str]) -> Path:
 
 
 def make_run() -> None:
-    """Have RUN, which everybody may look into. Raises OSError."""
+    """Create RUN, which everybody may read. Raises OSError."""
     if not RUN.exists():
         RUN.mkdir(parents=True)
         RUN.chmod(0o755)  # whatever the umask is
 
 
 def namespace() -> int:
-    """The number of this network namespace, which no other one gets until a reboot (socket(7), SO_NETNS_COOKIE)."""
+    """The number of this network namespace, unique until a reboot (socket(7), SO_NETNS_COOKIE)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         return int(struct.unpack("=Q", any_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8))[0])
 
 
 @contextmanager
 def locked(path: Path, wait: bool = False) -> Iterator[int]:
-    """The descriptor of a lock on the directory ``path``; who inherits it has the lock.
+    """The descriptor of a lock on the directory ``path``; a process that inherits it holds the lock.
 
-    Raises OSError: FileNotFoundError without the directory, BlockingIOError if somebody has the lock and this one is
-    not to ``wait``.
+    Raises OSError: FileNotFoundError without the directory, BlockingIOError if the lock is taken and ``wait``
+    is False.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -59,10 +59,10 @@ def locked(path: Path, wait: bool = False) -> Iterator[int]:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """The descriptor of a lock on the file ``path``, made if need be and removed at the end of the block.
+    """The descriptor of a lock on the file ``path``, which is created if missing and removed after the block.
 
-    A process that inherits it has the lock also after this one was killed. Raises OSError: BlockingIOError if somebody
-    has the lock.
+    A process that inherits it holds the lock even after this one was killed. Raises OSError: BlockingIOError if the
+    lock is taken.
     """
     descriptor = _locked_file(path)
     try:
@@ -82,5 +82,5 @@ def _locked_file(path: Path) -> int:
             raise
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        # Who had it has removed the file since it was opened here: that lock keeps nobody out.
+        # The previous holder has removed the file since it was opened here: this lock excludes nobody.
         os.close(descriptor)

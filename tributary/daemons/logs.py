@@ -1,7 +1,7 @@
 """The log: one line an event on standard error, as text for people or as JSON for programs.
 
-Names of events and fields are this program's own; values may come from anybody, and cannot break a line. A flood of
-one event does not fill a disk: what is over the limit is counted, and the count is logged when the flood ends.
+Names of events and fields are constants; values may be untrusted, and cannot break a line. A flood of one event does
+not fill a disk: lines over the limit are counted, and the count is logged when the flood ends.
 """
 
 import json
@@ -17,13 +17,13 @@ from enum import Enum
 from typing import TextIO
 
 LINES_A_SECOND = 100
-"""Of one event; a choice: ten megabytes a minute at most from one event, and no usual hour is cut."""
+"""Per event: at most ten megabytes a minute from one event, without cutting usual logs."""
 
 Value = str | int | float | bool | None
 
 
 class Format(Enum):
-    """What ``--log`` takes."""
+    """Values of ``--log``."""
 
     TEXT = "text"
     JSON = "json"
@@ -58,7 +58,7 @@ def as_json(entry: Entry) -> str:
 
 
 def as_text(entry: Entry) -> str:
-    """Time, event, fields; the level where it is not the usual one."""
+    """Time, event, fields; and the level unless it is INFO."""
     return f"{timestamp(entry.time)} {_line(entry)}"
 
 
@@ -73,7 +73,7 @@ def _line(entry: Entry) -> str:
 
 
 def _quoted(value: Value) -> str:
-    """``value`` as it is where that is plain, else in quotes with JSON's escapes; ``-`` is None."""
+    """``value`` itself if it is plain, else in quotes with JSON's escapes; ``-`` is None."""
     if not isinstance(value, str):
         return "-" if value is None else json.dumps(value)
     if value and value != "-" and value.isprintable() and not set(' "=\\') & set(value):
@@ -105,20 +105,20 @@ def is_journal(environment: Mapping[str, str], descriptor: int) -> bool:
 
 
 class Limit:
-    """At most ``most`` of one event in one second; the number of events is that of names in the program."""
+    """At most ``most`` lines of one event per second."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._windows: dict[str, tuple[int, int]] = {}
 
     def admits(self, event: str, now: float) -> bool:
-        """Whether one more may pass at ``now`` (seconds); a refused one is counted."""
+        """Whether one more is logged at ``now`` (seconds); a suppressed one is counted."""
         second, count = self._windows.get(event, (math.floor(now), 0))
         self._windows[event] = second, count + 1
         return count < self._most
 
     def over(self, now: float) -> dict[str, int]:
-        """Event to number refused in the seconds that are over at ``now``, which are then forgotten."""
+        """The numbers suppressed, by event, in seconds that ended before ``now``; each is returned once."""
         # A clock that was set back ends a second too.
         ended = [event for event, (second, _) in self._windows.items() if not second <= now < second + 1]
         counts = {event: self._windows.pop(event)[1] - self._most for event in ended}
@@ -141,32 +141,32 @@ class Log:
         self._limit = Limit(most)
 
     def event(self, event: str, level: Level = Level.INFO, /, **fields: Value) -> None:
-        """Log ``event``, unless there were too many of it in this second."""
+        """Log ``event``, unless its limit is reached in this second."""
         now = self._clock()
-        self._tell_suppressed(now)
+        self._log_suppressed(now)
         if self._limit.admits(event, now):
             self._put(Entry(now, level, event, fields))
 
     def flush(self) -> None:
-        """Tell what was suppressed in the seconds before; to be called now and then when no event comes."""
-        self._tell_suppressed(self._clock())
+        """Log what was suppressed in earlier seconds; call it regularly."""
+        self._log_suppressed(self._clock())
 
     def close(self) -> None:
-        """Tell all that was suppressed."""
-        self._tell_suppressed(math.inf)
+        """Log all that was suppressed."""
+        self._log_suppressed(math.inf)
 
-    def _tell_suppressed(self, now: float) -> None:
+    def _log_suppressed(self, now: float) -> None:
         for event, count in self._limit.over(now).items():
             self._put(Entry(self._clock(), Level.WARNING, event, {"suppressed": count}))
 
     def _put(self, entry: Entry) -> None:
-        # A full disk or a closed terminal must not end what the log is about.
+        # A full disk or a closed terminal must not end the daemon.
         with suppress(OSError, ValueError):
             print(self._write(entry), file=self._stream, flush=True)
 
 
 def to_stderr(form: Format, environment: Mapping[str, str] = os.environ) -> Log:
-    """The log that ``--log`` asks for."""
+    """The log for ``--log``."""
     if form is Format.JSON:
         return Log(as_json)
     return Log(as_journal_text if is_journal(environment, 2) else as_text)

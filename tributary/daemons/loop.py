@@ -1,4 +1,4 @@
-"""The loop of a daemon: it waits, answers requests, heeds signals, and keeps the service manager told."""
+"""A daemon's loop: waits for events, serves requests, handles signals, notifies the service manager."""
 
 import selectors
 import socket
@@ -16,14 +16,14 @@ LONGEST_WAIT = 1.0
 
 
 class Descriptor(Protocol):
-    """What a selector can watch."""
+    """An object that a selector can watch."""
 
     def fileno(self) -> int:
-        """The number of its descriptor."""
+        """Its file descriptor."""
 
 
 class Daemon(Protocol):
-    """What the loop runs. Nothing of it blocks; what it raises ends the loop, but for ``reload``'s CommandError."""
+    """A daemon that the loop runs. No method blocks; an exception ends the loop, except ``reload``'s CommandError."""
 
     @property
     def status(self) -> str:
@@ -31,17 +31,17 @@ class Daemon(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When the next turn is due though nothing is readable, by time.monotonic()."""
+        """When the next turn is due without a readable descriptor, by time.monotonic()."""
 
     def turn(self) -> None:
-        """Do what there is to do: something may be readable, or due."""
+        """Handle what is readable or due."""
 
     def reload(self) -> None:
-        """Go by the settings as they are now; raises CommandError, and goes by the old ones, if they are wrong."""
+        """Read the settings again; raises CommandError, and keeps the old ones, if they are wrong."""
 
 
 class Loop:
-    """Turns a daemon until a signal of ``stop``; every other one that ``signals`` brings means: reload.
+    """Runs a daemon until a signal of ``stop``; every other signal of ``signals`` means: reload.
 
     ``signals`` is a socket of ``tributary.daemons.signals.caught``; ``watched`` are the daemon's own descriptors.
     """
@@ -66,7 +66,7 @@ class Loop:
         self._next_watchdog = 0.0
 
     def run(self, daemon: Daemon) -> int:
-        """Returns the signal that says stop. May be run again after ``daemon`` raised something; it is ready once."""
+        """Returns the stop signal. May be run again after ``daemon`` raised; it reports ready only once."""
         if self._status is None:
             self._status = daemon.status
             print("ready", flush=True)
@@ -96,7 +96,7 @@ class Loop:
         return max(0.0, due - now)
 
     def _handle_signals(self, daemon: Daemon) -> int | None:
-        """Do what the signals say; returns one that says stop."""
+        """Handle the signals; returns a stop signal, if any."""
         numbers = self._signals.recv(64)
         ending = next((number for number in numbers if number in self._stop), None)
         if ending is None:
@@ -111,11 +111,11 @@ class Loop:
         except CommandError as failure:
             self._log.event("not reloaded", Level.ERROR, reason=str(failure))
         finally:
-            # Whatever else it raises: the service manager waits for the reload's end, and kills who does not tell it.
+            # After any exception: the service manager waits for the end of the reload, and else kills the daemon.
             notify.send(notify.READY)
 
     def _report(self, daemon: Daemon) -> None:
-        """Tell the service manager of a new status, and that the daemon is alive."""
+        """Send the service manager a new status, and the watchdog message."""
         if daemon.status != self._status:
             self._status = daemon.status
             notify.send(notify.status(self._status))

@@ -1,4 +1,4 @@
-"""What the service manager is told, by the protocol of sd_notify(3): datagrams to the socket in NOTIFY_SOCKET."""
+"""Notifies the service manager by the protocol of sd_notify(3): datagrams to the socket in NOTIFY_SOCKET."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 
 _TIMEOUT = 1.0
-"""Seconds that a full queue of the service manager may hold us up."""
+"""Seconds to wait for a full queue of the service manager."""
 _NO_WATCHDOG = 2**64 - 1  # USEC_INFINITY of systemd's time-util.h
 
 
@@ -26,9 +26,9 @@ def status(text: str) -> str:
 
 
 def send(*states: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send ``states`` in one datagram; returns whether it went. False also where nobody asked to be told.
+    """Send ``states`` in one datagram; returns whether it was sent. False also without NOTIFY_SOCKET.
 
-    No failure is raised: sd_notify(3) advises to go on when the service manager cannot be told.
+    No failure is raised: sd_notify(3) advises to ignore errors.
     """
     address = _address(environment.get("NOTIFY_SOCKET", ""))
     if address is None:
@@ -51,7 +51,7 @@ def _address(text: str) -> str | None:
 
 
 def watchdog_interval(environment: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
-    """Seconds between two WATCHDOG messages of process ``pid`` (this one); None if no watchdog waits for them.
+    """Seconds between two WATCHDOG messages of process ``pid`` (this one); None without a watchdog.
 
     Half of the time after which the service manager acts, as sd_watchdog_enabled(3) recommends.
     """

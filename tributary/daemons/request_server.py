@@ -1,6 +1,7 @@
-"""One request and one response a connection, in the daemon's own loop, which nobody may hold up.
+"""A server in the daemon's loop, with one request and one response per connection.
 
-Everything is bounded: connections, time, the request's size, requests in one turn. Nothing blocks.
+Connections, time, the request's size and requests per turn are bounded, and nothing blocks, so that no client can
+delay the loop.
 """
 
 import selectors
@@ -14,9 +15,9 @@ from types import TracebackType
 from typing import Self
 
 CONNECTIONS = 16
-"""Open ones at most; those that are preferred have as many of their own."""
+"""Open connections at most; preferred ones have as many of their own."""
 TIMEOUT = 5.0
-"""Seconds that a request may take to come, and a response to go."""
+"""Seconds for a request to arrive, and for a response to be sent."""
 
 Respond = Callable[[bytes, socket.socket], "bytes | Future[bytes]"]
 """From a request without its terminator, and the connection it came by, to the whole response, now or later."""
@@ -25,10 +26,10 @@ Respond = Callable[[bytes, socket.socket], "bytes | Future[bytes]"]
 class Server:
     """A listener and its connections; a context manager. A request ends with ``end`` and has at most ``most`` bytes.
 
-    ``too_long`` is the response to one that has more. Connections that ``prefers`` says True of are counted apart, so
-    that all others together cannot lock them out. When all are taken, the one that has been silent for longest, its
-    request not whole, gives way to a new one. There is one descriptor for the daemon's selector: it is readable when
-    there is something to do (a descriptor of epoll(7) may be watched by another one).
+    ``too_long`` is the response to one that has more. Connections for which ``prefers`` is True are counted apart, so
+    that the others cannot lock them out. When all are taken, a new connection replaces the oldest one without a
+    complete request. There is one descriptor for the daemon's selector, readable when there is something to do (one
+    epoll(7) descriptor can watch another).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Server:
         self._answered_one = False
         self._selector = selectors.EpollSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
-        # Its other end is written to when a response that was to come later is there.
+        # Its other end is written to when a later response is complete.
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
             each.setblocking(False)
@@ -65,7 +66,7 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens, of a listener that has a port."""
+        """The listener's address and port, if it has a port."""
         host, port, *_ = self._listener.getsockname()
         return str(host), int(port)
 
@@ -74,9 +75,9 @@ class Server:
         return self._selector.fileno()
 
     def serve(self, respond: Respond) -> bool:
-        """Go on with all that is ready; returns whether connections are open, whose time has to be looked at.
+        """Serve all that is ready; returns whether connections are open, which have deadlines.
 
-        Of those that are not preferred one request is responded to, no more.
+        At most one request of connections that are not preferred is answered.
         """
         self._answered_one = False
         for key, _ in self._selector.select(0):
@@ -125,10 +126,10 @@ class Server:
             self._selector.modify(connection.socket, connection.waits_for, connection.socket)
 
     def _step(self, connection: "_Connection", respond: Respond) -> bool:
-        """Read the request, send the response, then wait for the other's end; returns False when all is done.
+        """Read the request, send the response, then wait for the peer's end; returns False when done.
 
-        The last step is that of RFC 9112 section 9.6: closing with bytes unread resets the connection, and the other
-        side may lose the response.
+        The last step is that of RFC 9112 section 9.6: closing with unread bytes resets the connection, and the peer
+        may lose the response.
         """
         if connection.rest is None:
             return self._read(connection, respond)
@@ -141,7 +142,7 @@ class Server:
 
     def _read(self, connection: "_Connection", respond: Respond) -> bool:
         if self._answered_one and not connection.is_preferred:
-            # What it has sent is still there in the next turn, which comes at once.
+            # Its data is still there in the next turn, which follows at once.
             return True
         data = connection.socket.recv(self._most + 1 - len(connection.request))
         connection.request += data
@@ -162,7 +163,7 @@ class Server:
         response.add_done_callback(self._wake)
 
     def _wake(self, _response: "Future[bytes]") -> None:
-        """Runs in the thread that made the response; a queue that is full wakes as well, one that is closed has to."""
+        """Runs in the thread that made the response; a full or closed socket needs no wake-up."""
         with suppress(OSError):
             self._waker.send(b"\0")
 
@@ -185,7 +186,7 @@ class Server:
 
 
 class _Connection:
-    """``rest`` is what is left of the response, None until there is one; ``awaited`` is one that comes later."""
+    """``rest`` is the unsent part of the response, None before it; ``awaited`` is a later one."""
 
     def __init__(self, accepted: socket.socket, deadline: float, is_preferred: bool) -> None:
         self.socket = accepted
@@ -197,7 +198,7 @@ class _Connection:
 
     @property
     def is_silent(self) -> bool:
-        """Whether its request is not whole yet."""
+        """Whether its request is incomplete."""
         return self.rest is None and self.awaited is None
 
     @property

@@ -1,4 +1,4 @@
-"""Signals as bytes of a socket: nothing is interrupted half-way."""
+"""Signals as bytes of a socket, so that they interrupt nothing."""
 
 import signal
 import socket
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def caught(*numbers: signal.Signals) -> Iterator[socket.socket]:
-    """A socket that gets each of these signals as a byte, its number; before and after they do what they did."""
+    """A socket that receives each of these signals as a byte, its number; restores their handlers afterwards."""
     reader, writer = socket.socketpair()
     with reader, writer:
         reader.setblocking(False)

@@ -1,4 +1,4 @@
-"""What outlives a daemon: a JSON document in a file that is replaced whole, and that root alone reads."""
+"""A daemon's saved state: a JSON document in a private file that is replaced atomically."""
 
 import json
 import os
@@ -10,30 +10,30 @@ from tributary.settings.errors import CommandError, Exit
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
-"""Is told one line."""
+"""Receives one line for the log."""
 
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
-"""What a parser raises for a document that is not its own."""
+"""Exceptions of a parser for a damaged document."""
 
 
 class StateFile:
-    """One such file; its directory is made when it is first written."""
+    """One such file; its directory is created with the first write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self, parse: Callable[[Any], T], tell: Tell | None = None) -> T | None:
-        """What ``parse`` makes of the document, None if there is none.
+        """The document, as ``parse`` returns it; None without a file.
 
-        Raises CommandError, exit 71 if it is not ours, 77 if it is root's. But with ``tell``, such a file is renamed to
-        NAME.broken and told, and counts as none: a daemon does not stay down for what it has noted.
+        Raises CommandError, exit 71 for a damaged file, 77 for root's. With ``tell`` such a file is renamed to
+        NAME.broken, reported, and counts as missing: a daemon must start without its saved state.
         """
         try:
             return self._parsed(parse)
         except CommandError as failure:
             if tell is None:
                 raise
-            tell(f"{failure}; {self._set_aside()}, and what it held counts as nothing")
+            tell(f"{failure}; {self._rename_broken()}, and counts as missing")
             return None
 
     def _parsed(self, parse: Callable[[Any], T]) -> T | None:
@@ -45,19 +45,19 @@ class StateFile:
             raise CommandError(Exit.NO_PERMISSION, f"{self._path}: can be read by root alone: use sudo") from error
         except _DAMAGED as error:
             raise CommandError(
-                Exit.SYSTEM, f"{self._path}: cannot be read ({error!r}): mend it or remove it"
+                Exit.SYSTEM, f"{self._path}: cannot be read ({error!r}): correct it or remove it"
             ) from error
 
-    def _set_aside(self) -> str:
+    def _rename_broken(self) -> str:
         broken = self._path.with_name(f"{self._path.name}.broken")
         try:
             self._path.rename(broken)
         except OSError as error:
-            return f"it cannot be set aside as {broken.name}: {error.strerror}"
-        return f"it is set aside as {broken.name}"
+            return f"it cannot be renamed to {broken.name}: {error.strerror}"
+        return f"it is renamed to {broken.name}"
 
     def replace(self, document: object) -> None:
-        """Write the document; readers see the old or the new one, also after a power cut. Raises CommandError, exit
+        """Replace the document atomically, also across a power cut. Raises CommandError, exit
         71.
         """
         new = self._path.with_suffix(".new")
@@ -71,7 +71,7 @@ class StateFile:
         except OSError as error:
             raise CommandError(Exit.SYSTEM, f"{self._path}: cannot be written: {error}") from error
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Remove the file; raises CommandError, exit 71."""
         try:
             self._path.unlink(missing_ok=True)

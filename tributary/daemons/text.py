@@ -1,4 +1,4 @@
-"""How people are shown what a daemon answers: facts that fold between them, times, numbers."""
+"""Formats a daemon's answers for people: folded lists of facts, times, numbers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ _STEPS = ("", "k", "M", "G", "T", "P")
 
 
 def folded(facts: Sequence[str], indent: int, width: int) -> Iterator[Text]:
-    """``facts`` on as many lines as ``width`` asks for; commas between them, but not after an arrow."""
+    """``facts`` in lines of ``width`` columns, separated by commas, except after an arrow."""
     line = Text(" " * indent)
     empty = True
     for number, fact in enumerate(facts):

@@ -1,4 +1,4 @@
-"""What a source of events says: subflows come, change and go. A session's name is the listener's token."""
+"""Events of sessions and subflows. A session is identified by the listener's token."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from tributary.mptcp.four_tuple import FourTuple
 
 
 class Ended(StrEnum):
-    """Why a subflow or a session is over."""
+    """Why a subflow or a session ended."""
 
     FIN = "fin"
     RESET = "reset"
@@ -21,7 +21,7 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True)
 class SubflowEstablished:
-    """The third ACK of a handshake was right. ``interface`` is the one that the gateway's segments leave by.
+    """A handshake was completed by a valid third ACK. ``interface`` is where the gateway's segments leave.
 
     ``time`` is in nanoseconds of the monotonic clock. The first subflow of a session has address id 0 (RFC 8684
     section 3.2); ``backup`` is what the client asked for.
@@ -48,7 +48,7 @@ class SubflowPriority:
 
 @dataclass(frozen=True)
 class SubflowClosed:
-    """A subflow is over; its session may go on."""
+    """A subflow ended; its session may continue."""
 
     time: int
     token: int
@@ -58,7 +58,7 @@ class SubflowClosed:
 
 @dataclass(frozen=True)
 class SessionClosed:
-    """A session is over, with whatever subflows it had."""
+    """A session ended, with all its subflows."""
 
     time: int
     token: int
@@ -67,7 +67,7 @@ class SessionClosed:
 
 @dataclass(frozen=True)
 class AddressAnnounced:
-    """The client offers another address to join (RFC 8684 section 3.4.1); for the record, nothing is decided by it."""
+    """The client offers another address to join (RFC 8684 section 3.4.1); informational."""
 
     time: int
     token: int
@@ -78,7 +78,7 @@ class AddressAnnounced:
 
 @dataclass(frozen=True)
 class AddressRemoved:
-    """The client takes an address back (RFC 8684 section 3.4.2); for the record."""
+    """The client withdraws an address (RFC 8684 section 3.4.2); informational."""
 
     time: int
     token: int

@@ -1,4 +1,4 @@
-"""The 4-tuple that names a subflow."""
+"""The 4-tuple that identifies a subflow."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Whether both ends of a connection have agreed on MPTCP, asked of the kernel."""
+"""Asks the kernel whether a connection uses MPTCP."""
 
 import socket
 import struct
@@ -10,7 +10,7 @@ _FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK
 
 
 def is_mptcp(connection: socket.socket) -> bool:
-    """Whether an established MPTCP socket did not fall back; one that did has no MPTCP_INFO, or says so."""
+    """Whether an established MPTCP socket did not fall back to TCP; one that did has no MPTCP_INFO, or a flag in it."""
     try:
         info = connection.getsockopt(_SOL_MPTCP, _MPTCP_INFO, _FLAGS.size)
     except OSError:

@@ -67,7 +67,7 @@ class Attribute(IntEnum):
 
 
 class EventsLost(Exception):
-    """The queue was full: what happened meanwhile must be found out otherwise."""
+    """The queue was full: events were lost, and the state must be read otherwise."""
 
 
 class PathManager:
@@ -107,7 +107,7 @@ class PathManager:
         return self._link.fileno()
 
     def events(self, most: int) -> Iterator[Event]:
-        """What is queued, at most that many datagrams; raises EventsLost."""
+        """The queued events of at most ``most`` datagrams; raises EventsLost."""
         for _ in range(most):
             try:
                 data = self._link.receive()
@@ -124,7 +124,7 @@ class PathManager:
                     yield event
 
     def _forget_queue(self) -> None:
-        """What is still queued is older than any look at the sockets from now on."""
+        """Drop queued events: they are older than the next scan of the sockets."""
         while True:
             try:
                 self._link.receive()
@@ -144,7 +144,7 @@ def _whole(data: bytes) -> list[Message]:
 
 
 def read(message: Message, now: int, interface_of: InterfaceOf) -> Event | None:
-    """The event in ``message``, None for kinds that nobody needs and messages that are not whole."""
+    """The event in ``message``, None for other kinds and incomplete messages."""
     if not message.body:
         return None
     try:
@@ -175,7 +175,7 @@ def _event(kind: int, found: Mapping[int, bytes], now: int, interface_of: Interf
 
 
 def _reason(error: bytes | None) -> Ended:
-    """Why a subflow is over, by its socket's errno(3), one byte."""
+    """Why a subflow ended, by its socket's errno(3), one byte."""
     if error is None:
         return Ended.CLOSED
     return Ended.TIMEOUT if error[0] == errno.ETIMEDOUT else Ended.RESET
@@ -212,7 +212,7 @@ def _address(found: Mapping[int, bytes], four: Attribute, six: Attribute) -> str
 
 
 def address6(data: bytes) -> str:
-    """Sixteen bytes as text; an IPv4 address in IPv6's clothes (RFC 4291 section 2.5.5.2) as what is on the wire."""
+    """Sixteen bytes as text; an IPv4-mapped address (RFC 4291 section 2.5.5.2) as IPv4."""
     if data.startswith(bytes(10) + b"\xff\xff"):
         return socket.inet_ntop(socket.AF_INET, data[12:])
     return socket.inet_ntop(socket.AF_INET6, data)

@@ -43,7 +43,7 @@ _RTT, _WINDOW, _SENT_AGAIN, _BYTES_ACKED = 68, 80, 100, 120
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The subflows that are there, and the number of MPTCP sessions that have fallen back to plain TCP."""
+    """The established subflows, and the number of MPTCP sessions that have fallen back to plain TCP."""
 
     subflows: tuple[SubflowEstablished, ...]
     fallbacks: int
@@ -52,14 +52,14 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time; the congestion
-    window in segments, and how many segments were sent again.
+    window in segments, and how many segments were retransmitted.
     """
 
     acked: int
     received: int
     rtt_us: int
     window: int = 0
-    sent_again: int = 0
+    retransmitted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def differences(known: Mapping[FourTuple, int], found: Snapshot, interface_of: I
 
 
 def traffic() -> dict[FourTuple, Traffic]:
-    """What each subflow has carried, as far as the kernel tells."""
+    """The traffic of each subflow, as far as the kernel reports it."""
     found: dict[FourTuple, Traffic] = {}
     with suppress(OSError):
         for each in _subflows():
@@ -124,7 +124,7 @@ def traffic() -> dict[FourTuple, Traffic]:
 
 
 def count() -> int:
-    """TCP sockets of this network namespace, MPTCP or not, all of which a look at the subflows passes (proc(5))."""
+    """TCP sockets of this network namespace, MPTCP or not, all of which a scan of the subflows passes (proc(5))."""
     found = 0
     for name in ("sockstat", "sockstat6"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The frame of every command: arguments in, an exit code out, clean-up on every way out."""
+"""The command-line frame of every program: arguments in, an exit code out, clean-up in any case."""
 
 import argparse
 import os
@@ -15,9 +15,9 @@ _Options = TypeVar("_Options")
 
 
 class Arguments(argparse.ArgumentParser):
-    """argparse with sysexits codes, and help whose paragraphs stay as they were written.
+    """argparse with sysexits codes, and help texts that are not reflowed.
 
-    What a command is given is a frozen dataclass of its own, one field for each of its arguments, under their names::
+    A command's arguments are a frozen dataclass, with a field of the same name for each::
 
         command.set_handler(Plan, _plan)        # def _plan(options: Plan) -> int | None
         return parser.dispatch(words)
@@ -29,13 +29,13 @@ class Arguments(argparse.ArgumentParser):
         super().__init__(*args, **options)  # type: ignore[arg-type]
 
     def set_handler(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
-        """Have ``dispatch`` call ``act`` with this command's arguments as ``options``."""
+        """Let ``dispatch`` call ``act`` with this command's arguments as ``options``."""
         self.set_defaults(options=options, act=act)
 
     def dispatch(self, words: Sequence[str]) -> int:
-        """Do what ``words`` ask for; returns the exit code.
+        """Run the command in ``words``; returns the exit code.
 
-        Arguments that contradict each other raise ValueError when the options are made.
+        Options may raise ValueError for arguments that contradict each other.
         """
         given = vars(self.parse_args(words))
         act, options = given.pop("act"), given.pop("options")
@@ -46,7 +46,7 @@ class Arguments(argparse.ArgumentParser):
         return act(made) or 0
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        # A typo is told by the one word that was meant, and not by all that there are.
+        # For a typo suggest the closest word, instead of a list of all.
         names = [str(choice) for choice in action.choices or ()]
         near = get_close_matches(str(value), names, 1) if str(value) not in names else []
         if near:
@@ -58,7 +58,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 class Subcommands:
-    """The commands of a program: each has arguments of its own, and their help ends alike."""
+    """The subcommands of a program: each has its own arguments, all have the same epilog."""
 
     def __init__(self, program: Arguments, epilog: str) -> None:
         self._added = program.add_subparsers(required=True, metavar="COMMAND")
@@ -67,7 +67,7 @@ class Subcommands:
     def add(
         self, name: str, options: type[_Options], act: Callable[[_Options], int | None], about: str, text: str
     ) -> Arguments:
-        """A command, with a line ``about`` it for the program's help and a ``text`` for its own."""
+        """Add a command, with a line ``about`` it for the program's help and a ``text`` for its own."""
         added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=self._epilog)
         added.set_handler(options, act)
         return added
@@ -95,7 +95,7 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
         print(f"{name}: interrupted", file=sys.stderr)
         code = Exit.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output is gone; there is nobody left to tell.
+        # The reader of our output is gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.SYSTEM
     sys.exit(code)

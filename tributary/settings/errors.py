@@ -1,4 +1,4 @@
-"""The ways a command can fail, each with its exit code.
+"""Errors of commands, and their exit codes.
 
 The codes are those of sysexits.h, so that scripts and service managers can tell them apart:
 
@@ -9,7 +9,7 @@ code  meaning
 3     the work was done and its result is unsure: measured too seldom to decide
 64    wrong arguments or a wrong settings file; nothing was touched
 65    an input file holds data that is not accepted; nothing was touched
-66    an input file is not there or cannot be read
+66    an input file is missing or cannot be read
 69    something needed is missing: a tool, a kernel feature, an interface
 71    the system refused an operation
 75    in use, or too busy to measure on: a port, a name, a second instance, a machine; try again later
@@ -40,7 +40,7 @@ class Exit(IntEnum):
 
 
 class CommandError(Exception):
-    """A failure that a user can act on: one line, and the exit code that goes with it."""
+    """An error that a user can act on: a one-line message and an exit code."""
 
     def __init__(self, code: Exit, message: str) -> None:
         super().__init__(message)
@@ -48,5 +48,5 @@ class CommandError(Exception):
 
 
 def invalid_value(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> CommandError:
-    """The one line that a wrong setting gets: file, key, value if it is no secret, and what is accepted instead."""
+    """The error for a wrong setting: file, key, value unless it is secret, and what is accepted."""
     return CommandError(code, f"{where}: {key} = {without_secrets(key, value)!r}: accepted: {accepted}")

@@ -1,4 +1,4 @@
-"""Settings files: TOML in, a checked and frozen model out, or one line that says what is wrong."""
+"""Reads settings files: TOML in, a checked and frozen model out, or a one-line error."""
 
 import difflib
 import tomllib
@@ -16,7 +16,7 @@ M = TypeVar("M", bound="Settings")
 
 
 class Settings(BaseModel):
-    """What every settings model has in common: unknown keys are refused, nothing changes after reading."""
+    """The base of every settings model: refuses unknown keys, and is immutable."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, validate_default=True, hide_input_in_errors=True
@@ -50,7 +50,7 @@ def check(document: object, model: type[M], where: str) -> M:
 
 
 def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> CommandError:
-    """The one line for an ``error`` that pydantic found in a ``model``; ``where`` is the file's name."""
+    """The one-line error for a pydantic ``error`` in a ``model``; ``where`` is the file's name."""
     location = error["loc"]
     if error["type"] == "extra_forbidden":
         owner = _model_at(model, location[:-1])
@@ -64,7 +64,7 @@ def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Comman
 
 
 def _known(value: object, location: tuple[int | str, ...], model: type[BaseModel]) -> object:
-    """``value`` without what stands under keys that do not exist and may have been meant to be a secret's."""
+    """``value`` without the values of unknown keys that may be misspelt names of secrets."""
     if location and _may_mean_a_secret(location[-1], value, _model_at(model, location[:-1])):
         return HIDDEN
     return _of_keys(value, _model_at(model, location))
@@ -84,7 +84,7 @@ def _of_keys(value: object, model: type[BaseModel] | None) -> object:
 
 
 def _may_mean_a_secret(key: object, value: object, model: type[BaseModel] | None) -> bool:
-    """Whether ``key`` is none of the ``model``'s, which has one for a secret, and looks like no other of its keys."""
+    """Whether ``key`` is unknown to the ``model``, which has a secret, and resembles no other of its keys."""
     fields = model.model_fields if model else {}
     if not isinstance(key, str) or key in fields or not any(map(is_secret, fields)):
         return False
@@ -93,7 +93,7 @@ def _may_mean_a_secret(key: object, value: object, model: type[BaseModel] | None
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:
-    """('rules', 0, 'rate') as a person writes it: ``rules[0].rate``."""
+    """('rules', 0, 'rate') in TOML's notation: ``rules[0].rate``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     return text.removeprefix(".") or "(the whole file)"
 

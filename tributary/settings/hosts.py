@@ -1,4 +1,4 @@
-"""Hosts of a network, and ports of theirs, as settings name them."""
+"""Hosts and ports in settings."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tributary.settings.values import require
 Address = IPv4Address | IPv6Address
 
 CONVERT_PORT = 5124
-"""Where a gateway of ours listens for other converters, if nothing else is said."""
+"""The default port of a gateway for other converters."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Target:
 
     @classmethod
     def parse(cls, text: str, usual: int | None = None) -> Self:
-        """Read 'ADDRESS' (its port is the ``usual`` one, if there is one), 'IPV4:PORT' or '[IPV6]:PORT'.
+        """Read 'ADDRESS' (with the ``usual`` port, if given), 'IPV4:PORT' or '[IPV6]:PORT'.
 
-        Raises ValueError, for what is no address of another host, too.
+        Raises ValueError, also for an address that no other host can have.
         """
         host, port = host_and_port(text, usual)
         address = ip_address(host)
@@ -36,9 +36,9 @@ class Target:
 
 
 def host_and_port(text: str, usual: int | None = None) -> tuple[str, int]:
-    """Take 'HOST', 'HOST:PORT', 'IPV6' or '[IPV6]:PORT' apart; without a ``usual`` port, one has to stand there.
+    """Split 'HOST', 'HOST:PORT', 'IPV6' or '[IPV6]:PORT'; without a ``usual`` port, the text must have one.
 
-    Raises ValueError. Whether the host is a name or an address is not looked at, but for what stands in brackets.
+    Raises ValueError. Only a host in brackets is checked to be an address.
     """
     if usual is not None and (address := as_address(text)):
         return str(address), usual
@@ -52,12 +52,12 @@ def host_and_port(text: str, usual: int | None = None) -> tuple[str, int]:
 
 
 def joined(host: str, port: int) -> str:
-    """As host_and_port() reads it."""
+    """The inverse of host_and_port()."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def as_address(text: str) -> Address | None:
-    """The address that a text is, if it is one."""
+    """``text`` as an address, None if it is none."""
     try:
         return ip_address(text)
     except ValueError:
@@ -65,7 +65,7 @@ def as_address(text: str) -> Address | None:
 
 
 def is_of_a_host(address: Address) -> bool:
-    """Whether another host may have it; a scope (fe80::1%eth0) would name an interface of this machine."""
+    """Whether another host can have it; a scope (fe80::1%eth0) would name an interface of this machine."""
     return not (
         address.is_unspecified or address.is_loopback or address.is_multicast or getattr(address, "scope_id", None)
     )

@@ -1,4 +1,4 @@
-"""Times of the day at which something holds, in local time, and where that is."""
+"""Spans of the day in local time, and time zones."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ TimeZone = Annotated[
 
 @dataclass(frozen=True)
 class Hours(Text):
-    """A span of the day in minutes since midnight, local time; it may reach past midnight. The end is not in it."""
+    """A span of the day in minutes since midnight, local time; it may pass midnight. The end is excluded."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Hours(Text):
         return f"{clock(self.start)}-{clock(self.end)}"
 
     def days_ago(self, now: datetime) -> int | None:
-        """How many days ago the span began that ``now`` is in: 0 or, past midnight, 1; None outside of it."""
+        """How many days ago the span around ``now`` began: 0 or, past midnight, 1; None outside of it."""
         minute = minute_of(now)
         if self.start < self.end:
             return 0 if self.start <= minute < self.end else None

@@ -1,4 +1,4 @@
-"""Where the IPv6 addresses of a home router's LAN come from."""
+"""The sources of IPv6 addresses for a home router's LAN."""
 
 from enum import StrEnum
 from ipaddress import IPv6Network
@@ -7,13 +7,13 @@ from typing import Annotated
 from tributary.settings.values import accepting, as_text, or_none, require
 
 _PRIVATE = IPv6Network("fd00::/8")
-"""What anybody may take for himself (RFC 4193 section 3.1)."""
+"""Unique local addresses (RFC 4193 section 3.1)."""
 
 PRIVATE = "a private IPv6 network of length 64, with ten digits of your own behind fd, such as 'fd12:3456:789a:1::/64'"
 
 
 class LanIpv6(StrEnum):
-    """From the gateway, from links' providers, from both by translation, or from nowhere."""
+    """From the gateway, from the links' providers, by translation, or none."""
 
     GATEWAY = "gateway"
     LINK = "link"

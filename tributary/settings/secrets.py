@@ -1,4 +1,4 @@
-"""What no message shows: passwords and keys, which logs are no place for. Pure."""
+"""Hides passwords and keys from messages and logs. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -6,26 +6,26 @@ from typing import Any
 
 HIDDEN = "(not shown)"
 _WORDS = ("(missing)", "(given)")
-"""Said in the place of a value."""
+"""Placeholders for a value."""
 
 _NAME = re.compile(r"(?<!by)pas|psk|phrase|secret|\bpin|\bpwd?\b")
-"""In names of keys, also of those that do not exist: who writes pasphrase means a passphrase. A bypass is none."""
+"""In names of keys, also of misspelt ones such as pasphrase. A bypass is none."""
 
 _KEY = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,48}={0,2}(?![A-Za-z0-9+/=])")
-"""About as long as 32 bytes in base64 (wg(8)): a key that was mistyped, or stands where another value belongs."""
+"""About as long as 32 bytes in base64 (wg(8)): a mistyped or misplaced key."""
 
 _LONGEST = 80
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key of this name holds a secret, as far as the name tells."""
+    """Whether a key of this name holds a secret, by its name."""
     return _NAME.search(key.lower()) is not None
 
 
 def without_secrets(key: str, value: Any) -> Any:
-    """What a message may show of the ``value`` of ``key``: no secret, and no more of it than tells which it is.
+    """The ``value`` of ``key`` for a message: without secrets, and shortened.
 
-    A table is shown as a whole, but for what is in it of secrets.
+    A table is shown without the secrets in it.
     """
     if value is None or (isinstance(value, str) and value in _WORDS):
         return value

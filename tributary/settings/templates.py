@@ -1,4 +1,4 @@
-"""Text files from Jinja templates: a name that is not given is an error, and a statement leaves no empty line."""
+"""Text files from Jinja templates: an undefined name is an error, and statements leave no empty lines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ def rendered(template: Path, **context: object) -> str:
 
 
 def rendered_html(template: Path, **context: object) -> str:
-    """The same as HTML, in which no value can be more than text."""
+    """The same as HTML, with escaped values."""
     return _rendered(template, context, escapes=True)
 
 

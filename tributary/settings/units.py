@@ -1,6 +1,6 @@
 """Numbers with units: rates, durations, sizes, shares.
 
-A bare number is refused, because nobody can tell what it means a year later. The notation is that of tc(8):
+A bare number is refused as ambiguous. The notation is that of tc(8):
 ``20mbit``, ``25ms``, ``50MB``, ``0.5%``.
 """
 
@@ -38,7 +38,7 @@ class Quantity:
 
     @classmethod
     def argument(cls, text: str) -> Self:
-        """The same as the ``type`` of an argument of argparse, which shows what is accepted in its complaint."""
+        """The same as the ``type`` of an argument of argparse, whose error shows what is accepted."""
         try:
             return cls.parse(text)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What kinds of values in settings files are made of: readers that raise, and the one message that a user gets."""
+"""Building blocks for types of settings: parsers that raise, and the one message for the user."""
 
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Text:
-    """A value that a file writes as text: ``parse`` reads it or raises ValueError with what is accepted."""
+    """A value that is text in the file: ``parse`` reads it or raises ValueError with what is accepted."""
 
     @classmethod
     def parse(cls, text: object) -> Self:
@@ -26,7 +26,7 @@ class Text:
 
 
 def accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
-    """A type's validator that gives what ``read`` gives; if that raises, it says what is ``accepted`` instead."""
+    """A validator that returns what ``read`` returns; if that raises, the error says what is ``accepted``."""
 
     def check(value: object) -> T:
         try:
@@ -38,12 +38,12 @@ def accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
 
 
 def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    """``read`` for a key that may be left out: its default is None, which TOML cannot say."""
+    """``read`` for an optional key: its default is None, which TOML cannot express."""
     return lambda value: None if value is None else read(value)
 
 
 def as_text(value: object) -> str:
-    """``value`` as it is; raises TypeError if it is no text."""
+    """``value`` itself; raises TypeError if it is no text."""
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value

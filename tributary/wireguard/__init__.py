@@ -1,1 +1,1 @@
-"""The encrypted leg between a home router and its gateway: keys, addresses inside, and WireGuard's interfaces."""
+"""The tunnels between a home router and its gateway: keys, inside addresses, and WireGuard's interfaces."""

@@ -2,10 +2,10 @@
 
 A gateway has one IPv4 network for all of its routers, cut into blocks of 16 addresses. The first block is the gateway's
 own, and its first host is the gateway. Each router has a block of its own, and each of its tunnels one address there:
-the gateway knows by an address which router and which link a packet comes from.
+an address tells the gateway which router and link a packet comes from.
 
-It may have an IPv6 prefix besides, cut into one for each router's LAN: devices keep their addresses there when they go
-through the tunnel for everything else. The first one is not given out, since the gateway may be in it itself.
+It may have an IPv6 prefix besides, cut into one for each router's LAN: devices keep their addresses when their packets
+go through the default tunnel. The first one is not assigned, since the gateway may have it itself.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -17,14 +17,14 @@ LAN = 64
 """Length of the IPv6 prefix of a LAN, where devices make their own addresses (RFC 4291 section 2.5.1)."""
 
 GLOBAL, PRIVATE = IPv6Network("2000::/3"), IPv6Network("fd00::/8")
-"""Where such prefixes are: what IANA gives out to the Internet (RFC 4291 section 2.4), and what anybody may take for
-himself (RFC 4193 section 3.1), with which nobody gets out untranslated."""
+"""Where such prefixes are: global unicast (RFC 4291 section 2.4), and unique local addresses (RFC 4193 section 3.1),
+which need translation."""
 
 DEFAULT_SLOT = 0
-"""The place of the tunnel for what is not bonded; it may leave by any link."""
+"""The slot of the default tunnel, for traffic that is not bonded; it may use any link."""
 
 LINKS = range(1, 9)
-"""Places of the tunnels that are bound to a link each, in the order of the links in the router's settings."""
+"""Slots of the tunnels that are bound to one link each, in the order of the router's settings."""
 
 SLOTS = (DEFAULT_SLOT, *LINKS)
 
@@ -35,7 +35,7 @@ def gateway(network: IPv4Network) -> IPv4Address:
 
 
 def max_routers(network: IPv4Network) -> int:
-    """How many routers have room in ``network``."""
+    """How many routers fit into ``network``."""
     return int(2 ** (BLOCK - network.prefixlen)) - 1
 
 
@@ -46,13 +46,13 @@ def block_of(network: IPv4Network, number: int) -> IPv4Network:
     return IPv4Network((int(network.network_address) + number * 2 ** (32 - BLOCK), BLOCK))
 
 
-def tunnel_address(block: IPv4Network, place: int) -> IPv4Address:
-    """The address of the tunnel at ``place`` in a router's block."""
-    return block[place + 1]
+def tunnel_address(block: IPv4Network, slot: int) -> IPv4Address:
+    """The address of the tunnel in ``slot`` of a router's block."""
+    return block[slot + 1]
 
 
 def prefix_of(network: IPv6Network, number: int) -> IPv6Network | None:
-    """The prefix of the LAN of the router with this ``number``; None for those that ``network`` has no more for."""
+    """The prefix of the LAN of the router with this ``number``; None if ``network`` has no more."""
     if not 1 <= number < 2 ** (LAN - network.prefixlen):
         return None
     return IPv6Network((int(network.network_address) + (number << (128 - LAN)), LAN))
@@ -64,5 +64,5 @@ def lan_address(prefix: IPv6Network) -> IPv6Address:
 
 
 def default_tunnel_address(prefix: IPv6Network) -> IPv6Address:
-    """The address of a router's tunnel for everything else, by which the router itself uses IPv6."""
+    """The address of a router's default tunnel, which is the router's own IPv6 address."""
     return prefix[2]

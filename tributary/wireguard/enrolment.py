@@ -1,4 +1,4 @@
-"""What a router has to know of one gateway: the table that ``tributary-gateway enrol`` prints."""
+"""A router's enrolment at one gateway: the table that ``tributary-gateway enrol`` prints."""
 
 import re
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from tributary.wireguard.addresses import BLOCK, GLOBAL, LAN, PRIVATE
 from tributary.wireguard.keys import KEY, Key
 
 PORT = 51840
-"""Of a gateway's tunnels, UDP, where none is said. Not WireGuard's usual 51820, which may have another use there."""
+"""The default UDP port of a gateway's tunnels. Not WireGuard's 51820, which may be in use."""
 
-PLACE = (
+ENDPOINT = (
     f"a name or an address, and a port if it is not {PORT}, such as 'gateway.example.net', '203.0.113.5:51820' or"
     " '[2001:db8::5]:51820'"
 )
@@ -28,8 +28,8 @@ _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a gateway is: a name or an address, and a UDP port."""
+class Endpoint:
+    """A gateway's endpoint: a name or an address, and a UDP port."""
 
     host: str
     port: int
@@ -43,7 +43,7 @@ class Place:
 
     @property
     def address(self) -> Address | None:
-        """The address, unless a name stands there, which has to be looked up."""
+        """The address, None for a name, which must be resolved."""
         return as_address(self.host)
 
     def __str__(self) -> str:
@@ -56,8 +56,8 @@ def _is_name(host: str) -> bool:
     return len(host) <= 253 and all(re.fullmatch(_LABEL, each) for each in labels) and not labels[-1].isdigit()
 
 
-def _place(value: object) -> Place:
-    return value if isinstance(value, Place) else Place.parse(as_text(value))
+def _endpoint(value: object) -> Endpoint:
+    return value if isinstance(value, Endpoint) else Endpoint.parse(as_text(value))
 
 
 def _routers(value: object) -> IPv4Network:
@@ -77,7 +77,7 @@ def _prefix(value: object) -> IPv6Network:
 
 
 Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
-GatewayPlace = Annotated[Place, accepting(PLACE, _place)]
+GatewayEndpoint = Annotated[Endpoint, accepting(ENDPOINT, _endpoint)]
 Inside = Annotated[IPv4Address, accepting(INSIDE, _inside)]
 Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
 
@@ -85,7 +85,7 @@ Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
 class Enrolment(Settings):
     """A table [[enrolment]]; several gateways have one each, in the order in which the router tries them."""
 
-    gateway: GatewayPlace = Field(title="where the gateway is", description=PLACE)
+    gateway: GatewayEndpoint = Field(title="where the gateway is", description=ENDPOINT)
     public_key: Key = Field(title="the gateway's public key", description=KEY)
     secret: Key = Field(title="the router's secret, from which its private keys come", description=KEY, repr=False)
     addresses: Routers = Field(title="the router's addresses inside the tunnels", description=ROUTERS)
@@ -100,5 +100,5 @@ def table(enrolment: Enrolment) -> dict[str, str]:
 
 
 def text(enrolment: Enrolment) -> str:
-    """The table as it goes into the router's settings."""
+    """The table as text for the router's settings."""
     return "[[enrolment]]\n" + "".join(f'{name} = "{value}"\n' for name, value in table(enrolment).items())

@@ -1,4 +1,4 @@
-"""WireGuard's interfaces: what one should be, as text for wg(8), and what one says of its peers. Pure."""
+"""WireGuard interfaces: the configuration as text for wg(8), and the status of peers. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ EVERYWHERE = IPv4Network("0.0.0.0/0")
 
 @dataclass(frozen=True)
 class Peer:
-    """Who is at the other end: ``allowed`` are the addresses that it may send from, and that lead to it.
+    """A peer; ``allowed`` are the addresses that it may send from, and that are routed to it.
 
-    ``endpoint`` None waits until the peer is heard; ``keepalive`` in seconds, 0 for none.
+    Without an ``endpoint`` it waits for the peer's first packet; ``keepalive`` in seconds, 0 for none.
     """
 
     public_key: str
@@ -24,7 +24,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Interface:
-    """All that wg(8) can set. ``mark`` is the netfilter mark of the encrypted packets, 0 for none."""
+    """An interface's configuration. ``mark`` is the netfilter mark of the encrypted packets, 0 for none."""
 
     private_key: str
     peers: tuple[Peer, ...]
@@ -34,7 +34,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """A peer as the interface knows it: where it was heard, when last (seconds since 1970, None: never), bytes."""
+    """A peer's status: endpoint, last handshake (seconds since 1970, None: never), bytes."""
 
     public_key: str
     endpoint: str | None
@@ -45,7 +45,7 @@ class PeerStatus:
 
 
 def configuration(interface: Interface) -> str:
-    """For ``wg setconf`` and ``wg syncconf``: a file with the private key, for nobody else's eyes."""
+    """For ``wg setconf`` and ``wg syncconf``: a file with the private key."""
     return "\n".join(_lines(interface)) + "\n"
 
 
@@ -66,7 +66,7 @@ def _lines(interface: Interface) -> Iterator[str]:
 
 
 def peer_statuses(dump: str) -> Sequence[PeerStatus]:
-    """What ``wg show NAME dump`` prints of the peers, one line for each behind the interface's own."""
+    """From ``wg show NAME dump``: one line per peer after the interface's own."""
     return [_peer(line.split("\t")) for line in dump.splitlines()[1:]]
 
 

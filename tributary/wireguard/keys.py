@@ -1,7 +1,7 @@
 """WireGuard's keys in the form of wg(8): 32 bytes in base64. All private keys of a router come from one secret.
 
-WireGuard knows a peer by its public key, and sends to the address from which the peer was heard last. So each tunnel
-of a router needs a key pair of its own; and a person who carries an enrolment to the router should copy one line.
+WireGuard identifies a peer by its public key, and sends to the address of the peer's last packet. So each tunnel of a
+router needs its own key pair; and a person who copies an enrolment should copy only one line.
 """
 
 import base64

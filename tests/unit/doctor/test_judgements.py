@@ -231,8 +231,8 @@ def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
     [
         (("inet",), "ok", "dropped by inet filter"),
         (("ip", "ip6"), "ok", "dropped by ip filter and ip6 filter"),
-        (("ip",), "wrong", "can be reached over IPv6: by ip filter"),
-        (("ip6",), "wrong", "can be reached over IPv4: by ip6 filter"),
+        (("ip",), "wrong", "can be reached over IPv6: ip filter"),
+        (("ip6",), "wrong", "can be reached over IPv4: ip6 filter"),
         (("bridge",), "wrong", "can be reached"),
     ],
 )

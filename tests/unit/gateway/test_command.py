@@ -90,7 +90,7 @@ def test_the_private_key_is_made_once_and_for_nobody_else(tmp_path: Path) -> Non
 
 def test_a_tally_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "traffic.json").write_text('{"berlin": {"received": 1}}')
-    with pytest.raises(CommandError, match="mend it or remove it"):
+    with pytest.raises(CommandError, match="correct it or remove it"):
         State(tmp_path).totals()
 
 
@@ -143,7 +143,7 @@ def test_a_damaged_private_key_is_named_with_what_mends_it_and_stays(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"berlin": 5}', '{"berlin": {"counters": {"k": [1]}}}', "\0\0"])
-def test_damaged_tallies_are_set_aside_and_counting_begins_anew(tmp_path: Path, text: str) -> None:
+def test_damaged_totals_are_renamed_and_counting_starts_again(tmp_path: Path, text: str) -> None:
     (tmp_path / "traffic.json").write_text(text)
     told: list[str] = []
     state = State(tmp_path)

@@ -37,7 +37,7 @@ def test_what_was_used_comes_back(tmp_path: Path) -> None:
         "\xff",
     ],
 )
-def test_a_damaged_file_is_set_aside_and_told_and_counts_as_nothing(text: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_renamed_and_reported_and_counts_as_missing(text: str, tmp_path: Path) -> None:
     (tmp_path / "quotas.json").write_bytes(text.encode("latin-1"))
     quotas, told = Quotas(), list[str]()
     Store(tmp_path).load_into(quotas, [RULE], NOW, told.append)

@@ -69,6 +69,6 @@ def test_a_signal_that_unwinds_us_ends_it(tmp_path: Path) -> None:
 
 
 def test_one_that_is_not_here_is_named_with_its_package() -> None:
-    with pytest.raises(CommandError, match=r"^not-here-at-all is not here: install not-here-at-all$") as caught:
+    with pytest.raises(CommandError, match=r"^not-here-at-all is missing: install not-here-at-all$") as caught:
         run(["not-here-at-all"])
     assert caught.value.code == Exit.UNAVAILABLE

@@ -30,7 +30,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_file_is_set_aside_and_told_and_the_next_one_is_written(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_renamed_and_reported_and_the_next_one_is_written(tmp_path: Path, content: bytes) -> None:
     """A daemon whose file of what was used is damaged, as by a power cut, starts with nothing used."""
     path, told = tmp_path / "usage.json", list[str]()
     path.write_bytes(content)
@@ -43,13 +43,13 @@ def test_a_damaged_file_is_set_aside_and_told_and_the_next_one_is_written(tmp_pa
     assert file.read(parse, told.append) == 7 and len(told) == 1
 
 
-def test_what_cannot_even_be_set_aside_is_told_and_the_daemon_goes_on(tmp_path: Path) -> None:
+def test_what_cannot_even_be_renamed_is_reported_and_the_daemon_goes_on(tmp_path: Path) -> None:
     path, told = tmp_path / "usage.json", list[str]()
     path.mkdir()
     (tmp_path / "usage.json.broken").mkdir()
     (tmp_path / "usage.json.broken" / "not-empty").touch()
     assert StateFile(path).read(parse, told.append) is None
-    assert "cannot be set aside" in told[0]
+    assert "cannot be renamed" in told[0]
 
 
 def test_who_only_looks_sets_nothing_aside(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
-from tributary.wireguard.enrolment import Enrolment, Place, text
+from tributary.wireguard.enrolment import Endpoint, Enrolment, text
 from tributary.wireguard.interface import Interface, Peer, PeerStatus, configuration, peer_statuses
 
 SECRET = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -38,9 +38,9 @@ GIVEN = {
     ],
 )
 def test_a_gateway_is_a_name_or_an_address(written: str, host: str, port: int) -> None:
-    place = Place.parse(written)
+    place = Endpoint.parse(written)
     assert (place.host, place.port) == (host, port)
-    assert Place.parse(str(place)) == place
+    assert Endpoint.parse(str(place)) == place
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_gateway_is_a_name_or_an_address(written: str, host: str, port: int) -
 )
 def test_what_is_no_place_is_refused(written: str) -> None:
     with pytest.raises(ValueError):
-        Place.parse(written)
+        Endpoint.parse(written)
 
 
 @pytest.mark.parametrize("more", [{}, {"prefix": "2001:db8:1:1::/64"}, {"prefix": "fd12:3456:789a:1::/64"}])
