@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-MODULES = ("router", "doctor", "gateway", "image/firstboot", "image/upgrade", "squid", "throttler", "tributary")
+MODULES = ("doctor", "gateway", "image/firstboot", "image/upgrade", "router", "squid", "throttler", "tributary")
 """Folders of the modules that run on gateways, home routers and images."""
 
 FORBIDDEN = "guard/forbidden-targets.toml"

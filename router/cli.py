@@ -9,10 +9,11 @@ from time import time
 
 from pydantic import BaseModel
 
-from router import difference, memory, usage_file
 from router.control import CONTROL
+from router.links import usage_file
+from router.links.usage_file import UsageFile
 from router.settings import Multipath, Wan, read
-from router.usage_file import UsageFile
+from router.state import owned, plan
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import CommandError, Exit
@@ -22,15 +23,15 @@ from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
 
 _DESCRIPTION = """\
-Keeps policy routing and MPTCP endpoints of a home router right while its access links (WANs) come, go and change
-address, so that each Multipath TCP session has a subflow over every link that works.
+Keeps policy routing and MPTCP endpoints of a home router correct while its access links (WANs) come, go and change
+address, so that each Multipath TCP session has a subflow over every working link.
 
-'run' is the daemon. 'plan' and 'check' look and touch nothing; 'status' asks the daemon of this network namespace.
+'run' is the daemon. 'plan' and 'check' change nothing; 'status' asks the daemon of this network namespace.
 """
 
 _EXIT_CODES = """\
 exit codes:
-  0   done; for run: stopped by SIGTERM or SIGINT, and everything it made was taken away; or by SIGUSR1, and left
+  0   done; for run: stopped by SIGTERM or SIGINT, and all it created was removed; or by SIGUSR1, and all was left
   64  wrong arguments, or something in the settings is not accepted; the message names the file, key and value
   66  the settings file cannot be read
   69  the kernel has no MPTCP, or it is switched off; for status: no daemon runs here
@@ -41,39 +42,39 @@ exit codes:
 
 _RUN = """\
 Finds the links, and installs for each that is up: rules and a routing table for its addresses, a default route in the
-table main whose metric is the link's rank, and MPTCP endpoints. What goes down is taken away, and comes back with the
-link. Needs root.
+table main whose metric is the link's rank, and MPTCP endpoints. Removes them when the link goes down, and creates them
+again when it comes back. Needs root.
 
-Prints the line 'ready' on standard output when what is wanted stands; logs on standard error, one line an event.
-  SIGTERM, SIGINT  it takes away what it made, and ends with 0; subflows from its endpoints end with them
-  SIGUSR1          it ends with 0 and leaves all in place; the next start takes it over, and no subflow is lost
-  SIGHUP           it reads the settings again
-What a killed daemon left, the next start takes over, or takes away where it is not wanted any more.
+Prints the line 'ready' on standard output when all is installed; logs on standard error, one line an event.
+  SIGTERM, SIGINT  removes what it created, and ends with 0; subflows from its endpoints end with them
+  SIGUSR1          ends with 0 and leaves all in place; the next start takes it over, and no subflow is lost
+  SIGHUP           reads the settings again
+After a crash the next start takes over what is there, and removes what is not needed any more.
 
-It makes rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
+It creates rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
 to 9 in the table main; with enrolments WireGuard's interfaces tb0 to tb9; and MPTCP endpoints with ids from 128 to 254.
-Interfaces and endpoints are written down in the state directory ($RUNTIME_DIRECTORY, or /run/tributary/router) before
-they are made. What links have used of monthly caps is kept in $STATE_DIRECTORY, or /var/lib/tributary/router. Nothing
-else is touched.
+Interfaces and endpoints are recorded in the state directory ($RUNTIME_DIRECTORY, or /run/tributary/router) before they
+are created. The usage of monthly caps is saved in $STATE_DIRECTORY, or /var/lib/tributary/router. Nothing else is
+touched.
 """
 
 _PLAN = """\
 Prints the state of each link, and the commands of ip(8) that do what 'run' would do now. Changes nothing; needs root
-only where a daemon has left a note of its endpoints.
+only if a daemon has left a record of its endpoints.
 """
 
 _CHECK = """\
-Reads the settings, looks at nothing else, and prints 'valid'. Needs no root.
+Reads the settings, and prints 'valid'. Needs no root.
 """
 
 _USAGE = """\
-Shows what a link with a monthly_cap has used of it. With --set, sets that to what the provider says; this needs root.
+Shows how much of its monthly_cap a link has used. With --set, sets that to what the provider says; this needs root.
 """
 
 _STATUS = """\
-Shows how the gateway and each link stand and what would help, in words; and of each link its interface, addresses and
-gateways, since when, its endpoints, and what the last probe took. For root, and members of the
-group tributary.
+Shows the state of the gateway and of each link, and what would help, in words; and each link's interface, addresses,
+gateways, endpoints, the age of its state, and the time of the last probe. For root, and members of the group
+tributary.
 """
 
 
@@ -127,19 +128,21 @@ def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="router", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
     command = Subcommands(made, _EXIT_CODES).add
-    run = command("run", Run, _run, "keep the links until stopped", _RUN)
-    plan = command("plan", Plan, _plan, "what run would change now", _PLAN)
-    check = command("check", Check, _check, "whether the settings are accepted", _CHECK)
+    run = command("run", Run, _run, "manage the links until stopped", _RUN)
+    plan = command("plan", Plan, _plan, "show what run would change now", _PLAN)
+    check = command("check", Check, _check, "check the settings", _CHECK)
     for each in (run, plan, check):
         each.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
     for each in (run, plan):
-        each.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where its endpoints are noted")
-    run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing")
+        each.add_argument(
+            "--state-directory", type=Path, metavar="DIRECTORY", help="directory of the record of endpoints"
+        )
+    run.add_argument("--dry-run", action="store_true", help="like 'plan': change nothing")
     run.add_argument(
         "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
     )
-    status = command("status", Status, _status, "the links as the daemon sees them", _STATUS)
-    usage = command("usage", UsageOf, _usage, "what a link has used of its monthly cap", _USAGE)
+    status = command("status", Status, _status, "show the links", _STATUS)
+    usage = command("usage", UsageOf, _usage, "show or set the usage of a monthly cap", _USAGE)
     usage.add_argument("link", metavar="LINK", help="its name in the settings")
     usage.add_argument("--set", type=Size.argument, metavar="SIZE", help="what was used, such as 12GB, or 0B")
     for each in (status, usage):
@@ -172,45 +175,45 @@ def _run(options: Run) -> None:
         return
     settings = read(options.settings)
     need_root("router run")
-    # Not at the top: the other commands do not need what the daemon is made of.
+    # Not at the top: the other commands do not need the daemon's modules.
     from router import daemon
 
     log = logs.to_stderr(logs.Format(options.log))
     state, usage = _state(options.state_directory), _kept()
-    daemon.run(daemon.Setup(options.settings, settings, state, usage, log))
+    daemon.run(daemon.Options(options.settings, settings, state, usage, log))
 
 
 def _plan(options: Plan) -> None:
     settings = read(options.settings)
-    # Not at the top: the other commands do not look at the kernel.
-    from router.keeper import Keeper
+    # Not at the top: the other commands do not read the kernel's state.
     from router.kernel import clock
-    from router.kernel.door import Door
-    from router.quality import Quality
-    from router.shaping import Kind, command
+    from router.kernel.client import KernelClient
+    from router.shaping.model import Kind, command
+    from router.shaping.shaper import LinkShapers
+    from router.state.reconciler import Reconciler
 
-    with Door() as door:
-        observed = door.look()
-    note = memory.Store(_state(options.state_directory), directories.namespace()).load()
-    keeper = Keeper(settings, note, _kept().load())
-    decision = keeper.look(observed, time(), is_right=clock.is_right())
-    for link in keeper.links:
+    with KernelClient() as kernel:
+        observed = kernel.snapshot()
+    note = owned.RecordFile(_state(options.state_directory), directories.namespace()).load()
+    reconciler = Reconciler(settings, note, _kept().load())
+    decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())
+    for link in reconciler.links:
         interface = f" ({link.interface.name})" if link.interface else ""
-        print(f"# {link.name}{interface}: {keeper.state(link) or 'up'}")
-    for name in sorted(keeper.names_taken):
+        print(f"# {link.name}{interface}: {reconciler.state(link) or 'up'}")
+    for name in sorted(reconciler.names_taken):
         print(f"# {name}: another interface has this name, and its tunnel is left out: choose another tunnels.prefix")
     names = {interface.index: interface.name for interface in observed.interfaces}
-    shaping = Quality(settings).steps(keeper.links, observed)
-    for step in decision.steps:
-        print(difference.command(step, names))
+    shaping = LinkShapers(settings).plan(reconciler.links, observed)
+    for operation in decision.operations:
+        print(plan.command(operation, names))
     for each in shaping:
         print(command(each, Kind.CAKE))
-    if not decision.steps and not shaping:
+    if not decision.operations and not shaping:
         print("# nothing to change")
 
 
 def _state(given: Path | None) -> Path:
-    return given or directories.runtime(memory.DIRECTORY)
+    return given or directories.runtime(owned.DIRECTORY)
 
 
 def _kept() -> UsageFile:

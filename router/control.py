@@ -1,4 +1,4 @@
-"""By which ``router status`` asks the daemon, and which keeps a second daemon from a network namespace."""
+"""The control socket of ``router status``. It also prevents a second daemon in a network namespace."""
 
 from tributary.daemons.control import Control
 

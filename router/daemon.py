@@ -1,4 +1,4 @@
-"""The daemon: looks when something has changed, carries out what follows from it, and answers ``router status``."""
+"""The daemon: reconciles when something has changed, applies the operations, and answers ``router status``."""
 
 import socket
 import time
@@ -9,25 +9,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from router import report, signals
+from router import api, signals
 from router.control import CONTROL
 from router.debounce import Debounce
-from router.difference import Step, command
-from router.examination import Examination
-from router.keeper import Decision, Keeper
 from router.kernel import clock, preflight
+from router.kernel.client import BY_PROGRAMS, KernelClient
 from router.kernel.counters import octets, packets
-from router.kernel.door import BY_PROGRAMS, Door
 from router.kernel.watch import Watch
-from router.memory import Store
-from router.prober import Prober
-from router.probes import Probes, Question
-from router.quality import Quality
-from router.resolver import Resolver
+from router.links.stall import StallDetector
+from router.links.usage import CapLevel
+from router.links.usage_file import UsageFile
+from router.probes.diagnostics import LinkDiagnostics
+from router.probes.scheduler import ProbeKey, ProbeScheduler
+from router.probes.tcp_probe import TcpProbe
 from router.settings import RouterSettings, read
-from router.stillness import Stillness
-from router.usage import Allowance
-from router.usage_file import UsageFile
+from router.shaping.shaper import LinkShapers
+from router.state.owned import RecordFile
+from router.state.plan import Operation, command
+from router.state.reconciler import Decision, Reconciler
+from router.tunnels.resolver import Resolver
 from tributary.daemons import directories
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
@@ -40,21 +40,21 @@ from tributary.mptcp.path_manager import EventsLost, PathManager
 from tributary.process import TimedOut
 from tributary.settings.errors import CommandError, Exit
 
-_BETWEEN_LOOKS = 30.0
-"""Seconds at most: nobody tells when somebody else removes an endpoint, or when a link's hours begin or end."""
-_BETWEEN_NAMES, _BETWEEN_NAMES_LOST = 60.0, 5.0
-"""Seconds between two look-ups of the gateways' names, while the gateway answers and while it does not."""
+_RECONCILE_INTERVAL = 30.0
+"""Seconds between two reconciliations at most: nothing notifies of removed endpoints, or when a link's hours begin."""
+_RESOLVE_INTERVAL, _RESOLVE_INTERVAL_DOWN = 60.0, 5.0
+"""Seconds between two resolutions of the gateways' names, while the gateway answers and while it does not."""
 _AFTER_FAILURE = 1.0
-"""Seconds to the first try after a step that failed; it doubles up to the time above."""
-_BETWEEN_MEASURES = 1.0
-"""Seconds between two readings of what links have carried, while that matters."""
+"""Seconds to the first retry after a failure; it doubles up to the interval above."""
+_MEASURE_INTERVAL = 1.0
+"""Seconds between two readings of byte counters, while these matter."""
 _EVENTS = 1000
-"""Of MPTCP, read at once."""
+"""MPTCP events read at once."""
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What the command line says."""
+class Options:
+    """The command line's."""
 
     file: Path
     settings: RouterSettings
@@ -63,76 +63,78 @@ class Setup:
     log: Log
 
 
-def run(setup: Setup) -> None:
-    """Keep the links until a signal says stop; raises CommandError before anything is changed if it cannot start."""
+def run(options: Options) -> None:
+    """Manages the links until a signal; raises CommandError before anything is changed if it cannot start."""
     preflight.check()
     with ExitStack() as stack:
         received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
         server = stack.enter_context(CONTROL.server())
-        door = stack.enter_context(Door())
-        store = Store(setup.state, directories.namespace())
+        kernel = stack.enter_context(KernelClient())
+        store = RecordFile(options.state, directories.namespace())
 
         def tell(what: str) -> None:
-            setup.log.event("state file damaged", Level.ERROR, reason=what)
+            options.log.event("state file damaged", Level.ERROR, reason=what)
 
-        keeper = Keeper(setup.settings, store.load(tell), setup.usage.load(tell))
+        reconciler = Reconciler(options.settings, store.load(tell), options.usage.load(tell))
         inputs = Inputs(
             received,
             server,
             stack.enter_context(Watch()),
             stack.enter_context(PathManager(lambda _: None)),
-            stack.enter_context(Prober[Question]()),
+            stack.enter_context(TcpProbe[ProbeKey]()),
             stack.enter_context(Resolver()),
-            stack.enter_context(Examination()),
+            stack.enter_context(LinkDiagnostics()),
         )
-        Daemon(setup, keeper, door, store, inputs).run()
+        Daemon(options, reconciler, kernel, store, inputs).run()
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the daemon waits for: signals, ``router status``, changes, MPTCP's events, probes, names, examinations."""
+    """What the daemon waits for."""
 
     signals: socket.socket
     server: Server
     watch: Watch
     events: PathManager
-    prober: Prober[Question]
+    tcp_probe: TcpProbe[ProbeKey]
     resolver: Resolver
-    examination: Examination
+    diagnostics: LinkDiagnostics
 
 
 class Daemon:
-    """What follows from changes, events, probes, requests and time."""
+    """Reacts to changes, events, probes, requests and time."""
 
-    def __init__(self, setup: Setup, keeper: Keeper, door: Door, store: Store, inputs: Inputs) -> None:
-        self._file, self._log = setup.file, setup.log
-        self._keeper = keeper
-        self._door = door
-        self._store, self._usage_file = store, setup.usage
-        self._saved = keeper.memory
+    def __init__(
+        self, options: Options, reconciler: Reconciler, kernel: KernelClient, store: RecordFile, inputs: Inputs
+    ) -> None:
+        self._file, self._log = options.file, options.log
+        self._reconciler = reconciler
+        self._kernel = kernel
+        self._store, self._usage_file = store, options.usage
+        self._saved = reconciler.record
         self._watch, self._events = inputs.watch, inputs.events
-        self._resolver, self._next_names = inputs.resolver, 0.0
-        self._stillness, self._next_count = Stillness(), 0.0
+        self._resolver, self._next_resolve = inputs.resolver, 0.0
+        self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
-        self._quality = Quality(setup.settings)
-        self._probes = Probes(inputs.prober, keeper, self._quality, setup.log, self._tell)
+        self._shapers = LinkShapers(options.settings)
+        self._probes = ProbeScheduler(inputs.tcp_probe, reconciler, self._shapers, options.log, self._report)
         self._debounce = Debounce()
-        self._next_look = 0.0
-        self._failed_looks = 0
+        self._next_reconcile = 0.0
+        self._failures = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
-        self._examination = inputs.examination
+        self._diagnostics = inputs.diagnostics
         stop = (*signals.STOP, signals.LEAVE)
-        watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.prober, inputs.resolver]
-        watched += inputs.examination.descriptors
-        self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, setup.log)
+        watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.tcp_probe, inputs.resolver]
+        watched += inputs.diagnostics.descriptors
+        self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, options.log)
 
     def run(self) -> None:
-        """Until a stop signal; takes all away then, unless the signal says to leave it to the next start."""
-        self._look()
-        if self._keeper.gateways.current:
-            # The tunnels that this one made have their routes by the next, and are ready then.
-            self._look()
+        """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
+        self._reconcile()
+        if self._reconciler.gateways.current:
+            # The second one adds the routes of the tunnels that the first one created.
+            self._reconcile()
         ending = self._loop.run(self)
         self._save_usage(time.monotonic(), is_last=True)
         if ending == signals.LEAVE:
@@ -144,77 +146,82 @@ class Daemon:
     @property
     def status(self) -> str:
         """How many links are up."""
-        links = self._keeper.links
-        return f"{sum(self._keeper.state(link) is None for link in links)} of {len(links)} links up"
+        links = self._reconciler.links
+        return f"{sum(self._reconciler.state(link) is None for link in links)} of {len(links)} links up"
 
     @property
     def deadline(self) -> float:
         """When the next turn is due, by time.monotonic()."""
-        keeper = self._keeper
-        names = self._next_names if keeper.gateways.names else None
-        count = self._next_count if keeper.leg and keeper.leg.answers else None
-        measure = self._next_measure if keeper.counted else None
-        examined = self._examination.next_due(keeper)
+        reconciler = self._reconciler
+        names = self._next_resolve if reconciler.gateways.names else None
+        count = self._next_count if reconciler.gateway_tunnels and reconciler.gateway_tunnels.answers else None
+        measure = self._next_measure if reconciler.counted_interfaces else None
+        examined = self._diagnostics.next_due(reconciler)
         own = (self._debounce.due, self._probes.next_due, names, count, measure, examined)
-        return min(each for each in (self._next_look, *own, keeper.repairs.next_due) if each is not None)
+        return min(each for each in (self._next_reconcile, *own, reconciler.refresher.next_due) if each is not None)
 
     def turn(self) -> None:
-        """Hear what happened, and do what is due; the look comes first, since probes and repairs go by it."""
+        """Reads what happened, and does what is due. Reconciles first, since probes and refreshes depend on it."""
         now = time.monotonic()
         if self._watch.has_changes():
             self._debounce.change(now)
         self._read_events(now)
-        if self._probes.hear(now):
-            self._next_look = now
-        self._look_up(now)
+        if self._probes.collect(now):
+            self._next_reconcile = now
+        self._resolve_gateways(now)
         self._measure(now)
-        if self._examination.turn(self._keeper, now, self._log):
-            self._next_look = now
-        if now >= min(self._next_look, self._debounce.due or self._next_look):
-            self._attempt(self._look)
-        self._count(now)
-        self._probes.begin(now)
-        if (repair := self._keeper.repairs.next_due) is not None and now >= repair:
-            self._attempt(self._repair)
+        if self._diagnostics.turn(self._reconciler, now, self._log):
+            self._next_reconcile = now
+        if now >= min(self._next_reconcile, self._debounce.due or self._next_reconcile):
+            self._try(self._reconcile)
+        self._detect_stall(now)
+        self._probes.start(now)
+        if (repair := self._reconciler.refresher.next_due) is not None and now >= repair:
+            self._try(self._refresh_endpoints)
 
     def reload(self) -> None:
-        """Go by what is in the settings' file now."""
+        """Reads the settings again."""
         settings = read(self._file)
-        self._keeper.change_settings(settings)
-        self._quality.change_settings(settings)
-        self._next_names = 0.0
-        self._attempt(self._look)
+        self._reconciler.change_settings(settings)
+        self._shapers.change_settings(settings)
+        self._next_resolve = 0.0
+        self._try(self._reconcile)
 
-    def _attempt(self, act: Callable[[], None]) -> None:
-        """What fails now is no reason to end: the next look comes soon."""
+    def _try(self, act: Callable[[], None]) -> None:
+        """A failure does not end the daemon: it reconciles again soon."""
         try:
             act()
         except CommandError as failure:
-            self._failed_looks += 1
-            self._next_look = time.monotonic() + self._pause()
+            self._failures += 1
+            self._next_reconcile = time.monotonic() + self._pause()
             self._log.event("failed", Level.ERROR, reason=str(failure))
 
-    def _look(self) -> None:
-        self._debounce.looked()
-        observed = self._door.look()
+    def _reconcile(self) -> None:
+        self._debounce.reset()
+        observed = self._kernel.snapshot()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
-        taken = self._keeper.names_taken
-        decision = self._keeper.look(observed, time.time(), is_right=clock.is_right())
-        self._tell_changes(decision)
-        for name in self._keeper.names_taken - taken:
-            self._log.event("name taken", Level.ERROR, interface=name, reason="not made by us: this tunnel is left out")
-        is_well = self._carry_out(decision.steps)
-        self._probes.speak_up(decision.steps, time.monotonic())
-        is_well &= self._quality.look(self._keeper.links, observed, time.monotonic(), self._tell)
-        self._failed_looks = 0 if is_well else self._failed_looks + 1
-        self._next_look = time.monotonic() + self._pause()
+        taken = self._reconciler.names_taken
+        decision = self._reconciler.reconcile(observed, time.time(), is_synchronized=clock.is_synchronized())
+        self._log_changes(decision)
+        for name in self._reconciler.names_taken - taken:
+            self._log.event(
+                "name taken",
+                Level.ERROR,
+                interface=name,
+                reason="another program has created it: the tunnel is omitted",
+            )
+        is_well = self._apply(decision.operations)
+        self._probes.announce_endpoint(decision.operations, time.monotonic())
+        is_well &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
+        self._failures = 0 if is_well else self._failures + 1
+        self._next_reconcile = time.monotonic() + self._pause()
 
     def _pause(self) -> float:
-        if self._failed_looks == 0:
-            return _BETWEEN_LOOKS
-        return min(_AFTER_FAILURE * 2.0 ** min(self._failed_looks - 1, 5), _BETWEEN_LOOKS)
+        if self._failures == 0:
+            return _RECONCILE_INTERVAL
+        return min(_AFTER_FAILURE * 2.0 ** min(self._failures - 1, 5), _RECONCILE_INTERVAL)
 
-    def _tell_changes(self, decision: Decision) -> None:
+    def _log_changes(self, decision: Decision) -> None:
         for change in decision.changes:
             interface = change.link.interface.name if change.link.interface else None
             if change.down is None:
@@ -225,27 +232,27 @@ class Daemon:
                     "link down", Level.WARNING, link=change.link.name, interface=interface, reason=str(change.down)
                 )
 
-    def _carry_out(self, steps: tuple[Step, ...]) -> bool:
-        """Do the steps, all that can be done; returns whether all could."""
-        if self._keeper.memory != self._saved:
-            self._store.save(self._keeper.memory)
-            self._saved = self._keeper.memory
+    def _apply(self, operations: tuple[Operation, ...]) -> bool:
+        """Applies all operations that it can; returns whether all succeeded."""
+        if self._reconciler.record != self._saved:
+            self._store.save(self._reconciler.record)
+            self._saved = self._reconciler.record
         failures, hung = 0, False
-        for step in steps:
-            text = command(step, self._names)
+        for operation in operations:
+            text = command(operation, self._names)
             try:
-                if hung and isinstance(step, BY_PROGRAMS):
-                    raise CommandError(Exit.SYSTEM, "left for later, since a program before it did not end")
-                self._door.carry_out(step)
-                self._log.event("done", step=text)
+                if hung and isinstance(operation, BY_PROGRAMS):
+                    raise CommandError(Exit.SYSTEM, "postponed, since an earlier program timed out")
+                self._kernel.apply(operation)
+                self._log.event("applied", command=text)
             except (OSError, CommandError) as error:
                 hung |= isinstance(error, TimedOut)
-                # The world may have changed since the look; the next one tells.
+                # The kernel's state may have changed since the snapshot.
                 failures += 1
-                self._keeper.failed(step)
-                self._log.event("failed", Level.ERROR, step=text, reason=_reason(error))
-        if steps and not failures:
-            # Endpoints are not told of, and what was done is to be seen once.
+                self._reconciler.on_failure(operation)
+                self._log.event("failed", Level.ERROR, command=text, reason=_reason(error))
+        if operations and not failures:
+            # The kernel does not notify of endpoints; the next snapshot verifies what was applied.
             self._debounce.change(time.monotonic())
         return not failures
 
@@ -253,78 +260,80 @@ class Daemon:
         try:
             for event in self._events.events(_EVENTS):
                 if isinstance(event, SubflowClosed):
-                    self._keeper.lost(event, now)
+                    self._reconciler.on_subflow_closed(event, now)
         except EventsLost:
             self._log.event("events lost", Level.WARNING)
 
-    def _repair(self) -> None:
+    def _refresh_endpoints(self) -> None:
         now = time.monotonic()
         living: defaultdict[int, set[str]] = defaultdict(set)
         try:
             for subflow in sockets.snapshot(0).subflows:
                 living[subflow.token].add(subflow.subflow.local)
         except OSError as error:
-            self._keeper.repairs.postpone(now)
+            self._reconciler.refresher.postpone(now)
             raise CommandError(Exit.SYSTEM, f"cannot look at the sockets: {error}") from error
-        decision = self._keeper.repair({token: frozenset(each) for token, each in living.items()}, now)
-        self._carry_out(decision.steps)
+        decision = self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now)
+        self._apply(decision.operations)
 
     def _measure(self, now: float) -> None:
-        """Read what links have carried."""
+        """Reads what links have carried."""
         if now < self._next_measure:
             return
-        keeper = self._keeper
-        counts = {name: octets(interface) for name, interface in keeper.counted.items()}
-        waiting, nearly = keeper.overflow.waiting, keeper.usage.at(Allowance.NEARLY)
-        if keeper.count({name: each for name, each in counts.items() if each}, self._quality.capacities, now):
-            self._next_look = now
-        for name in keeper.overflow.waiting ^ waiting:
+        reconciler = self._reconciler
+        counts = {name: octets(interface) for name, interface in reconciler.counted_interfaces.items()}
+        waiting, nearly = reconciler.overflow.standby, reconciler.usage.at(CapLevel.NEAR)
+        if reconciler.count({name: each for name, each in counts.items() if each}, self._shapers.capacities, now):
+            self._next_reconcile = now
+        for name in reconciler.overflow.standby ^ waiting:
             self._log.event("overflow link is used" if name in waiting else "overflow link waits", link=name)
-        for name in keeper.usage.at(Allowance.NEARLY) - nearly:
+        for name in reconciler.usage.at(CapLevel.NEAR) - nearly:
             self._log.event("monthly cap nearly used up", Level.WARNING, link=name)
         self._save_usage(now)
-        self._next_measure = now + _BETWEEN_MEASURES
+        self._next_measure = now + _MEASURE_INTERVAL
 
     def _save_usage(self, now: float, *, is_last: bool = False) -> None:
-        usage = self._keeper.usage
-        if not usage.is_worth_saving(now, is_last=is_last):
+        usage = self._reconciler.usage
+        if not usage.needs_save(now, is_last=is_last):
             return
         try:
             self._usage_file.save(usage)
         except CommandError as failure:
             self._log.event("failed", Level.ERROR, reason=str(failure))
-        # Also if it was not: it is tried again when as much more is used.
+        # Also after a failure: the next try is when as much more is used.
         usage.saved(now)
 
-    def _tell(self, step: str, why: str | None) -> None:
+    def _report(self, operation: str, why: str | None) -> None:
         if why is None:
-            self._log.event("done", step=step)
+            self._log.event("applied", command=operation)
         else:
-            self._log.event("failed", Level.ERROR, step=step, reason=why)
+            self._log.event("failed", Level.ERROR, command=operation, reason=why)
 
-    def _count(self, now: float) -> None:
-        """Hear whether a conversation in the tunnel for everything else goes on."""
+    def _detect_stall(self, now: float) -> None:
+        """Checks whether traffic in the default tunnel still gets answers."""
         if now < self._next_count:
             return
-        leg = self._keeper.leg
-        tunnel = leg.everything_else if leg and leg.answers else None
+        gateway_tunnels = self._reconciler.gateway_tunnels
+        tunnel = gateway_tunnels.default_tunnel if gateway_tunnels and gateway_tunnels.answers else None
         count = packets(tunnel.name, now) if tunnel else None
         if count is None:
-            self._stillness.forget()
-        elif self._stillness.is_worth_a_question(count):
-            self._log.event("no longer answered")
-            self._keeper.health.doubt()
-        self._next_count = now + self._stillness.interval
+            self._stall_detector.reset()
+        elif self._stall_detector.is_stalled(count):
+            self._log.event("default tunnel stalled")
+            self._reconciler.health.recheck_all()
+        self._next_count = now + self._stall_detector.interval
 
-    def _look_up(self, now: float) -> None:
-        """Where the gateways are; a gateway that does not answer may have moved."""
-        gateways = self._keeper.gateways
-        if gateways.told(self._resolver.answers()):
-            self._log.event("gateway found", addresses=",".join(map(str, gateways.found)))
-            self._next_look = now
-        if gateways.names and now >= self._next_names:
+    def _resolve_gateways(self, now: float) -> None:
+        """Resolves the gateways' names. A gateway that does not answer may have moved."""
+        gateways = self._reconciler.gateways
+        if gateways.set_resolved(self._resolver.answers()):
+            self._log.event("gateway found", addresses=",".join(map(str, gateways.resolved)))
+            self._next_reconcile = now
+        if gateways.names and now >= self._next_resolve:
             self._resolver.ask(gateways.names)
-            self._next_names = now + (_BETWEEN_NAMES if self._keeper.health.answers else _BETWEEN_NAMES_LOST)
+            self._next_resolve = now + (
+                _RESOLVE_INTERVAL if self._reconciler.health.answers else _RESOLVE_INTERVAL_DOWN
+            )
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
         return CONTROL.respond(request, peer, self._answer, ("status",))
@@ -335,30 +344,30 @@ class Daemon:
         if asked["command"] != "status":
             raise CommandError(Exit.USAGE, f"the running router daemon has no command {asked['command']!r}")
         now = time.monotonic()
-        status = report.status(self._keeper, time.time(), now)
-        for link, shown in zip(self._keeper.links, status["wan"], strict=True):
-            shown["shaped"] = self._quality.status(link)
+        status = api.status(self._reconciler, time.time(), now)
+        for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
+            shown["shaper"] = self._shapers.status(link)
         return {"settings": str(self._file), "uptime_s": round(now - self._started, 3), **status}
 
     def _set_usage(self, link: str, used: int) -> Response:
-        if not self._keeper.usage.set(link, used):
-            capped = ", ".join(sorted(self._keeper.usage.capped)) or "none"
+        if not self._reconciler.usage.set(link, used):
+            capped = ", ".join(sorted(self._reconciler.usage.capped)) or "none"
             raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
         self._log.event("usage set", link=link, bytes=used)
         self._save_usage(time.monotonic(), is_last=True)
-        self._attempt(self._look)
+        self._try(self._reconcile)
         return {}
 
     def _withdraw(self) -> None:
-        """Take away all that is ours; raises CommandError, exit 71, when everything was tried."""
+        """Removes all that is owned; raises CommandError, exit 71, at the end if something is left."""
         errors: list[str] = []
-        observed = self._door.look()
-        self._quality.withdraw(observed, lambda step, why: errors.append(f"{step}: {why}") if why else None)
-        for step in self._keeper.withdrawal(observed):
+        observed = self._kernel.snapshot()
+        self._shapers.remove_all(observed, lambda operation, why: errors.append(f"{operation}: {why}") if why else None)
+        for operation in self._reconciler.removal(observed):
             try:
-                self._door.carry_out(step)
+                self._kernel.apply(operation)
             except (OSError, CommandError) as error:
-                errors.append(f"{command(step, self._names)}: {_reason(error)}")
+                errors.append(f"{command(operation, self._names)}: {_reason(error)}")
         if errors:
             raise CommandError(Exit.SYSTEM, "left behind: " + "; ".join(errors))
         self._store.forget()

@@ -1,4 +1,4 @@
-"""When to look after a change: soon, but once for a burst. Pure: the clock, in seconds, is the caller's."""
+"""Delays the reconciliation after a change, once for a burst. Pure: the caller passes the clock in seconds."""
 
 QUIET = 0.05
 """Seconds without a change. A link that comes up says so in three or four messages within some milliseconds."""
@@ -7,18 +7,16 @@ LONGEST = 0.25
 
 
 class Debounce:
-    """``due`` is when to look, None if nothing has changed."""
+    """``due`` is when to reconcile, None without changes."""
 
     def __init__(self) -> None:
         self._first: float | None = None
         self.due: float | None = None
 
     def change(self, now: float) -> None:
-        """Something has changed."""
         if self._first is None:
             self._first = now
         self.due = min(now + QUIET, self._first + LONGEST)
 
-    def looked(self) -> None:
-        """All that has changed was seen."""
+    def reset(self) -> None:
         self._first = self.due = None

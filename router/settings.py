@@ -19,10 +19,10 @@ from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import PREFIX, Tunnels
 
 MOST_WANS = 8
-"""As many as the kernel keeps endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
+"""As many as the kernel has endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
 
 SCOUT = MOST_WANS + 1
-"""The place of the tunnel that asks whether an earlier gateway answers again: behind those of all links."""
+"""The slot of the failback tunnel: after those of all links."""
 
 NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 WANS = f"one to {MOST_WANS} tables such as [wan.dsl], with {NAME}"
@@ -70,25 +70,25 @@ Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
 
 
 class Wan(LinkPolicy):
-    """One access link: the interface that fits every given rule."""
+    """One access link: the interface that matches every given key."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
     interface: Glob = Field(None, title="name of the interface, or an alternative one", description=GLOB)
     driver: Glob = Field(None, title="its driver, as ethtool -i shows it", description=GLOB)
-    mac: Mac = Field(None, title="its MAC address, the present or the permanent one", description=MAC)
+    mac: Mac = Field(None, title="its current or permanent MAC address", description=MAC)
     bus: Glob = Field(None, title="where it is plugged in, bus-info of ethtool -i", description=GLOB)
     priority: int = Field(
         100,
         ge=1,
         le=1000,
-        title="the link of the least number carries first subflows; equal ones as they stand in the file",
+        title="the link with the lowest number carries first subflows; equal ones in the order of the file",
         description="a whole number from 1 to 1000",
     )
     fullmesh: bool = Field(
-        False, title="join to every address that the other side announces, too", description="true or false"
+        False, title="also join to every address that the other side announces", description="true or false"
     )
     gateway: Gateways = Field(
-        (), title="where its default route leads; none: what DHCP or router advertisements say", description=GATEWAYS
+        (), title="its default gateways; none: those of DHCP or router advertisements", description=GATEWAYS
     )
 
     @model_validator(mode="after")
@@ -102,7 +102,7 @@ class Multipath(Settings):
     """The limits of the kernel's path manager, for each session."""
 
     subflows: int = Field(
-        default=8, ge=1, le=8, title="subflows beside a session's first", description="a whole number from 1 to 8"
+        default=8, ge=1, le=8, title="subflows besides a session's first", description="a whole number from 1 to 8"
     )
     accepted_addresses: int = Field(
         default=0,
@@ -120,18 +120,16 @@ class RouterSettings(Settings):
     mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
     probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
     time_zone: TimeZone = Field(
-        None, title="where the times and days of links are meant; none: the system's own", description=TIME_ZONE
+        None, title="the time zone of hours and cap days; none: the system's", description=TIME_ZONE
     )
-    bypass: bool = Field(
-        False, title="rules for packets that by-pass lists mark with a link", description="true or false"
-    )
+    bypass: bool = Field(False, title="rules for packets with a link's netfilter mark", description="true or false")
     enrolment: tuple[Enrolment, ...] = Field(
         (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
-        None, title="where devices are, for an address of their IPv6 prefix", description=LAN
+        None, title="the LAN's interface, for an address of its IPv6 prefix", description=LAN
     )
-    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="whose prefix that is", description=LAN_IPV6)
+    lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
 
@@ -172,7 +170,7 @@ class RouterSettings(Settings):
     @model_validator(mode="after")
     def _has_names_for_tunnels(self) -> Self:
         others = {self.lan, *(wan.interface for wan in self.wan.values())}
-        taken = others.intersection((*self.tunnel_names, self.scout_name))
+        taken = others.intersection((*self.tunnel_names, self.failback_name))
         if self.enrolment and taken:
             raise ValueError(f"tunnels.prefix: {PREFIX}: {min(map(str, taken))} is an interface of wan or lan")
         return self
@@ -183,7 +181,7 @@ class RouterSettings(Settings):
         return tuple(map(self.tunnels.name, range(len(self.wan) + 1))) if self.enrolment else ()
 
     @property
-    def scout_name(self) -> str:
+    def failback_name(self) -> str:
         """The interface's name of the tunnel to an earlier gateway."""
         return self.tunnels.name(SCOUT)
 
@@ -194,9 +192,7 @@ class RouterSettings(Settings):
 
 
 def read(file: Path) -> RouterSettings:
-    """What stands in the file; raises CommandError: as ``load`` does, and with exit 64 if others can read a secret
-    there.
-    """
+    """Reads the file; raises CommandError as ``load`` does, and with exit 64 if others can read a secret there."""
     settings = load(file, RouterSettings)
     if settings.enrolment and file.stat().st_mode & 0o077:
         raise CommandError(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")

@@ -1,4 +1,4 @@
-"""What signals tell the daemon."""
+"""The daemon's signals."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""What ``router status`` shows: the daemon's answer as text, folded between facts."""
+"""The output of ``router status``: the daemon's answer as text, folded between facts."""
 
 import textwrap
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ Answer = dict[str, Any]
 
 
 def show(answer: Answer, console: Console) -> None:
-    """Print ``answer``, folded to the console's width."""
+    """Prints ``answer``, folded to the console's width."""
     for line in lines(answer, console.width):
         console.print(line, soft_wrap=True, highlight=False)
 
 
 def lines(answer: Answer, width: int) -> Iterator[Text]:
-    """The whole text, in lines of at most ``width`` columns as far as single facts let them."""
+    """The whole text, in lines of at most ``width`` columns, unless a single fact is longer."""
     yield from folded(_summary(answer), 0, width)
     if answer["gateway"]:
         yield Text()
-        yield Text(f"gateway {answer['gateway']['place']}", "bold")
+        yield Text(f"gateway {answer['gateway']['address']}", "bold")
         yield from _sentences(answer["gateway"]["diagnosis"], width)
     for link in answer["wan"]:
         yield Text()
-        yield Text(f"{link['name']}: {link['state']}" + (f", {link['why']}" if link["why"] else ""), "bold")
+        yield Text(f"{link['name']}: {link['state']}" + (f", {link['reason']}" if link["reason"] else ""), "bold")
         yield from _sentences(link["diagnosis"], width)
         yield from folded(_link(link), 2, width)
 
@@ -37,7 +37,7 @@ def used(cap: Answer) -> str:
     """How much of a monthly cap is used."""
     said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used"
     said += f" since {cap['since']}" if cap["since"] else ""
-    return said + ("" if cap["level"] == "left" else f" ({cap['level']})")
+    return said + ("" if cap["level"] == "ok" else f" ({cap['level']})")
 
 
 def _sentences(findings: list[Answer], width: int) -> Iterator[Text]:
@@ -54,14 +54,14 @@ def _summary(answer: Answer) -> list[str]:
         f"{up} of {plural(len(answer['wan']), 'link')} up",
         f"at most {plural(answer['limits']['subflows'], 'subflow')} beside the first",
         *_gateway(answer["gateway"]),
-        *(f"endpoint {address} is somebody else's" for address in answer["foreign_endpoints"]),
+        *(f"endpoint {address} is not managed here" for address in answer["unmanaged_endpoints"]),
     ]
 
 
 def _gateway(gateway: Answer | None) -> list[str]:
     if gateway is None:
         return []
-    other = gateway["everything_else"]
+    other = gateway["default_tunnel"]
     return [f"everything else by {other['interface']}"] if other and gateway["answers"] else []
 
 
@@ -76,29 +76,29 @@ def _link(link: Answer) -> list[str]:
         *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",
         f"rank {link['rank']}",
-        link["use"] + (" (not needed now)" if link["waits"] else ""),
+        link["use"] + (" (not needed now)" if link["standby"] else ""),
         *(["metered"] if link["metered"] else []),
         *([f"hours {' and '.join(link['hours'])}"] if link["hours"] else []),
         *([used(link["cap"])] if link["cap"] else []),
-        *_shaped(link.get("shaped")),
+        *_shaper(link.get("shaper")),
         *([f"probe {probe['rtt_ms']:.1f} ms"] if probe and probe["rtt_ms"] is not None else []),
         *([f"{plural(probe['failures'], 'probe')} failed"] if probe and probe["failures"] else []),
-        f"since {link['since']} ({age(link['since_s'])})",
+        f"since {link['since']} ({age(link['state_age_s'])})",
     ]
 
 
-def _shaped(shaped: Answer | None) -> Iterator[str]:
-    if shaped is None:
+def _shaper(shaper: Answer | None) -> Iterator[str]:
+    if shaper is None:
         return
-    if shaped["foreign_qdisc"]:
-        yield "not shaped, since it has a qdisc of somebody else's"
-    for way in ("download", "upload"):
-        if shaped[way]:
-            most = shaped[f"most_{way}"]
-            yield f"{way} {scaled(shaped[way], 'bit/s')}" + (
-                f" of {scaled(most, 'bit/s')}" if most != shaped[way] else ""
+    if shaper["unmanaged_qdisc"]:
+        yield "not shaped, since its qdisc is not managed here"
+    for direction in ("download", "upload"):
+        if shaper[direction]:
+            most = shaper[f"max_{direction}"]
+            yield f"{direction} {scaled(shaper[direction], 'bit/s')}" + (
+                f" of {scaled(most, 'bit/s')}" if most != shaper[direction] else ""
             )
-    if shaped["by"]:
-        yield f"waits in {shaped['by']}"
-    if shaped["idle_rtt_ms"] is not None:
-        yield f"{shaped['idle_rtt_ms']:.1f} ms when idle"
+    if shaper["qdisc"]:
+        yield f"waits in {shaper['qdisc']}"
+    if shaper["idle_rtt_ms"] is not None:
+        yield f"{shaper['idle_rtt_ms']:.1f} ms when idle"

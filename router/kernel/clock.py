@@ -1,4 +1,4 @@
-"""Whether the time of day can be believed."""
+"""Whether the time of day is correct."""
 
 import ctypes
 import os
@@ -7,16 +7,16 @@ from pathlib import Path
 _TIMESYNC = Path("/run/systemd/timesync")
 
 _STATUS = 40
-"""Where struct timex of linux/timex.h has its status, on 64-bit machines: behind modes and four longs."""
+"""The offset of the status in struct timex of linux/timex.h, on 64-bit machines: after modes and four longs."""
 _UNSYNCHRONIZED = 0x0040  # STA_UNSYNC
 _SIZE = 512
 
 
-def is_right(timesync: Path = _TIMESYNC) -> bool:
-    """Whether the clock was set by the network since boot: systemd-timesyncd(8) says so, or the kernel was told.
+def is_synchronized(timesync: Path = _TIMESYNC) -> bool:
+    """Whether the clock was set by the network since boot, by systemd-timesyncd(8) or the kernel.
 
-    Every NTP daemon tells it (adjtimex(2), STA_UNSYNC), chrony with ``rtcsync`` as Debian sets it. Where nobody may ask
-    the kernel, a clock that systemd-timesyncd does not keep is believed.
+    Every NTP daemon tells the kernel (adjtimex(2), STA_UNSYNC), chrony with ``rtcsync`` as Debian sets it. Where asking
+    the kernel is not allowed, a clock without systemd-timesyncd counts as synchronized.
     """
     if (timesync / "synchronized").exists():
         return True
@@ -27,7 +27,7 @@ def is_right(timesync: Path = _TIMESYNC) -> bool:
 
 
 def status() -> int:
-    """The kernel's word on the clock, STA_* of linux/timex.h; raises OSError if it does not tell."""
+    """The status of the kernel's clock, STA_* of linux/timex.h; raises OSError."""
     question = ctypes.create_string_buffer(_SIZE)  # modes = 0: change nothing
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.adjtimex(question) < 0:

@@ -1,21 +1,21 @@
-"""What an interface has sent and received (Documentation/ABI/testing/sysfs-class-net-statistics)."""
+"""The counters of an interface (Documentation/ABI/testing/sysfs-class-net-statistics)."""
 
 from pathlib import Path
 
-from router.observed import Octets
-from router.stillness import Count
+from router.kernel_state import Octets
+from router.links.stall import Count
 
 _INTERFACES = Path("/sys/class/net")
 
 
 def packets(interface: str, now: float) -> Count | None:
-    """How many packets, at ``now``; None if the interface is gone."""
+    """Packets at ``now``; None if the interface is gone."""
     found = _counters(interface, "tx_packets", "rx_packets")
     return Count(now, *found) if found else None
 
 
 def octets(interface: str) -> Octets | None:
-    """How many bytes; None if the interface is gone."""
+    """Bytes; None if the interface is gone."""
     found = _counters(interface, "rx_bytes", "tx_bytes")
     return Octets(*found) if found else None
 

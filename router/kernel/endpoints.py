@@ -6,7 +6,7 @@ from enum import IntEnum
 from ipaddress import ip_address
 
 from router.kernel.rtnetlink import family
-from router.observed import Endpoint, Flags, Limits
+from router.kernel_state import Endpoint, Flags, Limits
 from tributary.mptcp.netlink import Malformed, Message, attribute, attributes
 
 FAMILY = "mptcp_pm"
@@ -31,7 +31,7 @@ _FAMILY, _ID, _ADDRESS4, _ADDRESS6, _FLAGS, _INTERFACE = 1, 2, 3, 4, 6, 7  # MPT
 
 
 def question(command: Command) -> bytes:
-    """The body that asks for all endpoints, or for the limits."""
+    """The body that requests all endpoints, or the limits."""
     return _HEADER.pack(command, _VERSION)
 
 
@@ -46,7 +46,7 @@ def endpoint(message: Message) -> tuple[int, Endpoint]:
 
 
 def limits(message: Message) -> Limits:
-    """The limits; raises Malformed."""
+    """Raises Malformed."""
     found = _attributes(message)
     try:
         return Limits(_signed(found, _SUBFLOWS), _signed(found, _ACCEPTED))
@@ -59,12 +59,12 @@ def _attributes(message: Message) -> dict[int, bytes]:
 
 
 def _signed(found: Mapping[int, bytes], kind: int) -> int:
-    """A number of four bytes, 0 if it is left out."""
+    """A number of four bytes, 0 if it is missing."""
     return int(struct.unpack("=i", found.get(kind, bytes(4)))[0])
 
 
 def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
-    """What adds, changes or deletes an endpoint; to delete one the kernel goes by its id."""
+    """Adds, changes or deletes an endpoint; the kernel deletes by id."""
     address = endpoint.address
     nested = (
         attribute(_FAMILY, struct.pack("=H", family(address)))
@@ -77,7 +77,7 @@ def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
 
 
 def limits_body(wanted: Limits) -> bytes:
-    """What sets both limits."""
+    """Sets both limits."""
     return (
         question(Command.SET_LIMITS)
         + attribute(_ACCEPTED, struct.pack("=I", wanted.accepted_addresses))

@@ -1,4 +1,4 @@
-"""What must be so before endpoints have an effect."""
+"""What endpoints need to have an effect."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ _SWITCHES = Path("/proc/sys/net/mptcp")
 
 
 def check() -> None:
-    """Raise CommandError, exit 69, if MPTCP is switched off here, or left to a path manager in user space."""
+    """Raises CommandError, exit 69, if MPTCP is off here, or left to a path manager in user space."""
     if _read("enabled") != "1":
         raise CommandError(
             Exit.UNAVAILABLE, "MPTCP is off in this network namespace: switch it on (sysctl net.mptcp.enabled=1)"

@@ -19,8 +19,8 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
-from router.lan import LanAddress
-from router.observed import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Network, Route, Rule
+from router.kernel_state import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Network, Route, Rule
+from router.lan.ipv6 import LanAddress
 from tributary.mptcp.netlink import Malformed, Message
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -47,7 +47,7 @@ def _body(message: nlmsg) -> bytes:
 
 EVERY_LINK, EVERY_ADDRESS, EVERY_RULE = _body(ifinfmsg()), _body(ifaddrmsg()), _body(fibmsg())
 EVERY_ROUTE = EVERY_RULE
-"""Bodies that ask for everything, of every address family; an rtmsg would ask for IPv4 alone."""
+"""Bodies of dump requests for all address families; an rtmsg would request IPv4 only."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tells that something has changed; what, the next look says."""
+"""Notices that links, addresses, routes or rules have changed; a snapshot shows how."""
 
 import errno
 from types import TracebackType
@@ -15,7 +15,7 @@ _GROUPS = (
     *(rtnl.RTNLGRP_IPV6_IFADDR, rtnl.RTNLGRP_IPV6_ROUTE, rtnl.RTNLGRP_IPV6_RULE),
 )
 _BUFFER = 2**18
-"""Bytes of the socket's queue. One that is full tells of a change as well as one that is not."""
+"""Bytes of the socket's queue. An overflow is a change, too."""
 
 
 class Watch:
@@ -37,11 +37,10 @@ class Watch:
         self._link.close()
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._link.fileno()
 
     def has_changes(self) -> bool:
-        """Whether anything was told since the last question."""
+        """Whether anything has changed since the last call."""
         changed = False
         while True:
             try:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from experiments.testbed.node import Node
-from router.pinger import Echo, Pinger
+from router.probes.mtu_probe import MtuProbe, PingResult
 from tests.netns.programs.login_page import LOGIN
 from tests.netns.router_world import PROBED, World, world
 from tests.netns.squid_world import inside
@@ -62,7 +62,7 @@ def modem(house: World, mtu: int, *, says_so: bool) -> Iterator[None]:
 
 
 def causes(link: dict[str, Any]) -> list[str]:
-    return [finding["cause"] for finding in link["diagnosis"]]
+    return [finding["code"] for finding in link["diagnosis"]]
 
 
 def test_the_largest_packet_is_measured_behind_a_router_that_does_not_say_it(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_login_page_in_the_way_is_found_and_told_until_somebody_has_logged_in(
             said_ready(answering)
             eventually(lambda: house.status()["lte"]["login_page"] == LOGIN, 15.0)
             lte = house.status()["lte"]
-            assert (lte["state"], lte["why"], causes(lte)) == ("down", "a login page is in the way", ["login-page"])
+            assert (lte["state"], lte["reason"], causes(lte)) == ("down", "a login page is in the way", ["login-page"])
             assert "10.2.0.2" not in house.endpoints()
             house.on(house.provider, "nft flush chain ip hotel in")
             eventually(lambda: house.status()["lte"]["state"] == "up")
@@ -117,21 +117,21 @@ def test_a_login_page_in_the_way_is_found_and_told_until_somebody_has_logged_in(
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_ping_has_the_size_that_is_asked_for_and_one_that_is_too_large_is_told(tmp_path: Path, address: str) -> None:
-    with world(tmp_path, []) as house, Pinger() as pinger:
+    with world(tmp_path, []) as house, MtuProbe() as pinger:
         house.on(house.provider, "ip link set lo mtu 1400")
         here = ip_address(address)
 
-        def sent(size: int) -> Echo:
+        def sent(size: int) -> PingResult:
             with inside(Node(house.provider, tmp_path)):
                 pinger.start("a link", "lo", here, here, size, 100.0, 1.0)
             return eventually(lambda: next(iter(pinger.outcomes(100.5)), None))  # type: ignore[no-any-return]
 
-        assert sent(1400) == Echo("a link", rtt=0.5)
-        assert sent(1401) == Echo("a link", most=1400)
+        assert sent(1400) == PingResult("a link", rtt=0.5)
+        assert sent(1401) == PingResult("a link", mtu=1400)
         with inside(Node(house.provider, tmp_path)):
             pinger.start("a link", "no-such-link", here, here, 1400, 100.0, 1.0)
         assert list(pinger.outcomes(100.9)) == []
-        assert list(pinger.outcomes(101.0)) == [Echo("a link")]
+        assert list(pinger.outcomes(101.0)) == [PingResult("a link")]
 
 
 @needs_wireguard

@@ -47,7 +47,7 @@ def test_a_cut_link_is_taken_out_the_transfer_goes_on_and_the_link_comes_back(ho
         house.cut(link)
         joins(house, [other])
         eventually(lambda: ADDRESSES[link] not in house.endpoints() and ADDRESSES[link] not in house.rules())
-        assert house.status()[link]["why"] == "no carrier"
+        assert house.status()[link]["reason"] == "no carrier"
         assert transfer.goes_on()
         house.restore(link)
         joins(house, BOTH, BACK)
@@ -59,7 +59,7 @@ def test_a_link_that_is_switched_off_here_is_taken_out_too(house: World) -> None
         joins(house, BOTH)
         house.on_router("ip link set lte down")
         joins(house, ["10.1.0.2"])
-        assert house.status()["lte"]["why"] == "its interface is switched off"
+        assert house.status()["lte"]["reason"] == "its interface is switched off"
         house.on_router("ip link set lte up")
         # Its default route went with it, and comes with the next lease.
         house.on_router("ip route add default via 10.2.0.1 dev lte proto dhcp metric 1025")
@@ -92,7 +92,7 @@ def test_a_new_gateway_is_followed_and_breaks_no_subflow(house: World) -> None:
 
 def test_a_link_that_is_not_there_at_the_start_comes_later_goes_and_comes_under_another_name(tmp_path: Path) -> None:
     with world(tmp_path, ["dsl"]) as house, house.daemon(), house.transfer() as transfer:
-        assert house.status()["lte"]["why"] == "no interface fits its rule"
+        assert house.status()["lte"]["reason"] == "no interface fits its rule"
         house.add_link("lte")
         joins(house, BOTH)
         house.on_router("ip link delete lte")
@@ -141,7 +141,7 @@ def test_a_link_whose_path_is_dead_is_taken_out_by_probes_and_brought_back(house
         joins(house, BOTH)
         eventually(lambda: house.status()["dsl"]["probe"]["rtt_ms"] is not None)
         drop(house, "dsl")
-        eventually(lambda: house.status()["dsl"]["why"] == "the probed target does not answer")
+        eventually(lambda: house.status()["dsl"]["reason"] == "the probed target does not answer")
         assert "10.1.0.2" not in house.endpoints()
         assert "10.1.0.2" in house.rules()
         assert "dev dsl" not in house.on_router("ip route show default proto 84")
@@ -157,7 +157,7 @@ def test_a_link_is_probed_whatever_it_is_called(house: World, name: str) -> None
     with house.daemon(PROBED.replace("[wan.dsl]", f"[wan.{name}]")):
         eventually(lambda: house.status()[name]["probe"]["rtt_ms"] is not None)
         drop(house, "dsl")
-        eventually(lambda: house.status()[name]["why"] == "the probed target does not answer")
+        eventually(lambda: house.status()[name]["reason"] == "the probed target does not answer")
 
 
 def test_when_the_probed_target_is_away_no_link_is_taken_out(house: World) -> None:
@@ -200,7 +200,7 @@ def test_a_modem_that_gives_the_lans_network_is_told_in_words_and_the_other_link
     house.on_router("ip link set lan0 up")
     with house.daemon(), house.transfer():
         joins(house, [ADDRESSES["lte"]])
-        assert house.status()["dsl"]["why"] == "its network is the LAN's own"
+        assert house.status()["dsl"]["reason"] == "its network is the LAN's own"
 
 
 def test_a_point_to_point_link_without_a_gateway_is_used(house: World) -> None:

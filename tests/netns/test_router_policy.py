@@ -35,7 +35,9 @@ def test_an_overflow_link_is_used_when_the_other_is_full_and_off_when_its_cap_is
                 off(house)
                 assert one.goes_on()
         with house.daemon(SETTINGS):
-            assert house.status()["lte"]["why"].startswith("monthly cap of 12MB used up"), "it is kept over a restart"
+            assert house.status()["lte"]["reason"].startswith("monthly cap of 12MB used up"), (
+                "it is kept over a restart"
+            )
             run(*house.command("usage", "lte", "--set", "1MB"))
             eventually(lambda: LTE in house.endpoints())
             assert "unreachable" not in house.on_router("ip route")

@@ -64,9 +64,9 @@ def test_a_tc_that_hangs_is_given_up_and_links_go_on_being_kept(house: World) ->
         said_ready(child)
         hangs.touch()
         house.cut("dsl")
-        eventually(lambda: house.status()["dsl"]["why"] == "no carrier", 40)
+        eventually(lambda: house.status()["dsl"]["reason"] == "no carrier", 40)
         house.restore("dsl")
-        eventually(lambda: house.status()["dsl"]["why"] is None, 40)
+        eventually(lambda: house.status()["dsl"]["reason"] is None, 40)
         hangs.unlink()
         stop(child)
         assert child.stderr is not None
@@ -81,9 +81,9 @@ def test_a_link_with_rates_is_shaped_both_ways_and_nothing_is_left(house: World)
         house.cut("dsl")
         assert transfer.goes_on()
         eventually(lambda: all(each["packets"] > 20 for each in roots(house).values()))
-        shaped = house.status()["lte"]["shaped"]
+        shaped = house.status()["lte"]["shaper"]
         assert (shaped["download"], shaped["upload"]) == (20_000_000, 8_000_000)
-        assert house.status()["dsl"]["shaped"] is None
+        assert house.status()["dsl"]["shaper"] is None
     house.restore("dsl")
     assert everything(house) == before
 
@@ -125,7 +125,7 @@ def test_a_reload_changes_rates_in_place_and_a_plan_shows_the_commands(house: Wo
 def test_a_qdisc_of_somebody_else_s_is_left_alone(house: World) -> None:
     house.on_router("tc qdisc add dev lte root handle 77: tbf rate 9mbit burst 3028 limit 30280")
     with house.daemon(SHAPED):
-        assert house.status()["lte"]["shaped"]["foreign_qdisc"]
+        assert house.status()["lte"]["shaper"]["unmanaged_qdisc"]
         assert not roots(house) and not led(house)
     assert "tbf 77:" in house.on_router("tc qdisc show dev lte")
 
@@ -168,10 +168,10 @@ def test_the_rate_of_a_link_follows_what_it_carries_and_its_delay_goes(house: Wo
         with house.daemon(PLAIN + probe), house.transfer(server):
             eventually(lambda: round_trip(house) > 200, 20)
         with house.daemon(SHAPED + "adapt = true\n" + probe), house.transfer(server) as transfer:
-            eventually(lambda: house.status()["lte"]["shaped"]["download"] < 8_000_000, 20)
+            eventually(lambda: house.status()["lte"]["shaper"]["download"] < 8_000_000, 20)
             eventually(lambda: round_trip(house) < 100, 20)
             assert transfer.goes_on()
-            assert house.status()["lte"]["shaped"]["download"] > 2_500_000
+            assert house.status()["lte"]["shaper"]["download"] > 2_500_000
 
 
 @pytest.mark.calm
@@ -190,5 +190,5 @@ def test_an_overflow_link_is_used_when_one_that_changes_carries_less_and_not_bef
         assert "backup" in house.endpoints()["10.2.0.2"] and house.received("lte") < 100_000
         house.on(house.provider, "tc qdisc add dev isp-dsl root tbf rate 6mbit burst 3028 limit 1000000")
         eventually(lambda: "backup" not in house.endpoints()["10.2.0.2"], 20)
-        assert house.status()["dsl"]["shaped"]["download"] < 16_000_000
+        assert house.status()["dsl"]["shaper"]["download"] < 16_000_000
         assert transfer.goes_on()

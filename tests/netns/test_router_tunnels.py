@@ -242,7 +242,7 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
             with house.world.transfer(str(house.enrolment.inside)):
                 house.by_tunnels(DSL, LTE)
             house.world.on(house.world.provider, f"ip link set {first} up")
-            eventually(lambda: house.gateway()["place"] == str(preferred.gateway), 20.0)
+            eventually(lambda: house.gateway()["address"] == str(preferred.gateway), 20.0)
             with house.world.transfer(str(preferred.inside)):
                 house.by_tunnels(*(str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2)))
             assert f"{PREFIX}9" not in house.world.on_router("ip -br link")

@@ -89,8 +89,8 @@ echo "install sch_cake /bin/false" >/etc/modprobe.d/without-cake.conf
 with_daemon fq_codel "$fixed" both_ways fq_codel
 # This kernel has FQ-CoDel built in: the third is put there by the same code, but not found by trying.
 $router $python - <<EOF
-from router.kernel.shaping import Shaper
-from router.shaping import Kind, SetShape, Shape
+from router.kernel.tc import Shaper
+from router.shaping.model import Kind, SetShape, Shape
 shaper = Shaper()
 shaper.kind = Kind.SHORT
 shaper.carry_out(SetShape(Shape("lte", 2, 1, 5_400_000, 1_800_000)))
@@ -111,7 +111,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def by(console: str, name: str) -> str:
     (link,) = json.loads(section(console, f"{name}_status"))["wan"]
-    return str(link["shaped"]["by"])
+    return str(link["shaper"]["qdisc"])
 
 
 def kinds(console: str, name: str) -> set[str]:
@@ -154,6 +154,6 @@ def test_the_transfer_keeps_most_of_the_link(console: str, direction: str) -> No
 
 def test_a_rate_that_follows_the_link_has_a_short_queue_too(console: str) -> None:
     (link,) = json.loads(section(console, "adapt_later"))["wan"]
-    print(milliseconds(console, "adapt_download"), mbps(console, "adapt_download"), link["shaped"])
-    assert link["shaped"]["download"] < 8_000_000
+    print(milliseconds(console, "adapt_download"), mbps(console, "adapt_download"), link["shaper"])
+    assert link["shaper"]["download"] < 8_000_000
     assert milliseconds(console, "adapt_download") < milliseconds(console, "none_download") / 4

@@ -5,23 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_interface
 
-from router.difference import (
+from router.identifiers import MAIN
+from router.kernel_state import EVERYWHERE, Endpoint, Interface, InterfaceAddress, KernelState, Limits, Route, Rule
+from router.lan.ipv6 import LanAddress
+from router.settings import RouterSettings
+from router.state.plan import (
     Add,
     AddEndpoint,
     ChangeEndpoint,
-    MakeTunnel,
+    ConfigureTunnel,
+    CreateTunnel,
+    Operation,
     Remove,
     RemoveEndpoint,
     RemoveTunnel,
     SetLimits,
-    SetTunnel,
-    Step,
     command,
 )
-from router.lan import LanAddress
-from router.observed import EVERYWHERE, Endpoint, Interface, InterfaceAddress, Limits, Observed, Route, Rule
-from router.ours import MAIN
-from router.settings import RouterSettings
 from tributary.settings.files import check
 
 KERNEL, DHCP = 2, 16
@@ -65,9 +65,9 @@ DSL = Plug(Interface(2, "eth0"), ("192.168.1.2/24",), ("192.168.1.1",))
 LTE = Plug(Interface(3, "usb0"), ("10.64.0.2/30", "2001:db8:2::2/64"), ("10.64.0.1", "2001:db8:2::1"), 1025)
 
 
-def house(*plugs: Plug, routes: Iterable[Route] = (), endpoints: Mapping[int, Endpoint] | None = None) -> Observed:
+def house(*plugs: Plug, routes: Iterable[Route] = (), endpoints: Mapping[int, Endpoint] | None = None) -> KernelState:
     """What the kernel says when nothing is installed but ``routes`` and ``endpoints``."""
-    return Observed(
+    return KernelState(
         interfaces=(Interface(1, "lo", is_loopback=True), *(plug.interface for plug in plugs)),
         addresses=tuple(
             InterfaceAddress(plug.interface.index, ip_interface(each).ip, created=number)
@@ -84,12 +84,12 @@ def cut(plug: Plug) -> Plug:
     return replace(plug, interface=replace(plug.interface, has_carrier=False))
 
 
-def after(observed: Observed, steps: Sequence[Step]) -> Observed:
+def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState:
     """What the kernel says when ``steps`` were done; it takes the routes of what has gone by itself."""
     routes, rules = list(observed.routes), list(observed.rules)
     endpoints, limits = dict(observed.endpoints), observed.limits
-    for step in steps:
-        match step:
+    for operation in operations:
+        match operation:
             case Add(Route() as route):
                 assert route not in routes
                 routes.append(route)
@@ -111,13 +111,13 @@ def after(observed: Observed, steps: Sequence[Step]) -> Observed:
                 endpoints[number] = endpoint
             case SetLimits(new):
                 limits = new
-    there = _interfaces(observed.interfaces, steps)
+    there = _interfaces(observed.interfaces, operations)
     indices = {interface.index for interface in there}
     left = tuple(route for route in routes if route.interface is None or route.interface in indices)
     return replace(
         observed,
         interfaces=there,
-        addresses=_addresses(observed.addresses, steps),
+        addresses=_addresses(observed.addresses, operations),
         routes=left,
         rules=tuple(rules),
         endpoints=endpoints,
@@ -125,11 +125,11 @@ def after(observed: Observed, steps: Sequence[Step]) -> Observed:
     )
 
 
-def _addresses(observed: Iterable[InterfaceAddress], steps: Iterable[Step]) -> tuple[InterfaceAddress, ...]:
+def _addresses(observed: Iterable[InterfaceAddress], operations: Iterable[Operation]) -> tuple[InterfaceAddress, ...]:
     """Those that are there after the steps about the LAN's."""
     there = list(observed)
-    for step in steps:
-        match step:
+    for operation in operations:
+        match operation:
             case Add(LanAddress(interface, address)):
                 there.append(InterfaceAddress(interface, address.ip))
             case Remove(LanAddress(interface, address)):
@@ -137,22 +137,22 @@ def _addresses(observed: Iterable[InterfaceAddress], steps: Iterable[Step]) -> t
     return tuple(there)
 
 
-def _interfaces(observed: Iterable[Interface], steps: Iterable[Step]) -> tuple[Interface, ...]:
+def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) -> tuple[Interface, ...]:
     """Those that are there after the tunnels' steps."""
     there = {interface.name: interface for interface in observed}
-    for step in steps:
-        match step:
-            case MakeTunnel(name):
+    for operation in operations:
+        match operation:
+            case CreateTunnel(name):
                 assert name not in there
                 there[name] = Interface(max(each.index for each in there.values()) + 100, name)
-            case SetTunnel(setup):
+            case ConfigureTunnel(setup):
                 assert setup.name in there
             case RemoveTunnel(name):
                 del there[name]
     return tuple(there.values())
 
 
-def changed(observed: Observed, now: Observed) -> Observed:
+def changed(observed: KernelState, now: KernelState) -> KernelState:
     """The house ``now``, with what was installed in ``observed`` as far as the kernel keeps it."""
     known = {interface.name for interface in now.interfaces}
     tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
@@ -168,7 +168,7 @@ def changed(observed: Observed, now: Observed) -> Observed:
     )
 
 
-def texts(steps: Iterable[Step], observed: Observed) -> list[str]:
+def texts(operations: Iterable[Operation], observed: KernelState) -> list[str]:
     """The steps as commands of ip(8)."""
     names = {interface.index: interface.name for interface in observed.interfaces}
-    return [command(step, names) for step in steps]
+    return [command(operation, names) for operation in operations]

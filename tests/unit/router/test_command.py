@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from router import report, status_text
+from router import api, status_text
 from router.cli import main
-from router.keeper import Keeper
-from router.memory import Memory
-from router.quality import Quality
+from router.shaping.shaper import LinkShapers
+from router.state.owned import OwnershipRecord
+from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, after, changed, cut, house, settings
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.settings.errors import CommandError, Exit
@@ -50,15 +50,15 @@ def test_a_file_with_a_secret_that_others_can_read_is_refused(tmp_path: Path) ->
 
 
 def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None:
-    keeper = Keeper(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    reconciler = Reconciler(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), OwnershipRecord())
     seen = house(DSL, LTE)
-    seen = after(seen, keeper.look(seen, 0.0).steps)
-    keeper.health.told("lte", 0.0312)
-    keeper.look(changed(seen, house(cut(DSL), LTE)), 100.0)
-    answer = {"settings": "router.toml", "uptime_s": 130.0, **report.status(keeper, 130.0, 130.0)}
+    seen = after(seen, reconciler.reconcile(seen, 0.0).operations)
+    reconciler.health.record("lte", 0.0312)
+    reconciler.reconcile(changed(seen, house(cut(DSL), LTE)), 100.0)
+    answer = {"settings": "router.toml", "uptime_s": 130.0, **api.status(reconciler, 130.0, 130.0)}
     dsl, lte = answer["wan"]
-    assert (dsl["state"], dsl["why"], dsl["since_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
-    assert (lte["state"], lte["since_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
+    assert (dsl["state"], dsl["reason"], dsl["state_age_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
+    assert (lte["state"], lte["state_age_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
     assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
     said = "\n".join(line.plain for line in status_text.lines(answer, 80))
     assert "dsl: down, no carrier" in said
@@ -67,24 +67,24 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
 
 
 def test_status_of_a_link_that_nobody_has_seen() -> None:
-    keeper = Keeper(settings(), Memory())
-    keeper.look(house(replace(DSL, addresses=())), 0.0)
-    dsl, lte = report.status(keeper, 5.0, 5.0)["wan"]
-    assert (dsl["interface"], dsl["why"]) == ("eth0", "no global address")
-    assert (lte["interface"], lte["driver"], lte["why"]) == (None, None, "no interface fits its rule")
+    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler.reconcile(house(replace(DSL, addresses=())), 0.0)
+    dsl, lte = api.status(reconciler, 5.0, 5.0)["wan"]
+    assert (dsl["interface"], dsl["reason"]) == ("eth0", "no global address")
+    assert (lte["interface"], lte["driver"], lte["reason"]) == (None, None, "no interface fits its rule")
 
 
 def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> None:
     rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
-    keeper = Keeper(settings(SETTINGS + rates), Memory())
-    keeper.look(house(DSL, LTE), 0.0)
-    answer = {"settings": "router.toml", "uptime_s": 1.0, **report.status(keeper, 1.0, 1.0)}
-    quality = Quality(keeper.settings)
-    (dsl, lte), shaped = answer["wan"], [quality.status(link) for link in keeper.links]
-    assert shaped[0] is None and shaped[1] is not None and shaped[1]["most_download"] == 50_000_000
-    dsl["shaped"], lte["shaped"] = (
+    reconciler = Reconciler(settings(SETTINGS + rates), OwnershipRecord())
+    reconciler.reconcile(house(DSL, LTE), 0.0)
+    answer = {"settings": "router.toml", "uptime_s": 1.0, **api.status(reconciler, 1.0, 1.0)}
+    shapers = LinkShapers(reconciler.settings)
+    (dsl, lte), shaped = answer["wan"], [shapers.status(link) for link in reconciler.links]
+    assert shaped[0] is None and shaped[1] is not None and shaped[1]["max_download"] == 50_000_000
+    dsl["shaper"], lte["shaper"] = (
         None,
-        shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "by": "CAKE", "idle_rtt_ms": 41.2},
+        shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "qdisc": "CAKE", "idle_rtt_ms": 41.2},
     )
     said = " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
     assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, waits in CAKE, 41.2 ms when idle" in said

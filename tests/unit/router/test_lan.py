@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from router.observed import Interface
+from router.kernel_state import Interface
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, settings
 from tests.unit.router.test_tunnels import FIRST, SECOND, Script
 from tributary.settings.errors import CommandError
@@ -32,7 +32,7 @@ def test_the_lan_has_its_way_before_the_gateway_answers_and_an_address_from_then
     assert not [each for each in said if "address add" in each]
     said = script.answered("dsl")
     assert [each for each in said if each in SIX] == list(SIX)
-    assert script.look() == []
+    assert script.reconcile() == []
 
 
 def test_while_the_gateway_is_away_the_address_is_gone_and_the_way_to_the_lan_stays() -> None:
@@ -52,8 +52,8 @@ def test_the_next_gateway_s_prefix_takes_the_place_of_the_first_one_s() -> None:
     script.now(DSL, LTE, LAN)
     script.answered("dsl", "lte")
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway(0.0)
-    assert not [each for each in script.look() if "address add" in each]
+    assert script.keeper.fail_over(0.0)
+    assert not [each for each in script.reconcile() if "address add" in each]
     assert "ip address add 2001:db8:2:7::1/64 dev end0" in script.answered("dsl")
     standing = {str(each.address) for each in script.kernel.addresses if each.interface == LAN.interface.index}
     assert standing == {"2001:db8:2:7::1"}
@@ -84,8 +84,8 @@ def test_all_of_it_is_taken_away() -> None:
     script.now(DSL, LTE, LAN)
     script.answered("dsl")
     before = {each.address for each in script.kernel.addresses}
-    for step in script.keeper.withdrawal(script.kernel):
-        script.kernel = after(script.kernel, [step])
+    for operation in script.keeper.removal(script.kernel):
+        script.kernel = after(script.kernel, [operation])
     assert {str(each) for each in before - {each.address for each in script.kernel.addresses}} == {"2001:db8:1:1::1"}
     assert not [each for each in script.kernel.routes if each.interface == LAN.interface.index]
 

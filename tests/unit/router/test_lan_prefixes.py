@@ -5,11 +5,11 @@ from ipaddress import IPv6Network, ip_address
 
 import pytest
 
-from router import report
-from router.keeper import Keeper
-from router.memory import Memory
-from router.observed import Interface, Observed
-from router.translation import NOTHING, Side, Translation, rules
+from router import api
+from router.kernel_state import Interface, KernelState
+from router.lan.npt import DELETE_TABLE, PrefixMapping, PrefixTranslation, rules
+from router.state.owned import OwnershipRecord
+from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tributary.prefix_delegation import TOKEN, prefix_of
 from tributary.settings.errors import CommandError
@@ -33,9 +33,9 @@ TRANSLATED = f'lan = "end0"\nlan_ipv6 = "translated"\nlan_prefix = "{PRIVATE}"\n
 class Script:
     """A keeper without tunnels, and the kernel that it acts upon."""
 
-    def __init__(self, more: str, links: str = SETTINGS, memory: Memory | None = None) -> None:
-        self.keeper = Keeper(settings(more + links), memory or Memory())
-        self.kernel = Observed()
+    def __init__(self, more: str, links: str = SETTINGS, memory: OwnershipRecord | None = None) -> None:
+        self.keeper = Reconciler(settings(more + links), memory or OwnershipRecord())
+        self.kernel = KernelState()
 
     def now(self, *plugs: Plug, wall: float = 0) -> list[str]:
         """The commands that follow when the house looks so, until nothing follows any more."""
@@ -43,9 +43,9 @@ class Script:
         found = changed(self.kernel, house(*plugs))
         self.kernel = replace(found, addresses=(*found.addresses, *standing))
         said: list[str] = []
-        while steps := self.keeper.look(self.kernel, wall).steps:
-            said += texts(steps, self.kernel)
-            self.kernel = after(self.kernel, steps)
+        while operations := self.keeper.reconcile(self.kernel, wall).operations:
+            said += texts(operations, self.kernel)
+            self.kernel = after(self.kernel, operations)
         return said
 
     @property
@@ -85,7 +85,7 @@ def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -
         "2001:db8:1::2",
         "2001:db8:a2:0:8400::1",
     ]
-    status = report.status(script.keeper, 0, 0)
+    status = api.status(script.keeper, 0, 0)
     assert [link["delegated"] for link in status["wan"]] == ["2001:db8:a1::/64", "2001:db8:a2::/64"]
     assert script.now(*BOTH) == []
 
@@ -98,7 +98,7 @@ def test_a_prefix_whose_link_is_gone_is_refused_for_as_long_as_devices_may_have_
     assert "ip -6 route add default dev end0 table 8409 metric 1 proto 84" in said
     assert script.ways == {"2001:db8:a1::/64": 8409, "2001:db8:a2::/64": 8402}
     # A daemon that was restarted meanwhile knows it of the route that is still there.
-    script.keeper = Keeper(settings(LINK + SETTINGS), script.keeper.memory)
+    script.keeper = Reconciler(settings(LINK + SETTINGS), script.keeper.record)
     assert script.now(*BOTH[1:], wall=100) == []
     script.now(*BOTH[1:], wall=8000)
     assert script.ways == {"2001:db8:a2::/64": 8402}
@@ -151,22 +151,25 @@ def test_private_addresses_stand_while_they_can_be_translated() -> None:
 def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_end() -> None:
     script = Script(TRANSLATED)
     script.now(*BOTH)
-    assert script.keeper.memory.translates
-    script.keeper = Keeper(settings(TRANSLATED + SETTINGS), script.keeper.memory)
+    assert script.keeper.record.translates
+    script.keeper = Reconciler(settings(TRANSLATED + SETTINGS), script.keeper.record)
     assert [each for each in script.now(*BOTH) if "nft" in each]
-    said = texts(script.keeper.withdrawal(script.kernel), script.kernel)
+    said = texts(script.keeper.removal(script.kernel), script.kernel)
     assert "nft delete table inet tributary-translated" in said
-    script = Script(LINK, memory=script.keeper.memory)
+    script = Script(LINK, memory=script.keeper.record)
     assert "nft delete table inet tributary-translated" in script.now(*BOTH)
-    assert not script.keeper.memory.translates
+    assert not script.keeper.record.translates
 
 
 def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_link() -> None:
-    sides = (Side("eth0", 0, IPv6Network("2001:db8:a1::/64")), Side("usb0", 1, IPv6Network("2001:db8:a2::/64")))
-    lines = [line.strip() for line in rules(Translation("end0", PRIVATE, sides)).splitlines()]
+    mappings = (
+        PrefixMapping("eth0", 0, IPv6Network("2001:db8:a1::/64")),
+        PrefixMapping("usb0", 1, IPv6Network("2001:db8:a2::/64")),
+    )
+    lines = [line.strip() for line in rules(PrefixTranslation("end0", PRIVATE, mappings)).splitlines()]
     assert f'oifname "usb0" ip6 saddr {PRIVATE} ct mark set 0x8402 snat ip6 prefix to 2001:db8:a2::/64' in lines
     assert f'iifname "end0" ip6 saddr {PRIVATE} oifname != {{ "end0", "eth0", "usb0" }} goto refuse' in lines
-    assert "\n".join(lines).startswith(NOTHING)
+    assert "\n".join(lines).startswith(DELETE_TABLE)
 
 
 @pytest.mark.parametrize("text", [TRANSLATED.replace("translated", "link"), 'lan_ipv6 = "translated"\n'])

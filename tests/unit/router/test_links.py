@@ -5,25 +5,28 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
 
-from router import words
-from router.links import Link, Reason, links
-from router.observed import Interface, Observed, Route
-from router.ours import MAIN, PROTOCOL
+from router import diagnosis
+from router.identifiers import MAIN, PROTOCOL
+from router.kernel_state import Interface, KernelState, Route
+from router.links.model import Link, Reason, links
 from tests.unit.router.house import DHCP, DSL, LTE, Plug, cut, house, settings
 
 
-def named(observed: Observed, text: str | None = None) -> dict[str, Link]:
+def named(observed: KernelState, text: str | None = None) -> dict[str, Link]:
     return {link.name: link for link in links(settings(text) if text else settings(), observed)}
 
 
-def states(observed: Observed, text: str | None = None) -> dict[str, str | None]:
+def states(observed: KernelState, text: str | None = None) -> dict[str, str | None]:
     return {name: link.down for name, link in named(observed, text).items()}
 
 
 def test_a_link_with_carrier_address_and_default_route_is_up() -> None:
     found = named(house(DSL, LTE))
     assert (found["dsl"].down, found["lte"].down) == (None, None)
-    assert [(way.version, str(way.gateway)) for way in found["lte"].ways] == [(4, "10.64.0.1"), (6, "2001:db8:2::1")]
+    assert [(way.version, str(way.gateway)) for way in found["lte"].next_hops] == [
+        (4, "10.64.0.1"),
+        (6, "2001:db8:2::1"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None
     priority = 50
     """
     found = links(settings(text), house())
-    assert [(link.name, link.rank, link.place) for link in found] == [
+    assert [(link.name, link.rank, link.slot) for link in found] == [
         ("d", 0, 3),
         ("b", 1, 1),
         ("c", 2, 2),
@@ -112,15 +115,15 @@ def test_two_modems_that_give_the_same_address_leave_it_to_the_first_link() -> N
 
 def test_a_settings_file_can_say_the_gateway() -> None:
     text = '[wan.dsl]\ninterface = "eth0"\ngateway = ["192.168.1.254"]'
-    (way,) = named(house(DSL), text)["dsl"].ways
+    (way,) = named(house(DSL), text)["dsl"].next_hops
     assert way.gateway == IPv4Address("192.168.1.254")
-    (way,) = named(house(replace(DSL, gateways=())), text)["dsl"].ways
+    (way,) = named(house(replace(DSL, gateways=())), text)["dsl"].next_hops
     assert way.gateway == IPv4Address("192.168.1.254")
 
 
 def test_the_default_route_with_the_least_metric_tells_the_gateway() -> None:
     other = Route(MAIN, IPv4Network("0.0.0.0/0"), IPv4Address("192.168.1.9"), 2, 100, DHCP)
-    (way,) = named(house(DSL, routes=[other]))["dsl"].ways
+    (way,) = named(house(DSL, routes=[other]))["dsl"].next_hops
     assert way.gateway == IPv4Address("192.168.1.9")
 
 
@@ -131,7 +134,7 @@ def test_our_own_default_route_tells_no_gateway() -> None:
 
 def test_a_point_to_point_link_has_a_way_without_a_gateway() -> None:
     alone = Route(MAIN, IPv4Network("0.0.0.0/0"), None, 2, 0, 3)
-    (way,) = named(house(replace(DSL, gateways=()), routes=[alone]))["dsl"].ways
+    (way,) = named(house(replace(DSL, gateways=()), routes=[alone]))["dsl"].next_hops
     assert way.gateway is None
     assert [str(route.destination) for route in way.on_link] == ["192.168.1.0/24"]
 
@@ -142,7 +145,7 @@ def test_lasting_addresses_come_before_temporary_ones_public_before_private_ones
     )
     temporary, seen = ip_address("2a00::9"), house(plug)
     told = tuple(replace(each, is_lasting=each.address != temporary) for each in seen.addresses)
-    (way,) = named(replace(seen, addresses=told))["dsl"].ways
+    (way,) = named(replace(seen, addresses=told))["dsl"].next_hops
     assert [str(each) for each in way.addresses] == ["2a00::1", "2a00::2", "fd00::1", "2a00::9"]
 
 
@@ -175,10 +178,10 @@ LAN = Plug(Interface(9, "end0"), ("192.168.1.1/24",))
 def test_a_modem_that_gives_the_lans_own_network_is_one_finding_and_other_links_go_on(gateway: str) -> None:
     wanted = settings('lan = "end0"\n[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"')
     found = {link.name: link for link in links(wanted, house(replace(DSL, gateways=(gateway,)), LTE, LAN))}
-    assert found["dsl"].down is Reason.LAN_NETWORK and not found["dsl"].ways
+    assert found["dsl"].down is Reason.LAN_NETWORK and not found["dsl"].next_hops
     assert found["lte"].down is None
-    (finding, *_) = words.of_link(words.Facts("dsl", found["dsl"].down))
-    assert finding.cause is words.Cause.LAN_NETWORK and "dsl" in finding.text
+    (finding, *_) = diagnosis.of_link(diagnosis.LinkFacts("dsl", found["dsl"].down))
+    assert finding.code is diagnosis.DiagnosisCode.LAN_NETWORK and "dsl" in finding.text
 
 
 def test_a_gateway_that_is_this_box_itself_is_none_also_where_no_lan_is_named() -> None:

@@ -13,7 +13,7 @@ from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 from router.kernel import endpoints, rtnetlink
 from router.kernel.drivers import driver_and_bus
 from router.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
-from router.observed import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
+from router.kernel_state import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
 from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
 
 ROUTES = [
@@ -25,7 +25,7 @@ ROUTES = [
     Route(254, ip_network("::/0"), None, None, 9, 84),
     Route(254, ip_network("::/0"), ip_address("fe80::1"), 3, 1, 84, ip_address("2001:db8:2::2")),
 ]
-RULES = [
+RULE_PRIORITY = [
     Rule(8400, ip_address("192.168.1.2"), 8401, 84),
     Rule(8400, ip_address("2001:db8:2::2"), 8402, 84),
     Rule(8391, Mark(4, 0x8411), 8401, 84),
@@ -46,7 +46,7 @@ def test_a_route_is_read_as_it_was_written(route: Route) -> None:
     assert rtnetlink.routes(message(rtnetlink.route_body(route))) == [route]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("rule", RULE_PRIORITY, ids=str)
 def test_a_rule_is_read_as_it_was_written(rule: Rule) -> None:
     assert rtnetlink.rule(message(rtnetlink.rule_body(rule))) == rule
 
@@ -71,7 +71,7 @@ ADDRESS = (
 )
 CASES: list[tuple[Callable[[Message], Any], bytes]] = [
     (rtnetlink.routes, rtnetlink.route_body(ROUTES[2])),
-    (rtnetlink.rule, rtnetlink.rule_body(RULES[1])),
+    (rtnetlink.rule, rtnetlink.rule_body(RULE_PRIORITY[1])),
     (rtnetlink.interface, LINK),
     (rtnetlink.address, ADDRESS),
     (endpoints.endpoint, endpoints.endpoint_body(endpoints.Command.ADD, 130, ENDPOINTS[0])),
@@ -171,7 +171,7 @@ def test_a_route_without_the_destination_that_it_has_bits_of_is_malformed() -> N
 
 
 def test_a_rule_of_somebody_elses_may_name_a_network_with_bits_of_a_host() -> None:
-    body = rtnetlink.rule_body(RULES[0])
+    body = rtnetlink.rule_body(RULE_PRIORITY[0])
     found = rtnetlink.rule(message(body[:2] + b"\x18" + body[3:]))
     assert found is not None and str(found.packets) == "192.168.1.0/24"
 

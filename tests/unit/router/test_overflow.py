@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from router.observed import Octets
-from router.overflow import Candidates, Overflow, Rates
+from router.kernel_state import Octets
+from router.links.overflow import Candidates, Overflow, Rates
 
 MBIT = 10**6 // 8
 
@@ -12,9 +12,9 @@ class Script:
     """Links dsl and lte, of which lte overflows; or more of them."""
 
     def __init__(self, *waiting: str, told: dict[str, Rates] | None = None) -> None:
-        self.candidates, self.told = Candidates(("dsl",), waiting or ("lte",)), told or {}
+        self.candidates, self.capacities = Candidates(("dsl",), waiting or ("lte",)), told or {}
         self.overflow = Overflow()
-        self.overflow.consider(self.candidates)
+        self.overflow.set_candidates(self.candidates)
         self.now = 1000.0
         self.received: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
@@ -26,13 +26,13 @@ class Script:
             self.now += 1
             self.received.update({name: int(rate * MBIT) for name, rate in down.items()})
             self.sent["dsl"] += int(up * MBIT)
-            names = ("dsl", *self.candidates.waiting)
+            names = ("dsl", *self.candidates.standby)
             counts = {name: Octets(self.received[name], self.sent[name]) for name in names}
-            self.overflow.count(counts, self.told, self.now)
+            self.overflow.count(counts, self.capacities, self.now)
 
     @property
-    def waiting(self) -> set[str]:
-        return set(self.overflow.waiting)
+    def standby(self) -> set[str]:
+        return set(self.overflow.standby)
 
 
 TOLD = {"dsl": Rates(download=50e6, upload=10e6)}
@@ -41,19 +41,19 @@ TOLD = {"dsl": Rates(download=50e6, upload=10e6)}
 def test_it_waits_while_nothing_is_carried() -> None:
     script = Script()
     script.carry(100, dsl=0.001)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
 
 
 def test_a_link_of_a_known_rate_is_full_at_85_percent_for_two_seconds() -> None:
     script = Script(told=TOLD)
     script.carry(60, dsl=42)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     script.carry(1, dsl=43)
     script.carry(1, dsl=40)
     script.carry(1, dsl=43)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     script.carry(1, dsl=43)
-    assert script.waiting == set()
+    assert script.standby == set()
 
 
 def test_it_goes_back_when_all_has_fitted_without_it_for_ten_seconds_and_not_before() -> None:
@@ -63,73 +63,73 @@ def test_it_goes_back_when_all_has_fitted_without_it_for_ten_seconds_and_not_bef
     script.carry(9, dsl=20, lte=10)
     script.carry(1, dsl=30, lte=10)
     script.carry(9, dsl=20, lte=10)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(1, dsl=20, lte=10)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
 
 
 def test_between_full_and_fitting_it_stays_as_it_is() -> None:
     script = Script(told=TOLD)
     script.carry(100, dsl=40)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     script.carry(2, dsl=48)
     script.carry(100, dsl=30, lte=10)
-    assert script.waiting == set()
+    assert script.standby == set()
 
 
 def test_a_link_that_changes_is_full_by_what_it_can_carry_now() -> None:
     script = Script(told=TOLD)
     script.carry(60, dsl=20)
-    assert script.waiting == {"lte"}
-    script.told = {"dsl": Rates(download=22e6, upload=10e6)}
+    assert script.standby == {"lte"}
+    script.capacities = {"dsl": Rates(download=22e6, upload=10e6)}
     script.carry(2, dsl=20)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(60, dsl=20, lte=5)
-    assert script.waiting == set()
-    script.told = TOLD
+    assert script.standby == set()
+    script.capacities = TOLD
     script.carry(10, dsl=20, lte=5)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
 
 
 def test_an_upload_fills_it_as_a_download_does() -> None:
     script = Script(told=TOLD)
     script.carry(2, up=9, dsl=1)
-    assert script.waiting == set()
+    assert script.standby == set()
 
 
 def test_a_second_one_is_used_when_the_first_is_full_too_and_goes_back_first() -> None:
     script = Script("lte", "sat", told=TOLD | {"lte": Rates(download=20e6, upload=5e6)})
     script.carry(2, dsl=48)
-    assert script.waiting == {"sat"}
+    assert script.standby == {"sat"}
     script.carry(2, dsl=48, lte=18)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(10, dsl=35, lte=10, sat=2)
-    assert script.waiting == {"sat"}
+    assert script.standby == {"sat"}
     script.carry(10, dsl=20)
-    assert script.waiting == {"lte", "sat"}
+    assert script.standby == {"lte", "sat"}
 
 
 def test_without_a_rate_it_is_tried_and_stays_if_more_is_carried() -> None:
     script = Script()
     script.carry(2, dsl=30)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(60, dsl=30, lte=15)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(10, dsl=10, lte=5)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
 
 
 def test_a_slow_server_fills_no_link_it_is_tried_once_and_then_ever_less() -> None:
     script = Script()
     script.carry(2, dsl=5)
-    assert script.waiting == set()
+    assert script.standby == set()
     script.carry(5, dsl=3, lte=2)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     tried = 0
     for _ in range(3600):
-        before = script.waiting
+        before = script.standby
         script.carry(1, **({"dsl": 5} if before else {"dsl": 3, "lte": 2}))
-        tried += before > script.waiting
+        tried += before > script.standby
     assert 3 <= tried <= 6
 
 
@@ -137,27 +137,27 @@ def test_a_trial_in_vain_does_not_put_one_off_when_much_more_is_carried() -> Non
     script = Script()
     script.carry(2, dsl=5)
     script.carry(5, dsl=5)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     script.carry(2, dsl=30)
-    assert script.waiting == set()
+    assert script.standby == set()
 
 
 def test_what_was_seen_lately_is_what_a_link_can_carry() -> None:
     script = Script()
     script.carry(2, dsl=50)
     script.carry(5, dsl=50)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
     script.carry(300, dsl=20)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}
 
 
 def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_needed() -> None:
     script = Script(told=TOLD)
     script.carry(2, dsl=48)
-    script.overflow.consider(script.candidates)
-    assert script.waiting == set()
-    script.overflow.consider(Candidates(("dsl", "cable"), ("lte",)))
-    assert script.waiting == {"lte"}
+    script.overflow.set_candidates(script.candidates)
+    assert script.standby == set()
+    script.overflow.set_candidates(Candidates(("dsl", "cable"), ("lte",)))
+    assert script.standby == {"lte"}
 
 
 def test_an_interface_that_counts_anew_is_not_full() -> None:
@@ -165,4 +165,4 @@ def test_an_interface_that_counts_anew_is_not_full() -> None:
     script.carry(10, dsl=20)
     script.received.clear()
     script.carry(1)
-    assert script.waiting == {"lte"}
+    assert script.standby == {"lte"}

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from router.keeper import Keeper
 from router.kernel import clock
-from router.memory import Memory
+from router.state.owned import OwnershipRecord
+from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, cut, house, settings
 
 NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = ["22:00-06:00", "12:00-13:30"]'
 IN_WORDS = "outside of its hours, used again at "
 
 
-def why(time: str, *, is_right: bool = True, dsl_is_cut: bool = False) -> str | None:
-    keeper = Keeper(settings(NIGHT), Memory())
+def why(time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False) -> str | None:
+    reconciler = Reconciler(settings(NIGHT), OwnershipRecord())
     wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
-    keeper.look(house(cut(DSL) if dsl_is_cut else DSL, LTE), wall, is_right=is_right)
-    return keeper.states["lte"].down
+    reconciler.reconcile(house(cut(DSL) if dsl_is_cut else DSL, LTE), wall, is_synchronized=is_synchronized)
+    return reconciler.states["lte"].down
 
 
 @pytest.mark.parametrize("time", ["22:00", "23:59", "00:00", "05:59", "12:00", "13:29"])
@@ -36,19 +36,19 @@ def test_outside_of_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_
 
 @pytest.mark.parametrize("time", ["11:00", "23:00"])
 def test_while_the_time_is_not_known_it_is_used_only_if_no_other_works(time: str) -> None:
-    assert why(time, is_right=False) == "it has hours, and the time is not known yet"
-    assert why(time, is_right=False, dsl_is_cut=True) is None
+    assert why(time, is_synchronized=False) == "it has hours, and the time is not known yet"
+    assert why(time, is_synchronized=False, dsl_is_cut=True) is None
 
 
 def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
-    keeper = Keeper(settings('time_zone = "Asia/Tokyo"\n' + NIGHT), Memory())
+    reconciler = Reconciler(settings('time_zone = "Asia/Tokyo"\n' + NIGHT), OwnershipRecord())
     for hour, down in ((2, IN_WORDS + "12:00"), (3, None), (4, None), (5, IN_WORDS + "22:00"), (13, None)):
-        keeper.look(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp())
-        assert keeper.states["lte"].down == down
+        reconciler.reconcile(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp())
+        assert reconciler.states["lte"].down == down
 
 
 @pytest.mark.parametrize(
-    ("timesync", "kernel", "is_right"),
+    ("timesync", "kernel", "is_synchronized"),
     [
         ([], 0x2001, True),  # another program keeps it
         ([], 0x40, False),
@@ -60,7 +60,7 @@ def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
     ],
 )
 def test_the_clock_is_believed_when_any_program_has_synchronized_it(
-    timesync: list[str], kernel: int | None, is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    timesync: list[str], kernel: int | None, is_synchronized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def status() -> int:
         if kernel is None:
@@ -73,7 +73,7 @@ def test_the_clock_is_believed_when_any_program_has_synchronized_it(
         folder.mkdir(exist_ok=True)
         if name != ".":
             (folder / name).touch()
-    assert clock.is_right(folder) == is_right
+    assert clock.is_synchronized(folder) == is_synchronized
 
 
 def test_the_kernel_says_what_it_thinks_of_the_clock() -> None:

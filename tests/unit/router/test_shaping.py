@@ -4,33 +4,35 @@ from dataclasses import replace
 
 import pytest
 
-from router.adapting import Way
-from router.links import links
-from router.observed import Interface
-from router.quality import Quality
-from router.shaping import (
+from router.kernel_state import Interface
+from router.links.model import links
+from router.shaping.autorate import Direction
+from router.shaping.model import (
+    AppliedShapes,
     ChangeRates,
-    Given,
+    InstalledQdiscs,
     Kind,
     RemoveShape,
     SetShape,
     Shape,
-    ShapingStep,
-    Stands,
-    difference,
+    ShapingOperation,
+    diff,
     lines,
 )
-from router.shaping import shapes as shapes_of
+from router.shaping.model import shapes as shapes_of
+from router.shaping.shaper import LinkShapers
 from tests.unit.router.house import DSL, LTE, SETTINGS, house, settings
 
 MBIT = 10**6
 SHAPE = Shape("usb0", 3, 2, 50 * MBIT, 10 * MBIT)
 UP_ALONE = replace(SHAPE, download=None)
-WHOLE = Stands(frozenset({"usb0", "tributary-in2"}), frozenset(), frozenset({"usb0"}))
+WHOLE = InstalledQdiscs(frozenset({"usb0", "tributary-in2"}), frozenset(), frozenset({"usb0"}))
 
 
-def steps(wanted: list[Shape], stands: Stands, *given: Shape, devices: tuple[str, ...] = ()) -> list[ShapingStep]:
-    return list(difference(wanted, stands, {each.interface: each for each in given}, devices))
+def operations(
+    wanted: list[Shape], installed_qdiscs: InstalledQdiscs, *given: Shape, devices: tuple[str, ...] = ()
+) -> list[ShapingOperation]:
+    return list(diff(wanted, installed_qdiscs, {each.interface: each for each in given}, devices))
 
 
 def test_links_with_rates_get_shapes_as_long_as_their_interface_is_there() -> None:
@@ -41,50 +43,50 @@ def test_links_with_rates_get_shapes_as_long_as_their_interface_is_there() -> No
 
 
 def test_what_stands_as_it_should_is_left_alone() -> None:
-    assert steps([SHAPE], WHOLE, SHAPE, devices=("usb0", "tributary-in2")) == []
+    assert operations([SHAPE], WHOLE, SHAPE, devices=("usb0", "tributary-in2")) == []
 
 
 @pytest.mark.parametrize(
-    "stands",
+    "installed_qdiscs",
     [
-        Stands(),
-        replace(WHOLE, led=frozenset()),
-        replace(WHOLE, ours=frozenset({"usb0"})),
-        replace(WHOLE, ours=frozenset({"tributary-in2"})),
+        InstalledQdiscs(),
+        replace(WHOLE, redirected=frozenset()),
+        replace(WHOLE, owned=frozenset({"usb0"})),
+        replace(WHOLE, owned=frozenset({"tributary-in2"})),
     ],
 )
-def test_what_is_not_whole_is_set_again(stands: Stands) -> None:
-    assert steps([SHAPE], stands, SHAPE) == [SetShape(SHAPE)]
+def test_what_is_not_whole_is_set_again(installed_qdiscs: InstalledQdiscs) -> None:
+    assert operations([SHAPE], installed_qdiscs, SHAPE) == [SetShape(SHAPE)]
 
 
 def test_what_a_daemon_before_this_one_set_is_set_again() -> None:
-    assert steps([SHAPE], WHOLE) == [SetShape(SHAPE)]
+    assert operations([SHAPE], WHOLE) == [SetShape(SHAPE)]
 
 
 def test_other_rates_are_a_change_and_another_interface_or_direction_is_not() -> None:
     other = replace(SHAPE, upload=2 * MBIT)
-    assert steps([other], WHOLE, SHAPE) == [ChangeRates(other)]
-    assert steps([UP_ALONE], WHOLE, SHAPE) == [RemoveShape("tributary-in2"), SetShape(UP_ALONE)]
+    assert operations([other], WHOLE, SHAPE) == [ChangeRates(other)]
+    assert operations([UP_ALONE], WHOLE, SHAPE) == [RemoveShape("tributary-in2"), SetShape(UP_ALONE)]
     new = replace(SHAPE, index=9)
-    assert steps([new], WHOLE, SHAPE) == [SetShape(new)]
+    assert operations([new], WHOLE, SHAPE) == [SetShape(new)]
 
 
 def test_what_nobody_wants_is_taken_away_also_half_of_it() -> None:
-    assert steps([], WHOLE) == [RemoveShape("tributary-in2"), RemoveShape("usb0")]
-    assert steps([], Stands(), devices=("lo", "tributary-in1")) == [RemoveShape("tributary-in1")]
-    assert steps([], Stands(led=frozenset({"eth0"}))) == [RemoveShape("eth0")]
+    assert operations([], WHOLE) == [RemoveShape("tributary-in2"), RemoveShape("usb0")]
+    assert operations([], InstalledQdiscs(), devices=("lo", "tributary-in1")) == [RemoveShape("tributary-in1")]
+    assert operations([], InstalledQdiscs(redirected=frozenset({"eth0"}))) == [RemoveShape("eth0")]
 
 
 def test_a_qdisc_of_somebody_else_s_keeps_its_interface_from_being_shaped() -> None:
-    assert steps([SHAPE], Stands(foreign=frozenset({"usb0"}))) == []
+    assert operations([SHAPE], InstalledQdiscs(foreign=frozenset({"usb0"}))) == []
 
 
 def test_given_is_what_was_carried_out_last() -> None:
-    given = Given()
-    given.note(SetShape(SHAPE))
-    given.note(ChangeRates(UP_ALONE))
+    given = AppliedShapes()
+    given.record(SetShape(SHAPE))
+    given.record(ChangeRates(UP_ALONE))
     assert given.shapes == {"usb0": UP_ALONE}
-    given.note(RemoveShape("usb0"))
+    given.record(RemoveShape("usb0"))
     assert given.shapes == {}
 
 
@@ -137,11 +139,11 @@ def test_devices_of_ours_are_no_links() -> None:
 
 def test_rates_that_moved_outlive_a_reload_with_the_same_ones() -> None:
     text = SETTINGS + 'download = "50mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
-    quality = Quality(settings(text))
-    quality.adapters["lte"].rates[Way.DOWN] = 7 * MBIT
-    quality.change_settings(settings(text))
-    assert quality.adapters["lte"].rates[Way.DOWN] == 7 * MBIT
-    quality.change_settings(settings(text.replace("50mbit", "40mbit")))
-    assert quality.adapters["lte"].rates[Way.DOWN] == 40 * MBIT
-    quality.change_settings(settings(text.replace("adapt = true\n", "")))
-    assert quality.adapters == {} and quality.next_due is None
+    shapers = LinkShapers(settings(text))
+    shapers.auto_rates["lte"].rates[Direction.DOWN] = 7 * MBIT
+    shapers.change_settings(settings(text))
+    assert shapers.auto_rates["lte"].rates[Direction.DOWN] == 7 * MBIT
+    shapers.change_settings(settings(text.replace("50mbit", "40mbit")))
+    assert shapers.auto_rates["lte"].rates[Direction.DOWN] == 40 * MBIT
+    shapers.change_settings(settings(text.replace("adapt = true\n", "")))
+    assert shapers.auto_rates == {} and shapers.next_due is None

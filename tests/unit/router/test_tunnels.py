@@ -5,11 +5,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from router import report, status_text
-from router.difference import MakeTunnel, SetTunnel
-from router.keeper import Keeper
-from router.memory import Memory
-from router.observed import Interface, Observed
+from router import api, status_text
+from router.kernel_state import Interface, KernelState
+from router.state.owned import OwnershipRecord
+from router.state.plan import ConfigureTunnel, CreateTunnel
+from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.settings.errors import CommandError
@@ -24,35 +24,35 @@ SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.
 class Script:
     """A keeper with an enrolment or more, and the kernel that it acts upon."""
 
-    def __init__(self, *enrolments: Enrolment, more: str = "", memory: Memory | None = None) -> None:
+    def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
         tables = "".join(map(text, enrolments or (FIRST,)))
-        self.keeper = Keeper(settings(more + SETTINGS + tables), memory or Memory())
-        self.kernel = Observed()
+        self.keeper = Reconciler(settings(more + SETTINGS + tables), memory or OwnershipRecord())
+        self.kernel = KernelState()
 
     def now(self, *plugs: Plug) -> list[str]:
         """The commands that follow when the house looks so, until nothing follows any more."""
         self.kernel = changed(self.kernel, house(*plugs))
-        return self.look()
+        return self.reconcile()
 
-    def look(self) -> list[str]:
+    def reconcile(self) -> list[str]:
         said: list[str] = []
-        while steps := self.keeper.look(self.kernel, 0).steps:
-            said += texts(steps, self.kernel)
-            self.kernel = after(self.kernel, steps)
+        while operations := self.keeper.reconcile(self.kernel, 0).operations:
+            said += texts(operations, self.kernel)
+            self.kernel = after(self.kernel, operations)
         return said
 
     def answered(self, *links: str) -> list[str]:
         """The gateway answers by these links; the commands that follow."""
         for link in links:
-            self.keeper.health.told(link, 0.02)
-        return self.look()
+            self.keeper.health.record(link, 0.02)
+        return self.reconcile()
 
     def failed(self, *links: str) -> list[str]:
         """It fails to answer by these so often that they count as dead; the commands that follow."""
         for _ in range(3):
             for link in links:
-                self.keeper.health.told(link, None)
-        return self.look()
+                self.keeper.health.record(link, None)
+        return self.reconcile()
 
 
 def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_no_other_link() -> None:
@@ -110,7 +110,7 @@ def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_pr
 def test_the_tunnel_for_everything_else_is_set_again_when_the_best_link_has_changed() -> None:
     script = Script()
     script.now(DSL, LTE)
-    assert script.look() == []
+    assert script.reconcile() == []
     said = script.now(cut(DSL), LTE)
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
 
@@ -135,67 +135,69 @@ def test_a_name_is_looked_up_and_the_tunnels_wait_for_it() -> None:
     assert script.keeper.gateways.names == {"gateway.example.net"}
     assert [each for each in script.now(DSL) if "(unknown yet)" in each]
     six, four = ip_address("2001:db8::9"), ip_address("203.0.113.9")
-    assert script.keeper.gateways.told({"gateway.example.net": (six, four)})
+    assert script.keeper.gateways.set_resolved({"gateway.example.net": (six, four)})
     # The link has no IPv6.
-    assert [each for each in script.look() if "endpoint 203.0.113.9:7;" in each]
-    assert not script.keeper.gateways.told({"gateway.example.net": (four, six)})
-    assert script.look() == []
+    assert [each for each in script.reconcile() if "endpoint 203.0.113.9:7;" in each]
+    assert not script.keeper.gateways.set_resolved({"gateway.example.net": (four, six)})
+    assert script.reconcile() == []
 
 
 def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_first() -> None:
     script = Script(FIRST, SECOND)
-    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    assert not script.keeper.give_up_gateway(0.0)
+    assert not script.keeper.fail_over(0.0)
     script.failed("dsl")
-    assert not script.keeper.give_up_gateway(0.0)
+    assert not script.keeper.fail_over(0.0)
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway(0.0)
-    said = script.look()
+    assert script.keeper.fail_over(0.0)
+    said = script.reconcile()
     assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
     assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway(0.0) and script.keeper.gateways.place == "203.0.113.5:51840"
+    assert script.keeper.fail_over(0.0) and script.keeper.gateways.address == "203.0.113.5:51840"
 
 
 def test_the_first_gateway_is_asked_by_a_tunnel_of_its_own_and_gone_back_to_when_it_has_answered_for_long() -> None:
     script = Script(SECOND, FIRST)
-    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     assert not [each for each in script.now(DSL, LTE) if "tb9" in each]
     script.failed("dsl", "lte")
-    assert script.keeper.give_up_gateway(0.0)
-    said = [each for each in script.look() if "tb9" in each]
+    assert script.keeper.fail_over(0.0)
+    said = [each for each in script.reconcile() if "tb9" in each]
     assert said[0] == "ip link add tb9 type wireguard"
     assert "fwmark 0x8410 peer ... endpoint 203.0.113.9:7; ip address replace 10.84.0.33/32 dev tb9" in said[1]
     script.answered("dsl")
-    assert script.keeper.scouted_by == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
+    assert script.keeper.failback_path == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
     gateways = script.keeper.gateways
-    gateways.scout.told(True, gateways.number, 10.0)
-    assert not script.keeper.return_to_gateway(309.0)
-    assert script.keeper.return_to_gateway(310.0) and gateways.number == 0
-    said = script.look()
-    assert "ip link delete dev tb9" in said and script.keeper.scouted_by is None
+    gateways.failback.record(True, gateways.index, 10.0)
+    assert not script.keeper.fail_back(309.0)
+    assert script.keeper.fail_back(310.0) and gateways.index == 0
+    said = script.reconcile()
+    assert "ip link delete dev tb9" in said and script.keeper.failback_path is None
     assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
     # Nothing leaves outside of the tunnels while the gateway that has just answered is asked by each link.
-    assert script.keeper.leg and script.keeper.leg.answers
-    assert script.keeper.health.begin(400.0) == ["dsl", "lte"]
+    assert script.keeper.gateway_tunnels and script.keeper.gateway_tunnels.answers
+    assert script.keeper.health.start_due(400.0) == ["dsl", "lte"]
 
 
 def test_a_step_that_failed_is_tried_again() -> None:
     script = Script()
     script.now(DSL)
-    assert script.look() == []
-    [step] = [each for each in Script().keeper.look(house(DSL), 0).steps if isinstance(each, SetTunnel)][:1]
-    script.keeper.failed(step)
-    assert [each.split()[2] for each in script.look()] == [step.setup.name]
+    assert script.reconcile() == []
+    [operation] = [
+        each for each in Script().keeper.reconcile(house(DSL), 0).operations if isinstance(each, ConfigureTunnel)
+    ][:1]
+    script.keeper.on_failure(operation)
+    assert [each.split()[2] for each in script.reconcile()] == [operation.config.name]
 
 
 def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     script = Script(more="bypass = true\n")
     script.now(DSL, LTE, Plug(Interface(9, "wg0")))
-    for step in script.keeper.withdrawal(script.kernel):
-        script.kernel = after(script.kernel, [step])
+    for operation in script.keeper.removal(script.kernel):
+        script.kernel = after(script.kernel, [operation])
     assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
     assert not script.kernel.rules and not script.kernel.endpoints
 
@@ -204,12 +206,12 @@ def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is
     script = Script(SECOND, FIRST)
     script.now(DSL, LTE)
     script.failed("dsl", "lte")
-    script.keeper.give_up_gateway(0.0)
-    script.look()
-    assert "tb9" in script.keeper.memory.tunnels
+    script.keeper.fail_over(0.0)
+    script.reconcile()
+    assert "tb9" in script.keeper.record.tunnels
     script.keeper.change_settings(Script(FIRST).keeper.settings)
-    assert "ip link delete dev tb9" in script.look()
-    assert script.keeper.memory.tunnels == {"tb0", "tb1", "tb2"}
+    assert "ip link delete dev tb9" in script.reconcile()
+    assert script.keeper.record.tunnels == {"tb0", "tb1", "tb2"}
     somebody_elses = Plug(Interface(9, "tb9"))
     assert script.now(DSL, LTE, somebody_elses) == []
 
@@ -219,61 +221,61 @@ def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() 
     said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
     assert script.keeper.names_taken == {"tb0"}
     assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
-    assert "tb0" not in script.keeper.memory.tunnels and "ip link add tb1 type wireguard" in said
-    withdrawn = script.keeper.withdrawal(script.kernel)
+    assert "tb0" not in script.keeper.record.tunnels and "ip link add tb1 type wireguard" in said
+    withdrawn = script.keeper.removal(script.kernel)
     assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(texts(withdrawn, script.kernel))
     assert "ip link delete dev tb0" not in texts(withdrawn, script.kernel)
 
 
 def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
     script = Script()
-    steps = script.keeper.look(house(DSL), 0).steps
-    script.keeper.failed(next(each for each in steps if isinstance(each, MakeTunnel)))
-    assert script.keeper.memory.tunnels == {"tb1", "tb2"}
+    operations = script.keeper.reconcile(house(DSL), 0).operations
+    script.keeper.on_failure(next(each for each in operations if isinstance(each, CreateTunnel)))
+    assert script.keeper.record.tunnels == {"tb1", "tb2"}
 
 
 def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew() -> None:
     script = Script(FIRST, SECOND)
-    keeper = script.keeper
-    keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    reconciler = script.keeper
+    reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.now(DSL, LTE)
     script.failed("dsl", "lte")
-    assert keeper.give_up_gateway(0.0)
-    script.look()
+    assert reconciler.fail_over(0.0)
+    script.reconcile()
     script.answered("lte")
     script.failed("dsl")
-    keeper.health.begin(1.0)
-    keeper.change_settings(keeper.settings)
-    said = script.look()
+    reconciler.health.start_due(1.0)
+    reconciler.change_settings(reconciler.settings)
+    said = script.reconcile()
     # Only what the tunnels' interfaces have is given again.
     assert {each.split()[0] for each in said} == {"wg"} and "endpoint 203.0.113.9:7;" in " ".join(said)
-    assert keeper.gateways.number == 1 and keeper.health.dead == {"dsl"}
-    assert keeper.leg and keeper.leg.answers
-    assert keeper.health.begin(1.0) == ["dsl", "lte"]
+    assert reconciler.gateways.index == 1 and reconciler.health.down == {"dsl"}
+    assert reconciler.gateway_tunnels and reconciler.gateway_tunnels.answers
+    assert reconciler.health.start_due(1.0) == ["dsl", "lte"]
 
 
 def test_a_restart_goes_on_with_the_gateway_that_was_used() -> None:
     script = Script(FIRST, SECOND)
     script.now(DSL)
     script.failed("dsl")
-    assert script.keeper.give_up_gateway(0.0)
-    script.look()
-    assert Script(FIRST, SECOND, memory=script.keeper.memory).keeper.gateways.number == 1
-    assert Script(FIRST, memory=script.keeper.memory).keeper.gateways.number == 0
+    assert script.keeper.fail_over(0.0)
+    script.reconcile()
+    assert Script(FIRST, SECOND, memory=script.keeper.record).keeper.gateways.index == 1
+    assert Script(FIRST, memory=script.keeper.record).keeper.gateways.index == 0
 
 
 def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
     script = Script(FIRST, SECOND)
     script.now(DSL)
     script.failed("dsl")
-    assert script.keeper.give_up_gateway(0.0)
+    assert script.keeper.fail_over(0.0)
     script.keeper.change_settings(Script(FIRST).keeper.settings)
-    assert script.keeper.gateways.place == "203.0.113.5:51840" and not script.keeper.health.answers
+    assert script.keeper.gateways.address == "203.0.113.5:51840" and not script.keeper.health.answers
 
 
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
-    keeper = Keeper(settings("bypass = true\n" + SETTINGS), Memory())
-    said = texts(keeper.look(house(DSL, LTE), 0).steps, house(DSL, LTE))
+    reconciler = Reconciler(settings("bypass = true\n" + SETTINGS), OwnershipRecord())
+    said = texts(reconciler.reconcile(house(DSL, LTE), 0).operations, house(DSL, LTE))
     for wanted in (
         "ip rule add priority 8393 fwmark 0x8400 lookup 8400 protocol 84",
         "ip rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84",
@@ -316,12 +318,12 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
     script.now(DSL)
 
     def said() -> str:
-        answer = {"settings": "router.toml", "uptime_s": 1.0, **report.status(script.keeper, 1.0, 1.0)}
+        answer = {"settings": "router.toml", "uptime_s": 1.0, **api.status(script.keeper, 1.0, 1.0)}
         return " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
 
     assert "The gateway's name gateway.example.net:7 is not found" in said()
-    script.keeper.gateways.told({"gateway.example.net": (ip_address("203.0.113.9"),)})
-    script.look()
+    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.reconcile()
     assert "The gateway gateway.example.net:7 is being tried." in said()
     script.failed("dsl")
     assert "The gateway gateway.example.net:7 does not answer" in said()
@@ -331,13 +333,15 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
 
 
 def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> None:
-    keeper = Keeper(settings("bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), Memory())
+    reconciler = Reconciler(
+        settings("bypass = true\n" + SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'), OwnershipRecord()
+    )
     seen = house(DSL, LTE)
-    seen = after(seen, keeper.look(seen, 0).steps)
-    keeper.health.told("lte", 0.02)
+    seen = after(seen, reconciler.reconcile(seen, 0).operations)
+    reconciler.health.record("lte", 0.02)
     for _ in range(3):
-        keeper.health.told("dsl", None)
-    said = texts(keeper.look(seen, 0).steps, seen)
+        reconciler.health.record("dsl", None)
+    said = texts(reconciler.reconcile(seen, 0).operations, seen)
     assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
 
 
@@ -345,12 +349,12 @@ def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.doubt()
-    assert script.keeper.health.begin(50.0) == ["dsl", "lte"]
+    script.keeper.health.recheck_all()
+    assert script.keeper.health.start_due(50.0) == ["dsl", "lte"]
     assert script.keeper.health.timeout("dsl") < 1
-    script.keeper.health.told("dsl", None)
+    script.keeper.health.record("dsl", None)
     # The gateway itself may be away: nothing is left before it answers by another link.
-    assert script.look() == []
+    assert script.reconcile() == []
     said = script.answered("lte")
     assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
@@ -367,7 +371,7 @@ def test_a_doubt_that_all_links_answer_changes_nothing() -> None:
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.doubt()
+    script.keeper.health.recheck_all()
     assert script.answered("dsl", "lte") == []
 
 
@@ -375,10 +379,10 @@ def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.doubt()
+    script.keeper.health.recheck_all()
     for link in ("dsl", "lte"):
-        script.keeper.health.told(link, None)
-    assert script.look() == []
+        script.keeper.health.record(link, None)
+    assert script.reconcile() == []
 
 
 def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
@@ -386,13 +390,13 @@ def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
     metered = settings(SETTINGS + "metered = true\n" + text(FIRST))
     script.keeper.change_settings(metered)
     script.now(DSL, LTE)
-    kept = {name: setup.interface.peers[0].keepalive for name, setup in script.keeper.gateways.given.items()}
+    kept = {name: config.interface.peers[0].keepalive for name, config in script.keeper.gateways.applied.items()}
     assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
 
 
 def outside(script: Script, tunnel: str) -> str | None:
     """Where a tunnel leads to."""
-    [peer] = script.keeper.gateways.given[tunnel].interface.peers
+    [peer] = script.keeper.gateways.applied[tunnel].interface.peers
     return peer.endpoint
 
 
@@ -403,16 +407,16 @@ BOTH = (ip_address("2001:db8::7"), ip_address("203.0.113.7"))
 def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_where_one_is_silent() -> None:
     """Its name has A and AAAA, and UDP over IPv6 is dropped on the way."""
     script = Script(SECOND)
-    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(LTE)
     assert outside(script, "tb2") == outside(script, "tb0") == SIX
     for failures, wanted in enumerate([SIX, SIX, FOUR, FOUR, FOUR, SIX, SIX], start=1):
-        script.keeper.health.told("lte", None)
-        script.look()
+        script.keeper.health.record("lte", None)
+        script.reconcile()
         assert outside(script, "tb2") == outside(script, "tb0") == wanted, failures
     for _ in range(5):
-        script.keeper.health.told("lte", None)
-        script.look()
+        script.keeper.health.record("lte", None)
+        script.reconcile()
     assert outside(script, "tb2") == FOUR
     script.answered("lte")
     assert outside(script, "tb2") == FOUR
@@ -422,7 +426,7 @@ def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_wher
 
 def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() -> None:
     script = Script(SECOND)
-    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(DSL)
     for _ in range(4):
         script.failed("dsl")
@@ -431,20 +435,20 @@ def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() 
 
 def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there_by_that() -> None:
     script = Script(SECOND, FIRST)
-    script.keeper.gateways.told({"gateway.example.net": BOTH})
+    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(LTE)
-    assert script.keeper.give_up_gateway(0.0) is False
+    assert script.keeper.fail_over(0.0) is False
     script.failed("lte")
-    assert script.keeper.give_up_gateway(10.0)
-    script.look()
+    assert script.keeper.fail_over(10.0)
+    script.reconcile()
     assert outside(script, "tb9") == SIX
-    scout = script.keeper.gateways.scout
+    scout = script.keeper.gateways.failback
     for now in (20.0, 30.0, 40.0):
-        scout.told(False, 1, now)
-    script.look()
+        scout.record(False, 1, now)
+    script.reconcile()
     assert outside(script, "tb9") == FOUR
-    for now in (50.0, 50.0 + scout.needed):
-        scout.told(True, 1, now)
-    assert script.keeper.return_to_gateway(50.0 + scout.needed)
-    script.look()
+    for now in (50.0, 50.0 + scout.required):
+        scout.record(True, 1, now)
+    assert script.keeper.fail_back(50.0 + scout.required)
+    script.reconcile()
     assert outside(script, "tb2") == FOUR

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from router.keeper import Keeper
-from router.memory import Memory
-from router.observed import Octets
-from router.usage import BETWEEN_SAVES, Allowance, Meter, Reading, Usage, following, latest
-from router.usage_file import UsageFile
+from router.kernel_state import Octets
+from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, following, latest
+from router.links.usage_file import UsageFile
+from router.state.owned import OwnershipRecord
+from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, after, house, settings, texts
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -23,7 +23,7 @@ CAPPED = {"lte": check({"monthly_cap": "50GB", "cap_day": 10}, LinkPolicy, "test
 
 def metered(today: date = TODAY, kept: Usage | None = None) -> Usage:
     usage = kept or Usage(boot="one")
-    usage.keep(CAPPED, today)
+    usage.set_policies(CAPPED, today)
     return usage
 
 
@@ -42,7 +42,13 @@ def used(usage: Usage, *readings: tuple[str, int]) -> int:
         ([("one/3", 7000), ("two/3", 8000)], 8000),
         ([("one/3", 7000), ("one/3", 400)], 400),
     ],
-    ids=["before the first", "one after the other", "another interface", "after a reboot", "an interface counts anew"],
+    ids=[
+        "before the first",
+        "one after the other",
+        "another interface",
+        "after a reboot",
+        "an interface's counter restarts",
+    ],
 )
 def test_what_counters_show_adds_up(readings: list[tuple[str, int]], wanted: int) -> None:
     assert used(metered(), *readings) == wanted
@@ -70,54 +76,54 @@ def test_a_clock_that_is_ahead_for_one_start_begins_no_period_that_never_ends() 
     """The clock says 2036 until the network corrects it; the cap of this month goes on, and ends when it should."""
     usage = metered()
     used(usage, ("one/3", 0), ("one/3", 7 * GB))
-    usage.keep(CAPPED, date(2036, 1, 1), is_right=False)
+    usage.set_policies(CAPPED, date(2036, 1, 1), is_synchronized=False)
     assert usage.meters["lte"].since == date(2026, 11, 10) and usage.meters["lte"].used == 7 * GB
-    usage.keep(CAPPED, date(1970, 1, 1), is_right=False)
+    usage.set_policies(CAPPED, date(1970, 1, 1), is_synchronized=False)
     assert usage.meters["lte"].since == date(2026, 11, 10)
-    usage.keep(CAPPED, date(2026, 12, 10))
+    usage.set_policies(CAPPED, date(2026, 12, 10))
     assert usage.meters["lte"].since == date(2026, 12, 10) and usage.meters["lte"].used == 0
 
 
 def test_a_first_start_without_the_time_counts_and_learns_the_period_later() -> None:
     usage = Usage(boot="one")
-    usage.keep(CAPPED, date(2036, 1, 1), is_right=False)
+    usage.set_policies(CAPPED, date(2036, 1, 1), is_synchronized=False)
     assert used(usage, ("one/3", 0), ("one/3", GB)) == GB
-    assert usage.renews("lte") is None
+    assert usage.resets_on("lte") is None
     kept = Usage.load(json.loads(json.dumps(usage.dump())), "one")
-    kept.keep(CAPPED, TODAY)
+    kept.set_policies(CAPPED, TODAY)
     assert kept.meters["lte"].since == date(2026, 11, 10) and kept.meters["lte"].used == GB
 
 
 @pytest.mark.parametrize("is_set", [False, True], ids=["by itself", "by what the provider says"])
 def test_a_period_that_an_earlier_version_began_in_the_future_is_mended(is_set: bool) -> None:
     usage = Usage({"lte": Meter(date(2036, 1, 10), 50 * GB)}, "one")
-    usage.keep(CAPPED, TODAY, is_right=not is_set)
+    usage.set_policies(CAPPED, TODAY, is_synchronized=not is_set)
     if is_set:
         assert usage.set("lte", 5)
     assert usage.meters["lte"].since == date(2026, 11, 10)
-    assert usage.renews("lte") == date(2026, 12, 10)
+    assert usage.resets_on("lte") == date(2026, 12, 10)
     assert usage.meters["lte"].used == (5 if is_set else 50 * GB)
 
 
 def test_a_cap_is_nearly_used_up_from_80_percent_on_and_used_up_at_100() -> None:
     usage = metered()
     used(usage, ("one/3", 0), ("one/3", 40 * GB - 1))
-    assert usage.level("lte") is Allowance.LEFT
+    assert usage.level("lte") is CapLevel.OK
     used(usage, ("one/3", 40 * GB))
-    assert usage.level("lte") is Allowance.NEARLY
+    assert usage.level("lte") is CapLevel.NEAR
     used(usage, ("one/3", 50 * GB))
-    assert usage.level("lte") is Allowance.USED_UP and usage.at(Allowance.USED_UP) == {"lte"}
+    assert usage.level("lte") is CapLevel.EXCEEDED and usage.at(CapLevel.EXCEEDED) == {"lte"}
 
 
 def test_it_counts_anew_on_the_day_and_an_old_date_changes_nothing() -> None:
     usage = metered()
     used(usage, ("one/3", 0), ("one/3", 50 * GB))
-    assert (usage.meters["lte"].since, usage.renews("lte")) == (date(2026, 11, 10), date(2026, 12, 10))
+    assert (usage.meters["lte"].since, usage.resets_on("lte")) == (date(2026, 11, 10), date(2026, 12, 10))
     for today in (date(2026, 12, 9), date(1970, 1, 1), date(2026, 11, 9)):
-        usage.keep(CAPPED, today)
-        assert usage.level("lte") is Allowance.USED_UP
-    usage.keep(CAPPED, date(2026, 12, 10))
-    assert usage.level("lte") is Allowance.LEFT
+        usage.set_policies(CAPPED, today)
+        assert usage.level("lte") is CapLevel.EXCEEDED
+    usage.set_policies(CAPPED, date(2026, 12, 10))
+    assert usage.level("lte") is CapLevel.OK
     assert used(usage, ("one/3", 51 * GB)) == GB
 
 
@@ -140,16 +146,16 @@ def test_a_month_that_is_too_short_counts_anew_on_its_last_day(day: int, today: 
 
 def test_it_is_saved_at_first_then_each_hundredth_or_hour_and_at_last() -> None:
     usage = metered()
-    assert usage.is_worth_saving(0)
+    assert usage.needs_save(0)
     usage.saved(0)
     used(usage, ("one/3", 0), ("one/3", GB // 2 - 1))
-    assert not usage.is_worth_saving(BETWEEN_SAVES - 1)
-    assert usage.is_worth_saving(BETWEEN_SAVES)
-    assert usage.is_worth_saving(1, is_last=True)
+    assert not usage.needs_save(BETWEEN_SAVES - 1)
+    assert usage.needs_save(BETWEEN_SAVES)
+    assert usage.needs_save(1, is_last=True)
     used(usage, ("one/3", GB // 2))
-    assert usage.is_worth_saving(1)
+    assert usage.needs_save(1)
     usage.saved(1)
-    assert not usage.is_worth_saving(2 * BETWEEN_SAVES, is_last=True)
+    assert not usage.needs_save(2 * BETWEEN_SAVES, is_last=True)
 
 
 def test_what_was_saved_goes_on_and_what_passed_meanwhile_counts(tmp_path: Path) -> None:
@@ -174,11 +180,11 @@ def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: st
 def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
     usage = metered()
     used(usage, ("one/3", 0), ("one/3", GB))
-    usage.keep({"lte": LinkPolicy()}, TODAY)
+    usage.set_policies({"lte": LinkPolicy()}, TODAY)
     assert not usage.capped and not usage.set("lte", 5)
     used(usage, ("one/3", 2 * GB))
     assert json.loads(json.dumps(usage.dump()))["lte"]["used"] == GB
-    usage.keep(CAPPED, TODAY)
+    usage.set_policies(CAPPED, TODAY)
     assert usage.set("lte", 5) and usage.meters["lte"] == Meter(date(2026, 11, 10), 5, Reading("one/3", GB))
 
 
@@ -187,14 +193,14 @@ NOON = datetime(2026, 11, 24, 12).timestamp()
 
 
 def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_route_leads_nowhere() -> None:
-    keeper = Keeper(settings(SETTINGS), Memory())
+    reconciler = Reconciler(settings(SETTINGS), OwnershipRecord())
     kernel = house(DSL, LTE)
-    kernel = after(kernel, keeper.look(kernel, NOON).steps)
-    assert keeper.counted == {"lte": "usb0"}
-    assert not keeper.count({"lte": Octets(0, 0)}, {}, 1)
-    assert keeper.count({"lte": Octets(500_000, 500_000)}, {}, 2)
-    steps = keeper.look(kernel, NOON).steps
-    said = texts(steps, kernel)
+    kernel = after(kernel, reconciler.reconcile(kernel, NOON).operations)
+    assert reconciler.counted_interfaces == {"lte": "usb0"}
+    assert not reconciler.count({"lte": Octets(0, 0)}, {}, 1)
+    assert reconciler.count({"lte": Octets(500_000, 500_000)}, {}, 2)
+    operations = reconciler.reconcile(kernel, NOON).operations
+    said = texts(operations, kernel)
     assert [each for each in said if "add" in each] == [
         "ip route add unreachable default metric 9 proto 84",
         "ip -6 route add unreachable default metric 9 proto 84",
@@ -202,11 +208,11 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
     assert {"ip mptcp endpoint delete id 129", "ip rule del priority 8400 from 10.64.0.2 lookup 8402 protocol 84"} <= {
         *said
     }
-    kernel = after(kernel, steps)
-    assert keeper.states["lte"].down == "monthly cap of 1MB used up, counts anew on 2026-12-01"
+    kernel = after(kernel, operations)
+    assert reconciler.states["lte"].down == "monthly cap of 1MB used up, resets on 2026-12-01"
     assert not [route for route in kernel.routes if route.interface == LTE.interface.index and route.protocol == 84]
-    assert keeper.look(kernel, NOON).steps == ()
+    assert reconciler.reconcile(kernel, NOON).operations == ()
     december = datetime(2026, 12, 1).timestamp()
-    back = texts(keeper.look(kernel, december).steps, kernel)
+    back = texts(reconciler.reconcile(kernel, december).operations, kernel)
     assert "ip route del unreachable default metric 9 proto 84" in back
-    assert keeper.states["lte"].down is None
+    assert reconciler.states["lte"].down is None

@@ -1,0 +1,151 @@
+"""The document of ``router status``."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from router import diagnosis
+from router.identifiers import LINK_TABLES
+from router.links.model import Link
+from router.links.usage import Usage
+from router.probes.mptcp import outside
+from router.state.reconciler import Reconciler
+from router.tunnels.model import GatewayTunnels, Tunnel
+from tributary.daemons.logs import timestamp
+
+Answer = dict[str, Any]
+
+
+def status(reconciler: Reconciler, wall: float, now: float) -> Answer:
+    """The links by rank, and more; ``wall`` in seconds since 1970, ``now`` by time.monotonic()."""
+    limits = reconciler.limits
+    return {
+        "limits": {"subflows": limits.subflows, "accepted_addresses": limits.accepted_addresses},
+        "unmanaged_endpoints": [str(endpoint.address) for endpoint in reconciler.unmanaged.values()],
+        "gateway": _gateway(reconciler, reconciler.gateway_tunnels, now) if reconciler.gateway_tunnels else None,
+        "wan": [_link(reconciler, link, wall) for link in reconciler.links],
+    }
+
+
+def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
+    state = reconciler.states[link.name]
+    return {
+        "name": link.name,
+        "state": "down" if state.down else "up",
+        "reason": state.down,
+        "since": timestamp(state.since),
+        "state_age_s": round(wall - state.since, 3),
+        "diagnosis": _findings(diagnosis.of_link(_facts(reconciler, link))),
+        "interface": link.interface.name if link.interface else None,
+        "driver": link.interface.driver if link.interface else None,
+        "bus": link.interface.bus if link.interface else None,
+        "addresses": [str(address) for address in link.addresses],
+        "gateways": [str(next_hop.gateway) if next_hop.gateway else "point-to-point" for next_hop in link.next_hops],
+        "delegated": str(link.delegated) if link.delegated else None,
+        "table": LINK_TABLES[link.slot],
+        "rank": link.rank + 1,
+        "use": link.wan.use,
+        "standby": link.name in reconciler.overflow.standby,
+        "metered": link.wan.metered,
+        "hours": [str(span) for span in link.wan.hours],
+        "cap": _cap(reconciler.usage, link.name),
+        "tunnel": _tunnel(reconciler.gateway_tunnels.of(link)) if reconciler.gateway_tunnels else None,
+        "endpoints": _endpoints(reconciler, link),
+        "probe": _probe(reconciler, link),
+        **_examined(reconciler, link),
+    }
+
+
+def _cap(usage: Usage, name: str) -> Answer | None:
+    if name not in usage.capped:
+        return None
+    since, until = usage.meters[name].since, usage.resets_on(name)
+    return {
+        "bytes": usage.cap(name),
+        "used_bytes": usage.meters[name].used,
+        "since": since.isoformat() if since else None,
+        "until": until.isoformat() if until else None,
+        "level": usage.level(name),
+    }
+
+
+def _facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
+    record = reconciler.health.records.get(link.name)
+    return diagnosis.LinkFacts(
+        name=link.name,
+        down=reconciler.state(link),
+        interface=link.interface.name if link.interface else None,
+        use=link.wan.use,
+        standby=link.name in reconciler.overflow.standby,
+        target=None if record is None else "The gateway" if reconciler.gateway_tunnels else str(reconciler.target),
+        is_answered=False if link.name in reconciler.health.silent else True if record and record.answers else None,
+        is_target_answering=reconciler.health.answers,
+        required=reconciler.health.required(link.name),
+        is_gateway_reachable=reconciler.paths.reached.get(link.name),
+        tunnel=reconciler.gateways.current.gateway.port if reconciler.gateways.current else None,
+        login_page=reconciler.portals.results.get(link.name),
+        mtu=reconciler.paths.results.get(link.name),
+        interface_mtu=link.interface.mtu if link.interface else 0,
+        inside=reconciler.verdicts.results.get(link.name),
+        outside=reconciler.verdicts.results.get(outside(link.name)),
+        others=tuple(
+            reconciler.verdicts.results[outside(other.name)]
+            for other in reconciler.links
+            if other is not link and outside(other.name) in reconciler.verdicts.results
+        ),
+    )
+
+
+def _examined(reconciler: Reconciler, link: Link) -> Answer:
+    """The results of the checks: bytes, MPTCP verdicts, the login page; None where there are none."""
+    tunnel = reconciler.settings.tunnels.name(link.slot + 1)
+    given, verdicts = reconciler.gateways.applied.get(tunnel), reconciler.verdicts.results
+    return {
+        "mtu": reconciler.paths.results.get(link.name),
+        "tunnel_mtu": given.mtu if given else None,
+        "mptcp_inside": verdicts.get(link.name),
+        "mptcp_outside": verdicts.get(outside(link.name)),
+        "login_page": reconciler.portals.results.get(link.name),
+    }
+
+
+def _findings(found: Iterable[diagnosis.Diagnosis]) -> list[Answer]:
+    return [{"code": each.code, "text": each.text} for each in found]
+
+
+def _gateway(reconciler: Reconciler, gateway_tunnels: GatewayTunnels, now: float) -> Answer:
+    gateways = reconciler.gateways
+    earlier, failback = gateways.earlier, gateways.failback
+    facts = diagnosis.GatewayFacts(
+        str(gateways.address),
+        str(earlier.gateway) if earlier else None,
+        None if failback.since is None else now - failback.since,
+        failback.required,
+    )
+    answers = None if reconciler.health.is_new else gateway_tunnels.answers
+    return {
+        "address": gateways.address,
+        "earlier": facts.earlier,
+        "diagnosis": _findings(diagnosis.of_gateway(facts, is_found=bool(gateways.resolved), answers=answers)),
+        "resolved": [str(address) for address in gateways.resolved],
+        "inside": str(gateway_tunnels.inside),
+        "answers": gateway_tunnels.answers,
+        "default_tunnel": _tunnel(gateway_tunnels.default_tunnel),
+    }
+
+
+def _tunnel(tunnel: Tunnel | None) -> Answer | None:
+    return {"interface": tunnel.name, "address": str(tunnel.address)} if tunnel else None
+
+
+def _endpoints(reconciler: Reconciler, link: Link) -> list[Answer]:
+    tunnel = reconciler.gateway_tunnels.of(link) if reconciler.gateway_tunnels else None
+    own = (*link.addresses, *([tunnel.address] if tunnel else []))
+    existing = (reconciler.endpoints[address] for address in own if address in reconciler.endpoints)
+    return [{"id": number, "address": str(endpoint.address)} for number, endpoint in existing]
+
+
+def _probe(reconciler: Reconciler, link: Link) -> Answer | None:
+    record = reconciler.health.records.get(link.name)
+    if record is None:
+        return None
+    return {"rtt_ms": None if record.rtt is None else round(record.rtt * 1000, 3), "failures": record.failures}

@@ -1,0 +1,1 @@
+"""IPv6 in the LAN."""

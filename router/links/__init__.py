@@ -1,0 +1,1 @@
+"""Which links there are, whether they work, and which of them are used."""

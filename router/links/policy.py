@@ -1,0 +1,63 @@
+"""Which links lead out but must not be used now, by their settings. Pure."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from router.links.model import Link
+from router.links.usage import CapLevel, Usage
+from tributary.settings.hours import Hours, clock, minute_of
+
+
+@dataclass(frozen=True)
+class Now:
+    """Local time, and whether the clock is synchronized: a computer without a battery-backed clock needs the network
+    for it.
+    """
+
+    local: datetime
+    is_synchronized: bool = True
+
+
+def allowed(links: Sequence[Link], down: Collection[str], usage: Usage, now: Now) -> tuple[Link, ...]:
+    """``links``; those that must not be used have no next hops, and say why.
+
+    While the clock is not synchronized, a link with hours is used only if no other one works: without a link it never
+    is.
+    """
+    others = any(
+        link.next_hops and link.name not in down and not link.wan.hours and _used_up(link, usage) is None
+        for link in links
+    )
+    return tuple(_checked(link, _used_up(link, usage) or _outside_of_hours(link, now, others)) for link in links)
+
+
+def _checked(link: Link, why: str | None) -> Link:
+    if why is None or not link.next_hops:
+        return link
+    return replace(
+        link, next_hops=(), down=why, blocked_versions=tuple(next_hop.version for next_hop in link.next_hops)
+    )
+
+
+def _used_up(link: Link, usage: Usage) -> str | None:
+    if usage.level(link.name) is not CapLevel.EXCEEDED:
+        return None
+    renews = usage.resets_on(link.name)
+    when = f"on {renews}" if renews else "once the time is known"
+    return f"monthly cap of {link.wan.monthly_cap} used up, resets {when}"
+
+
+def _outside_of_hours(link: Link, now: Now, others: bool) -> str | None:
+    hours = link.wan.hours
+    if not hours:
+        return None
+    if not now.is_synchronized:
+        return "it has hours, and the time is not known yet" if others else None
+    if any(span.days_ago(now.local) is not None for span in hours):
+        return None
+    return f"outside of its hours, used again at {_next(hours, now.local)}"
+
+
+def _next(hours: Sequence[Hours], now: datetime) -> str:
+    return clock(min((span.start for span in hours), key=lambda start: (start - minute_of(now)) % (24 * 60)))

@@ -1,0 +1,102 @@
+"""The checks of links besides whether they work: MTU, MPTCP, login pages. The sockets are here, the decisions in pure
+modules.
+"""
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from router.probes import captive_portal_option
+from router.probes.mptcp import TIMEOUT, Verdict
+from router.probes.mtu_probe import MtuProbe
+from router.probes.portal_probe import PortalProbe
+from router.probes.tcp_probe import TcpProbe
+from router.state.reconciler import Reconciler
+from tributary.daemons.logs import Level, Log
+from tributary.daemons.loop import Descriptor
+from tributary.mptcp.info import IPPROTO_MPTCP
+
+
+class LinkDiagnostics:
+    """The sockets of the checks; a context manager."""
+
+    def __init__(self) -> None:
+        with ExitStack() as stack:
+            self._mtu_probe = stack.enter_context(MtuProbe())
+            self._mptcp_probe = stack.enter_context(TcpProbe[str](IPPROTO_MPTCP))
+            self._plain_probe = stack.enter_context(TcpProbe[str]())
+            self._portal_probe = stack.enter_context(PortalProbe())
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    @property
+    def descriptors(self) -> Collection[Descriptor]:
+        return (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
+
+    def next_due(self, reconciler: Reconciler) -> float | None:
+        """When there is something to do without a readable socket."""
+        sockets = (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
+        pure = (reconciler.paths, reconciler.verdicts, reconciler.portals)
+        return min((due for each in (*sockets, *pure) if (due := each.next_due) is not None), default=None)
+
+    def turn(self, reconciler: Reconciler, now: float, log: Log) -> bool:
+        """Reads answers and starts the checks that are due; returns whether to reconcile now."""
+        before = (dict(reconciler.paths.results), dict(reconciler.portals.results))
+        self._measure_mtu(reconciler, now, log)
+        self._check_mptcp(reconciler, now, log)
+        self._check_portals(reconciler, now)
+        return (reconciler.paths.results, reconciler.portals.results) != before
+
+    def _measure_mtu(self, reconciler: Reconciler, now: float, log: Log) -> None:
+        paths, before, asked = reconciler.paths, dict(reconciler.paths.results), []
+        for result in self._mtu_probe.outcomes(now):
+            asked.append(result.link)
+            if result.rtt is not None:
+                paths.answered(result.link, result.rtt, now)
+            elif result.mtu is not None:
+                paths.too_large(result.link, result.mtu, now)
+            else:
+                paths.lost(result.link, now)
+        paths.recheck(reconciler.health.silent, now)
+        for name in (*asked, *paths.start_due(now)):
+            if probe := paths.next_probe(name):
+                path, size, timeout = probe
+                self._mtu_probe.start(name, path.interface, path.source, path.target, size, now, timeout)
+        for name, found in paths.results.items():
+            if before.get(name) != found:
+                log.event("largest packet measured", link=name, mtu=found)
+
+    def _check_mptcp(self, reconciler: Reconciler, now: float, log: Log) -> None:
+        verdicts, before = reconciler.verdicts, dict(reconciler.verdicts.results)
+        for outcome in self._mptcp_probe.outcomes(now):
+            if verdicts.on_mptcp(outcome.key, outcome.is_mptcp, outcome.is_refused, now):
+                self._connect(self._plain_probe, reconciler, outcome.key, now)
+        for outcome in self._plain_probe.outcomes(now):
+            verdicts.on_plain_tcp(outcome.key, outcome.rtt is not None and not outcome.is_refused, now)
+        for name in verdicts.start_due(now):
+            self._connect(self._mptcp_probe, reconciler, name, now)
+        for name, found in verdicts.results.items():
+            if before.get(name) != found and found is not Verdict.MULTIPATH:
+                log.event("no MPTCP", Level.WARNING, link=name, connection=found)
+
+    @staticmethod
+    def _connect(tcp_probe: TcpProbe[str], reconciler: Reconciler, name: str, now: float) -> None:
+        if path := reconciler.verdicts.path(name):
+            tcp_probe.cancel(name)
+            tcp_probe.start(name, path.interface, path.source, path.target, now, TIMEOUT)
+
+    def _check_portals(self, reconciler: Reconciler, now: float) -> None:
+        for response in self._portal_probe.responses(now):
+            path = reconciler.portals.path(response.link)
+            reconciler.portals.on_response(
+                response.link, response.answer, captive_portal_option.login_page(path.interface) if path else None, now
+            )
+        for name in reconciler.portals.start_due(now):
+            if path := reconciler.portals.path(name):
+                self._portal_probe.start(name, path, now)

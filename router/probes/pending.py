@@ -1,0 +1,61 @@
+"""Sockets that wait for answers, at most one for a key; shared by all probes."""
+
+import selectors
+import socket
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+
+class Attempt(Protocol):
+    """A pending attempt. Without a socket only its deadline ends it."""
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """Where the answer arrives."""
+
+    @property
+    def deadline(self) -> float:
+        """When the attempt times out."""
+
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A", bound=Attempt)
+
+
+class PendingSockets(Generic[K, A]):
+    """The attempts by key, such as the name of a link; a context manager with one descriptor for all (epoll(7))."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.EpollSelector()
+        self._pending: dict[K, A] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for key in list(self._pending):
+            self.cancel(key)
+        self._selector.close()
+
+    def fileno(self) -> int:
+        return self._selector.fileno()
+
+    @property
+    def next_due(self) -> float | None:
+        """The earliest deadline."""
+        return min((attempt.deadline for attempt in self._pending.values()), default=None)
+
+    def cancel(self, key: K) -> None:
+        """Closes a pending attempt without a result."""
+        attempt = self._pending.pop(key, None)
+        if attempt and attempt.socket:
+            if attempt.socket in self._selector.get_map():
+                self._selector.unregister(attempt.socket)
+            attempt.socket.close()
+
+    def _ready(self) -> list[K]:
+        return [key.data for key, _ in self._selector.select(0)]
+
+    def _expired(self, now: float) -> list[K]:
+        return [key for key, attempt in self._pending.items() if attempt.deadline <= now]

@@ -1,0 +1,1 @@
+"""Queues that keep a link's delay low, and rates that follow what the link carries."""

@@ -1,0 +1,76 @@
+"""What the kernel cannot tell after a restart: owned endpoints, the gateway in use, the limits before this daemon's.
+
+There is one file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It
+is written before endpoints are created, so that a daemon that is killed leaves no endpoint that it does not know.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from router.kernel_state import Address, Limits
+from tributary.daemons.state_file import StateFile, Tell
+
+DIRECTORY = Path("/run/tributary/router")
+
+
+@dataclass(frozen=True)
+class OwnershipRecord:
+    """The endpoints by id, and the names of tunnels' interfaces, that exist or are about to be created.
+
+    ``limits_before`` is None if the limits were not changed. ``translates``: the nft table exists. ``gateway`` is
+    HOST:PORT of the gateway in use, as in the settings.
+    """
+
+    endpoints: Mapping[int, Address] = field(default_factory=dict)
+    limits_before: Limits | None = None
+    tunnels: frozenset[str] = frozenset()
+    translates: bool = False
+    gateway: str | None = None
+
+
+class RecordFile:
+    """The file of one network namespace."""
+
+    def __init__(self, where: Path, name: int) -> None:
+        self._file = StateFile(where / f"{name}.json")
+
+    def load(self, tell: Tell | None = None) -> OwnershipRecord:
+        """Returns the saved record, or an empty one.
+
+        A damaged file is set aside and reported to ``tell``. Without ``tell`` it raises CommandError, exit 71, or 77 if
+        root owns the file.
+        """
+        return self._file.read(_read, tell) or OwnershipRecord()
+
+    def save(self, record: OwnershipRecord) -> None:
+        """Replaces the file atomically; raises CommandError, exit 71."""
+        self._file.replace(_written(record))
+
+    def forget(self) -> None:
+        """Removes the file; raises CommandError, exit 71."""
+        self._file.remove()
+
+
+def _written(record: OwnershipRecord) -> dict[str, Any]:
+    before = record.limits_before
+    return {
+        "endpoints": {number: str(address) for number, address in record.endpoints.items()},
+        "limits_before": [before.subflows, before.accepted_addresses] if before else None,
+        "tunnels": sorted(record.tunnels),
+        "translates": record.translates,
+        "gateway": record.gateway,
+    }
+
+
+def _read(document: dict[str, Any]) -> OwnershipRecord:
+    before = document["limits_before"]
+    return OwnershipRecord(
+        {int(number): ip_address(address) for number, address in document["endpoints"].items()},
+        Limits(int(before[0]), int(before[1])) if before else None,
+        frozenset(map(str, document.get("tunnels", []))),
+        bool(document.get("translates", False)),
+        document.get("gateway"),
+    )

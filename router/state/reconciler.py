@@ -1,0 +1,438 @@
+"""Decides what to change: from the observed kernel state to operations. Pure: the caller passes the clock."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from router.identifiers import ENDPOINT_IDS
+from router.kernel_state import Address, Endpoint, KernelState, Limits, Octets
+from router.lan import ipv6
+from router.lan.ipv6 import Lan
+from router.lan.npt import UNKNOWN
+from router.links import policy
+from router.links.endpoint_refresh import EndpointRefresher
+from router.links.health import Health
+from router.links.model import Link, Reason, links, working
+from router.links.overflow import Candidates, Overflow, Rates
+from router.links.policy import Now
+from router.links.usage import Reading, Usage
+from router.probes import mptcp, portal
+from router.probes.mtu import Path, Paths
+from router.settings import RouterSettings
+from router.state.desired import DesiredState, OwnedState, desired_state, owned_state, unmanaged_endpoints
+from router.state.owned import OwnershipRecord
+from router.state.plan import (
+    AddEndpoint,
+    ChangeEndpoint,
+    ConfigureTunnel,
+    CreateTunnel,
+    Operation,
+    RemoveEndpoint,
+    Translate,
+    diff,
+    free_ids,
+)
+from router.tunnels import model as tunnels
+from router.tunnels.gateways import Gateways
+from router.tunnels.model import GatewayTunnels
+from tributary.mptcp.events import Ended, SubflowClosed
+from tributary.settings.hosts import CONVERT_PORT, Target
+from tributary.settings.links import Use
+
+
+@dataclass(frozen=True)
+class State:
+    """Why a link is not used (None if it is), and since when, in seconds since 1970."""
+
+    down: str | None
+    since: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """A link that came up or went down."""
+
+    link: Link
+    down: str | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The operations to apply, and the links whose state has changed."""
+
+    operations: tuple[Operation, ...]
+    changes: tuple[Change, ...] = ()
+
+
+class Reconciler:
+    """What is known of the links, and what this daemon owns in the kernel."""
+
+    def __init__(self, settings: RouterSettings, memory: OwnershipRecord, usage: Usage | None = None) -> None:
+        self.settings = settings
+        self.record = memory
+        self.usage = usage or Usage()
+        self.health = Health(settings.probe)
+        self.gateways = Gateways(settings, memory.gateway)
+        self.paths = Paths()
+        self.verdicts = mptcp.Verdicts()
+        self.portals = portal.Portals()
+        self.gateway_tunnels: GatewayTunnels | None = None
+        self.overflow = Overflow()
+        self.refresher = EndpointRefresher()
+        self.links: tuple[Link, ...] = ()
+        self.states: dict[str, State] = {}
+        self.endpoints: dict[Address, tuple[int, Endpoint]] = {}
+        """The owned endpoints after the last operations: id and endpoint by address."""
+        self.unmanaged: dict[int, Endpoint] = {}
+        self.names_taken: frozenset[str] = frozenset()
+        """Tunnels whose names other programs' interfaces have: these are omitted."""
+        self._translation = UNKNOWN if memory.translates else None
+        self._prefixes = ipv6.Prefixes()
+        self._ids_in_use: frozenset[int] = frozenset()
+        self._failed_rounds: dict[str, int] = {}
+        """How often links have tried another address of the gateway since the last answer."""
+        self._last_id = max(memory.endpoints, default=ENDPOINT_IDS.start - 1)
+
+    def change_settings(self, settings: RouterSettings) -> None:
+        """Takes effect at the next reconciliation. A gateway that stays configured keeps its state; its links are
+        probed again.
+        """
+        before = self.target, self.gateways.current
+        self.settings = settings
+        self.gateways.change_settings(settings)
+        if (self.target, self.gateways.current) == before:
+            self.health.change_probe(settings.probe)
+        else:
+            self.health = Health(settings.probe)
+        # `nft flush ruleset` may have removed the table: a reload restores it.
+        self._translation = UNKNOWN if self._translation else None
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.settings.mptcp.subflows, self.settings.mptcp.accepted_addresses)
+
+    def reconcile(self, observed: KernelState, wall: float, *, is_synchronized: bool = True) -> Decision:
+        """Returns what to change; ``wall`` is in seconds since 1970, and may be wrong while the clock is not
+        synchronized.
+
+        The caller saves ``record`` before it applies the operations.
+        """
+        now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_synchronized)
+        self.usage.set_policies(self.settings.wan, now.local.date(), is_synchronized=is_synchronized)
+        self.links = policy.allowed(links(self.settings, observed), self.health.down, self.usage, now)
+        names = {*self.settings.tunnel_names, self.settings.failback_name}
+        self.names_taken = frozenset(
+            each.name for each in observed.interfaces if each.name in names - self.record.tunnels
+        )
+        self.gateway_tunnels = self._gateway_tunnels(observed)
+        probed = [link for link in self.links if self.probe_path(link)]
+        self.health.set_links([link.name for link in probed], [link.name for link in probed if link.wan.metered])
+        self.overflow.set_candidates(self._candidates())
+        self._rotate_addresses()
+        self._update_checks()
+        made = _still_there(self.record.endpoints, observed)
+        self.unmanaged = unmanaged_endpoints(observed, made)
+        desired = self._desired(observed, wall)
+        owned = self._owned(owned_state(observed, made, desired.endpoints), observed)
+        operations = diff(desired, owned, observed.endpoints, self._last_id)
+        self._ids_in_use = frozenset(observed.endpoints)
+        self._note_endpoints(owned.endpoints, operations)
+        self.gateways.applied |= {
+            operation.config.name: operation.config
+            for operation in operations
+            if isinstance(operation, ConfigureTunnel)
+        }
+        own = frozenset(owned.tunnels) | {
+            operation.name for operation in operations if isinstance(operation, CreateTunnel)
+        }
+        self._translation = desired.translation
+        limits = self.record.limits_before or observed.limits
+        self.record = OwnershipRecord(
+            self._owned_endpoints(made, operations), limits, own, desired.translation is not None, self.gateways.address
+        )
+        return Decision(operations, tuple(self._changes(wall)))
+
+    def _rotate_addresses(self) -> None:
+        """A link on which the gateway is silent tries the gateway's next address: its network may drop UDP of one IP
+        version.
+
+        It does so after ``probe.failures`` failures, then after twice as many, and so on.
+        """
+        enrolment = self.gateways.current
+        for link in self.links if enrolment else ():
+            record = self.health.records.get(link.name)
+            rounds = (record.failures // self.settings.probe.failures).bit_length() if record else 0
+            usable = tunnels.outsides(link, self.gateways.resolved)
+            if enrolment and rounds > self._failed_rounds.get(link.name, 0) and len(usable) > 1:
+                now = tunnels.outside(link, usable, self.gateways.chosen(enrolment))
+                assert now is not None, "one of several"
+                self.gateways.choose(enrolment, link.name, usable[(usable.index(now) + 1) % len(usable)])
+            self._failed_rounds[link.name] = rounds
+
+    def _gateway_tunnels(self, observed: KernelState) -> GatewayTunnels | None:
+        enrolment = self.gateways.current
+        if enrolment is None:
+            return None
+        others = tuple(each for each in observed.interfaces if each.name not in self.names_taken)
+        return tunnels.gateway_tunnels(
+            self.settings, enrolment, replace(observed, interfaces=others), self.health.answers
+        )
+
+    def _desired(self, observed: KernelState, wall: float) -> DesiredState:
+        down, suspect = self.health.down, self.health.suspect
+        desired = desired_state(
+            self.links,
+            down,
+            self.unmanaged,
+            self.limits,
+            self.gateway_tunnels,
+            bypass=self.settings.bypass,
+            suspect=suspect,
+            standby=self.overflow.standby,
+        )
+        enrolment = self.gateways.current
+        inside = self._lan(observed, working(self.links, {*down, *suspect}))
+        self._prefixes.keep(inside, wall)
+        inside = replace(inside, remembered=self._prefixes.remembered)
+        desired = replace(
+            desired,
+            routes=(*desired.routes, *ipv6.routes(inside)),
+            rules=(*desired.rules, *ipv6.rules(inside)),
+            lan=ipv6.desired_addresses(inside),
+            translation=ipv6.translation(inside),
+        )
+        if enrolment is None:
+            return desired
+        found = self.gateways.resolved
+        chosen = self.gateways.chosen(enrolment)
+        made = tuple(
+            tunnels.tunnel_configs(
+                self.settings, enrolment, self.links, down, suspect, found, self.paths.results, chosen
+            )
+        )
+        names = self.settings.tunnel_names
+        if earlier := self.gateways.earlier:
+            alive = [link for link in self.links if link.name not in down and link.name not in suspect]
+            asked, turn = self.gateways.resolved_of(earlier), self.gateways.failback.turn
+            made = (*made, *tunnels.failback_tunnel(self.settings, earlier, alive, asked, turn))
+            names = (*names, self.settings.failback_name)
+        return replace(
+            desired,
+            tunnels=tuple(name for name in names if name not in self.names_taken),
+            tunnel_configs=tuple(config for config in made if config.name not in self.names_taken),
+        )
+
+    def _lan(self, observed: KernelState, working: Sequence[Link] = ()) -> Lan:
+        answering = self.gateways.current if self.health.answers else None
+        return Lan(self.settings, observed, working, answering)
+
+    def _candidates(self) -> Candidates:
+        """Which links are always used, and which only when those are full. Without a primary link the first overflow
+        link is used.
+        """
+        used = working(self.links, self.health.down)
+        spare = tuple(link.name for link in used if link.wan.use is Use.OVERFLOW)
+        front = tuple(link.name for link in used if link.wan.use is Use.PRIMARY) or spare[:1]
+        return Candidates(front, tuple(name for name in spare if name not in front))
+
+    @property
+    def counted_interfaces(self) -> dict[str, str]:
+        """The interfaces whose bytes matter now, by the names of their links."""
+        names = self.overflow.counted | self.usage.capped
+        return {link.name: link.interface.name for link in self.links if link.interface and link.name in names}
+
+    def count(self, counts: Mapping[str, Octets], rates: Mapping[str, Rates], now: float) -> bool:
+        """Takes the counters and the capacities of links; returns whether to reconcile now."""
+        readings = {
+            link.name: Reading(f"{self.usage.boot}/{link.interface.index}", counts[link.name].total)
+            for link in self.links
+            if link.interface and link.name in counts
+        }
+        before = {name: self.usage.level(name) for name in self.usage.capped}
+        self.usage.read(readings)
+        is_other = any(self.usage.level(name) != level for name, level in before.items())
+        return self.overflow.count(counts, rates, now) or is_other
+
+    def _owned(self, found: OwnedState, observed: KernelState) -> OwnedState:
+        """Adds to ``found`` the tunnels that exist, with their last configuration, and what is owned in the LAN."""
+        there = {interface.name for interface in observed.interfaces}
+        made = {name: self.gateways.applied.get(name) for name in sorted(self.record.tunnels) if name in there}
+        return replace(
+            found, tunnels=made, lan=ipv6.owned_addresses(self._lan(observed)), translation=self._translation
+        )
+
+    @property
+    def target(self) -> Target | None:
+        """Where probes connect to: with tunnels the converter inside, unless the settings name another target."""
+        told, enrolment = self.settings.probe.target, self.gateways.current
+        return Target(enrolment.inside, CONVERT_PORT) if told is None and enrolment else told
+
+    def _path(self, link: Link) -> Path | None:
+        """The path from a link to the gateway's public address; None if there is none, or the address is unknown."""
+        target = self.settings.probe.target
+        found = self.gateways.resolved if self.gateways.current else (target.address,) if target else ()
+        chosen = self.gateways.chosen(self.gateways.current) if self.gateways.current else {}
+        gateway = tunnels.outside(link, found, chosen)
+        if gateway is None or link.interface is None:
+            return None
+        [next_hop] = (next_hop for next_hop in link.next_hops if next_hop.version == gateway.version)
+        return Path(link.interface.name, next_hop.addresses[0], gateway, link.interface.mtu, link.wan.metered)
+
+    def _update_checks(self) -> None:
+        """Tells the MTU, MPTCP and login page checks which paths there are."""
+        self.paths.set_paths({link.name: path for link in self.links if (path := self._path(link))})
+        self.verdicts.set_paths(dict(self._mptcp_paths()))
+        silent = self.health.silent if self.settings.probe.captive else frozenset()
+        self.portals.set_paths(
+            {
+                link.name: portal.PortalPath(link.interface.name, next_hop.addresses[0])
+                for link in self.links
+                for next_hop in link.next_hops
+                if link.interface and next_hop.version == portal.NOBODY.version and link.name in silent
+            }
+        )
+
+    def _mptcp_paths(self) -> Iterator[tuple[str, mptcp.MptcpPath]]:
+        """Inside the tunnels to the converter while it answers; outside of them to the server in the settings.
+
+        Without tunnels the converter is that server.
+        """
+        server = self.settings.probe.mptcp_target or (None if self.gateways.current else self.settings.probe.target)
+        for link in self.links:
+            probed_by = self.probe_path(link)
+            if self.gateway_tunnels and self.target and probed_by and self.health.answers:
+                yield link.name, mptcp.MptcpPath(*probed_by, self.target, link.wan.metered)
+            next_hops = [
+                next_hop for next_hop in link.next_hops if server and next_hop.version == server.address.version
+            ]
+            if server and next_hops and link.interface:
+                next_hop = mptcp.MptcpPath(link.interface.name, next_hops[0].addresses[0], server, link.wan.metered)
+                yield mptcp.outside(link.name), next_hop
+
+    @property
+    def failback_path(self) -> tuple[str, Address, Target] | None:
+        """Interface, source address and target of probes to an earlier gateway; None if none is probed."""
+        earlier = self.gateways.earlier
+        config = self.gateways.applied.get(self.settings.failback_name)
+        if earlier is None or config is None or self.target is None:
+            return None
+        is_inside = self.target.address == earlier.inside
+        return config.name, config.address, self.target if is_inside else Target(earlier.inside, CONVERT_PORT)
+
+    def probe_path(self, link: Link) -> tuple[str, Address] | None:
+        """Interface and source address of a link's probes: its tunnel's, if it has one; None without probes."""
+        if self.target is None or link.interface is None:
+            return None
+        if self.gateway_tunnels:
+            tunnel = self.gateway_tunnels.of(link)
+            return (tunnel.name, tunnel.address) if tunnel and link.next_hops else None
+        next_hops = (next_hop for next_hop in link.next_hops if next_hop.version == self.target.address.version)
+        return next(((link.interface.name, next_hop.addresses[0]) for next_hop in next_hops), None)
+
+    def fail_over(self, now: float) -> bool:
+        """Returns whether the gateway is silent and there is another one: the next reconciliation moves the tunnels to
+        it.
+        """
+        if not self.health.is_silent or not self.gateways.fail_over(now):
+            return False
+        self.health = Health(self.settings.probe)
+        return True
+
+    def fail_back(self, now: float) -> bool:
+        """Returns whether an earlier gateway is stable again: the next reconciliation moves the tunnels to it.
+
+        It has answered by one link only. Until its probes end, the other links keep their state, so that nothing leaves
+        outside of the tunnels meanwhile.
+        """
+        earlier, turn = self.gateways.earlier, self.gateways.failback.turn
+        if not self.gateways.fail_back(now):
+            return False
+        for link in self.links if earlier else ():
+            if earlier and (usable := tunnels.outsides(link, self.gateways.resolved)):
+                self.gateways.choose(earlier, link.name, usable[turn % len(usable)])
+        self.health.probe_all()
+        return True
+
+    def on_failure(self, operation: Operation) -> None:
+        """An operation failed. The next reconciliation retries what the kernel does not show."""
+        if isinstance(operation, CreateTunnel):
+            # Another program may have created an interface of that name meanwhile.
+            self.record = replace(self.record, tunnels=self.record.tunnels - {operation.name})
+            self.gateways.applied.pop(operation.name, None)
+        elif isinstance(operation, ConfigureTunnel):
+            self.gateways.applied.pop(operation.config.name, None)
+        elif isinstance(operation, Translate):
+            self._translation = UNKNOWN
+
+    def state(self, link: Link) -> str | None:
+        """Why ``link`` is not used; None if it is."""
+        if link.down is None and link.name in self.portals.results:
+            return Reason.CAPTIVE_PORTAL
+        return Reason.NO_ANSWER if link.name in self.health.down else link.down
+
+    def on_subflow_closed(self, event: SubflowClosed, now: float) -> None:
+        standing = {str(address) for address in self.endpoints}
+        if event.reason in (Ended.RESET, Ended.TIMEOUT) and event.subflow.local in standing:
+            self.refresher.on_subflow_lost(event.subflow.local, event.token, now)
+
+    def refresh_endpoints(self, sessions: Mapping[int, frozenset[str]], now: float) -> Decision:
+        """Recreates the endpoints that are due; ``sessions`` are the live tokens with their local addresses."""
+        due = self.refresher.due(sessions, now)
+        old = [self.endpoints[address] for address in self.endpoints if str(address) in due]
+        new = free_ids(self._ids_in_use, self._last_id)
+        operations = tuple(
+            operation
+            for number, endpoint in old
+            for operation in (RemoveEndpoint(number, endpoint), AddEndpoint(next(new), endpoint))
+        )
+        self._note_endpoints(dict(self.endpoints.values()), operations)
+        self.record = replace(self.record, endpoints=self._owned_endpoints(self.record.endpoints, operations))
+        return Decision(operations)
+
+    def removal(self, observed: KernelState) -> tuple[Operation, ...]:
+        """The operations that remove all that is owned. Limits that another program has set meanwhile stay."""
+        before = self.record.limits_before if observed.limits == self.limits else None
+        owned = self._owned(owned_state(observed, self.record.endpoints, ()), observed)
+        return diff(DesiredState(limits=before), owned, observed.endpoints, self._last_id)
+
+    def _note_endpoints(self, standing: Mapping[int, Endpoint], operations: tuple[Operation, ...]) -> None:
+        """Notes which endpoints exist after ``operations``, and the last id in use."""
+        after = dict(standing)
+        for operation in operations:
+            if isinstance(operation, RemoveEndpoint):
+                after.pop(operation.number, None)
+            elif isinstance(operation, AddEndpoint):
+                after[operation.number] = operation.endpoint
+                self._last_id = operation.number
+            elif isinstance(operation, ChangeEndpoint):
+                after[operation.number] = operation.endpoint
+        self._ids_in_use |= frozenset(after)
+        for address in self.endpoints.keys() - {endpoint.address for endpoint in after.values()}:
+            self.refresher.remove(str(address))
+        self.endpoints = {endpoint.address: (number, endpoint) for number, endpoint in after.items()}
+
+    @staticmethod
+    def _owned_endpoints(made: Mapping[int, Address], operations: tuple[Operation, ...]) -> dict[int, Address]:
+        new = {
+            operation.number: operation.endpoint.address
+            for operation in operations
+            if isinstance(operation, AddEndpoint)
+        }
+        return {**made, **new}
+
+    def _changes(self, wall: float) -> Iterator[Change]:
+        self.states = {name: state for name, state in self.states.items() if name in self.settings.wan}
+        for link in self.links:
+            down = self.state(link)
+            known = self.states.get(link.name)
+            if known is None or known.down != down:
+                self.states[link.name] = State(down, wall)
+                yield Change(link, down)
+
+
+def _still_there(made: Mapping[int, Address], observed: KernelState) -> dict[int, Address]:
+    return {
+        number: address
+        for number, address in made.items()
+        if number in observed.endpoints and observed.endpoints[number].address == address
+    }

@@ -1,0 +1,1 @@
+"""The tunnels to a gateway, and which gateway of several is used."""

@@ -1,0 +1,49 @@
+"""What outlives a killed daemon."""
+
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from router.kernel_state import Limits
+from router.state.owned import OwnershipRecord, RecordFile
+from tributary.settings.errors import CommandError, Exit
+
+MEMORY = OwnershipRecord(
+    {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0), gateway="203.0.113.5:51840"
+)
+
+
+def test_what_was_saved_is_loaded_and_what_is_forgotten_is_not(tmp_path: Path) -> None:
+    store = RecordFile(tmp_path / "not" / "there", 5)
+    assert store.load() == OwnershipRecord()
+    store.save(MEMORY)
+    assert RecordFile(tmp_path / "not" / "there", 5).load() == MEMORY
+    store.save(OwnershipRecord())
+    assert store.load() == OwnershipRecord()
+    store.forget()
+    store.forget()
+    assert list((tmp_path / "not" / "there").iterdir()) == []
+
+
+def test_each_network_namespace_has_its_own(tmp_path: Path) -> None:
+    RecordFile(tmp_path, 5).save(MEMORY)
+    assert RecordFile(tmp_path, 6).load() == OwnershipRecord()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"endpoints": {"x": "1.2.3.4"}, "limits_before": null}', '{"endpoints": 5}', "\xff"]
+)
+def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "5.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CommandError) as caught:
+        RecordFile(tmp_path, 5).load()
+    assert caught.value.code == Exit.SYSTEM
+    assert "5.json" in str(caught.value)
+
+
+def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CommandError) as caught:
+        RecordFile(tmp_path / "file", 5).save(MEMORY)
+    assert caught.value.code == Exit.SYSTEM

@@ -1,0 +1,371 @@
+"""What the daemon does when, as scripts: what the kernel says, and the commands that follow."""
+
+from dataclasses import replace
+from ipaddress import IPv4Network, ip_address
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.identifiers import ENDPOINT_IDS, MAIN
+from router.kernel_state import Endpoint, Flags, Interface, KernelState, Limits, Octets, Route
+from router.links.model import Reason
+from router.state.owned import OwnershipRecord
+from router.state.reconciler import Reconciler
+from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tributary.mptcp.events import Ended, SubflowClosed
+from tributary.mptcp.four_tuple import FourTuple
+
+
+class Script:
+    """A keeper and the kernel that it acts upon."""
+
+    def __init__(self, observed: KernelState, text: str = SETTINGS, memory: OwnershipRecord | None = None) -> None:
+        self.keeper = Reconciler(settings(text), memory or OwnershipRecord())
+        self.kernel = observed
+
+    def reconcile(self) -> list[str]:
+        """The commands of one look, which are then done."""
+        operations = self.keeper.reconcile(self.kernel, 0).operations
+        said = texts(operations, self.kernel)
+        self.kernel = after(self.kernel, operations)
+        return said
+
+    def now(self, *plugs: Plug) -> list[str]:
+        """The commands that follow when the house looks so."""
+        self.kernel = changed(self.kernel, house(*plugs))
+        return self.reconcile()
+
+
+def test_a_link_gets_a_table_a_default_route_a_rule_and_an_endpoint_in_this_order() -> None:
+    assert Script(house(DSL)).reconcile() == [
+        "ip mptcp limits set subflows 8 add_addr_accepted 0",
+        "ip route add 192.168.1.0/24 dev eth0 table 8401 metric 1 proto 84",
+        "ip route add default via 192.168.1.1 dev eth0 onlink table 8401 metric 1 proto 84",
+        "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip rule add priority 8400 from 192.168.1.2 lookup 8401 protocol 84",
+        "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow",
+    ]
+
+
+def test_a_second_look_at_the_same_changes_nothing() -> None:
+    script = Script(house(DSL, LTE))
+    assert script.reconcile()
+    assert script.reconcile() == []
+
+
+def test_a_link_that_comes_later_leaves_the_first_alone() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    assert script.now(DSL, LTE) == [
+        "ip route add 10.64.0.0/30 dev usb0 table 8402 metric 1 proto 84",
+        "ip route add default via 10.64.0.1 dev usb0 onlink table 8402 metric 1 proto 84",
+        "ip -6 route add 2001:db8:2::/64 dev usb0 table 8402 metric 1 proto 84",
+        "ip -6 route add default via 2001:db8:2::1 dev usb0 onlink table 8402 metric 1 proto 84",
+        "ip route add default via 10.64.0.1 dev usb0 onlink metric 2 proto 84 src 10.64.0.2",
+        "ip -6 route add default via 2001:db8:2::1 dev usb0 onlink metric 2 proto 84 src 2001:db8:2::2",
+        "ip rule add priority 8400 from 10.64.0.2 lookup 8402 protocol 84",
+        "ip -6 rule add priority 8400 from 2001:db8:2::2 lookup 8402 protocol 84",
+        "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow",
+        "ip mptcp endpoint add 2001:db8:2::2 dev usb0 id 130 subflow",
+    ]
+
+
+def test_a_cut_link_loses_its_endpoint_first_and_gets_all_back_with_another_id() -> None:
+    script = Script(house(DSL, LTE))
+    first = script.reconcile()
+    gone = script.now(cut(DSL), LTE)
+    assert gone == [
+        "ip mptcp endpoint delete id 128",
+        "ip rule del priority 8400 from 192.168.1.2 lookup 8401 protocol 84",
+        "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip route del default via 192.168.1.1 dev eth0 onlink table 8401 metric 1 proto 84",
+        "ip route del 192.168.1.0/24 dev eth0 table 8401 metric 1 proto 84",
+    ]
+    back = script.now(DSL, LTE)
+    assert back[-1] == "ip mptcp endpoint add 192.168.1.2 dev eth0 id 131 subflow"
+    assert set(back[:-1]) <= set(first)
+
+
+def test_a_new_address_replaces_rule_and_endpoint_and_what_has_not_changed_stays() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    assert script.now(replace(DSL, addresses=("192.168.1.77/24",))) == [
+        "ip mptcp endpoint delete id 128",
+        "ip rule del priority 8400 from 192.168.1.2 lookup 8401 protocol 84",
+        "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.77",
+        "ip rule add priority 8400 from 192.168.1.77 lookup 8401 protocol 84",
+        "ip mptcp endpoint add 192.168.1.77 dev eth0 id 129 subflow",
+    ]
+
+
+def test_a_second_address_gets_a_rule_and_takes_no_subflow_from_the_first() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    two = replace(DSL, addresses=(*DSL.addresses, "192.168.1.77/24"))
+    assert script.now(two) == ["ip rule add priority 8400 from 192.168.1.77 lookup 8401 protocol 84"]
+
+
+def test_a_new_gateway_changes_routes_and_breaks_no_subflow() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    operations = script.now(replace(DSL, gateways=("192.168.1.254",)))
+    assert len(operations) == 4
+    assert not [operation for operation in operations if "mptcp" in operation or "rule" in operation]
+
+
+def test_an_interface_that_comes_back_under_another_number_is_told_to_the_endpoint() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    stick = replace(LTE, interface=Interface(7, "usb1"))
+    operations = script.now(DSL, stick)
+    assert "ip mptcp endpoint delete id 129" in operations
+    assert "ip mptcp endpoint add 10.64.0.2 dev usb1 id 131 subflow" in operations
+
+
+def test_backup_and_fullmesh_are_flags_of_the_endpoint() -> None:
+    text = '[wan.dsl]\ninterface = "eth0"\nfullmesh = true\n[wan.lte]\ninterface = "usb*"\nuse = "backup"'
+    operations = Script(house(DSL, LTE), text).reconcile()
+    assert "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow fullmesh" in operations
+    assert "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup" in operations
+
+
+OVERFLOW = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nuse = "overflow"'
+
+
+def carry(script: Script, now: float, dsl: float) -> None:
+    """Half a minute in which the links have carried megabits per second in all."""
+    for second in range(30):
+        received = int(dsl * (second + 1) * 10**6 / 8)
+        counts = {"dsl": Octets(received, 0), "lte": Octets(received // 2, 0)}
+        script.keeper.count(counts, {}, now + second)
+
+
+def test_an_overflow_link_is_a_backup_until_the_others_are_full_and_no_subflow_ends_by_that() -> None:
+    script = Script(house(DSL, LTE), OVERFLOW)
+    assert script.reconcile()[-2:] == [
+        "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup",
+        "ip mptcp endpoint add 2001:db8:2::2 dev usb0 id 130 subflow backup",
+    ]
+    assert script.keeper.counted_interfaces == {"dsl": "eth0", "lte": "usb0"}
+    carry(script, 100, 20)
+    assert script.reconcile() == [
+        "ip mptcp endpoint change id 129 nobackup",
+        "ip mptcp endpoint change id 130 nobackup",
+    ]
+    assert script.reconcile() == []
+    carry(script, 200, 0)
+    assert script.reconcile() == [
+        "ip mptcp endpoint change id 129 backup",
+        "ip mptcp endpoint change id 130 backup",
+    ]
+
+
+def test_an_overflow_link_is_no_backup_while_no_other_link_works() -> None:
+    script = Script(house(DSL, LTE), OVERFLOW)
+    script.reconcile()
+    operations = script.now(cut(DSL), LTE)
+    assert "ip mptcp endpoint change id 129 nobackup" in operations
+    assert script.keeper.counted_interfaces == {}
+    assert "ip mptcp endpoint change id 129 backup" in script.now(DSL, LTE)
+
+
+def test_no_more_endpoints_are_made_than_the_kernel_keeps_and_every_link_gets_one_first() -> None:
+    plugs = [
+        Plug(
+            Interface(10 + number, f"w{number}"),
+            (f"10.{number}.0.2/24", f"2001:db8:{number}::2/64"),
+            (f"10.{number}.0.1", "fe80::1"),
+        )
+        for number in range(6)
+    ]
+    text = "\n".join(f'[wan.w{number}]\ninterface = "w{number}"' for number in range(6))
+    foreign = {1: Endpoint(ip_address("10.9.9.9"), 0, Flags.SIGNAL)}
+    script = Script(house(*plugs, endpoints=foreign), text)
+    script.reconcile()
+    addresses = [str(each.address) for number, each in script.kernel.endpoints.items() if number in ENDPOINT_IDS]
+    assert addresses == [*(f"10.{number}.0.2" for number in range(6)), "2001:db8::2"]
+
+
+def test_an_address_with_somebody_elses_endpoint_gets_none_of_ours_and_that_one_is_left_alone() -> None:
+    foreign = {1: Endpoint(ip_address("192.168.1.2"), 0, Flags.SUBFLOW)}
+    script = Script(house(DSL, endpoints=foreign))
+    assert not [operation for operation in script.reconcile() if "endpoint" in operation]
+    script.kernel = after(script.kernel, script.keeper.removal(script.kernel))
+    assert script.kernel.endpoints == foreign
+
+
+def test_an_endpoint_that_the_kernel_made_by_itself_gives_way() -> None:
+    implicit = {5: Endpoint(ip_address("192.168.1.2"), 0, Flags.IMPLICIT)}
+    operations = Script(house(DSL, endpoints=implicit)).reconcile()
+    assert operations[0] == "ip mptcp endpoint delete id 5"
+    assert operations[-1] == "ip mptcp endpoint add 192.168.1.2 dev eth0 id 128 subflow"
+
+
+def test_an_endpoint_that_the_kernel_made_for_another_address_stays() -> None:
+    implicit = {5: Endpoint(ip_address("192.168.8.1"), 0, Flags.IMPLICIT)}
+    script = Script(house(DSL, endpoints=implicit))
+    script.reconcile()
+    assert script.kernel.endpoints[5] == implicit[5]
+
+
+def test_what_somebody_removes_is_made_anew() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    script.kernel = replace(script.kernel, endpoints={}, rules=())
+    assert script.reconcile() == [
+        "ip rule add priority 8400 from 192.168.1.2 lookup 8401 protocol 84",
+        "ip mptcp endpoint add 192.168.1.2 dev eth0 id 129 subflow",
+    ]
+
+
+def test_what_a_killed_daemon_left_is_taken_over_as_it_is() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    heir = Script(script.kernel, memory=script.keeper.record)
+    assert heir.reconcile() == []
+
+
+def test_what_a_killed_daemon_left_and_nobody_wants_any_more_is_taken_away() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    heir = Script(script.kernel, '[wan.dsl]\ninterface = "eth0"', script.keeper.record)
+    operations = heir.reconcile()
+    assert operations and all(
+        "8402" in operation or "usb0" in operation or "delete id" in operation for operation in operations
+    )
+
+
+def test_endpoints_are_in_the_memory_before_they_are_made() -> None:
+    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler.reconcile(house(DSL), 0)
+    assert reconciler.record == OwnershipRecord({128: ip_address("192.168.1.2")}, Limits(2, 0))
+
+
+def test_limits_from_before_come_back_unless_somebody_else_has_set_others() -> None:
+    script = Script(house(DSL))
+    script.reconcile()
+    assert script.kernel.limits == Limits(8, 0)
+    assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in texts(
+        script.keeper.removal(script.kernel), script.kernel
+    )
+    elses = replace(script.kernel, limits=Limits(4, 4))
+    assert not [operation for operation in texts(script.keeper.removal(elses), elses) if "limits" in operation]
+
+
+def test_a_link_that_does_not_answer_keeps_its_table_and_loses_endpoint_and_default_route() -> None:
+    script = Script(house(DSL, LTE), SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"\nfailures = 1')
+    script.reconcile()
+    assert script.keeper.health.start_due(0) == ["dsl", "lte"]
+    script.keeper.health.record("lte", 0.03)
+    script.keeper.health.record("dsl", None)
+    assert script.reconcile() == [
+        "ip mptcp endpoint delete id 128",
+        "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+    ]
+    assert script.keeper.states["dsl"].down == Reason.NO_ANSWER
+    for _ in range(3):
+        assert script.reconcile() == []
+        script.keeper.health.record("dsl", 0.01)
+    assert script.reconcile() == [
+        "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
+        "ip mptcp endpoint add 192.168.1.2 dev eth0 id 131 subflow",
+    ]
+
+
+def test_a_link_without_an_address_of_the_targets_ip_version_is_not_probed() -> None:
+    script = Script(house(DSL, LTE), SETTINGS + '[probe]\ntarget = "[2001:db8::5]:5124"')
+    script.reconcile()
+    assert script.keeper.health.start_due(0) == ["lte"]
+
+
+def closed(local: str, reason: Ended) -> SubflowClosed:
+    return SubflowClosed(0, 7, FourTuple(local, 40000, "203.0.113.5", 5124), reason)
+
+
+def test_an_endpoint_is_made_anew_when_the_kernel_has_given_up_its_subflow() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    script.keeper.on_subflow_closed(closed("10.64.0.2", Ended.RESET), 100.0)
+    assert script.keeper.refresher.next_due == 101.0
+    operations = script.keeper.refresh_endpoints({7: frozenset({"192.168.1.2"})}, 101.0).operations
+    assert texts(operations, script.kernel) == [
+        "ip mptcp endpoint delete id 129",
+        "ip mptcp endpoint add 10.64.0.2 dev usb0 id 131 subflow",
+    ]
+    script.kernel = after(script.kernel, operations)
+    assert script.reconcile() == []
+    assert script.keeper.record.endpoints[131] == ip_address("10.64.0.2")
+
+
+def test_a_subflow_that_ends_well_or_whose_endpoint_is_gone_is_not_mended() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    script.keeper.on_subflow_closed(closed("10.64.0.2", Ended.CLOSED), 100.0)
+    script.now(cut(DSL), LTE)
+    script.keeper.on_subflow_closed(closed("192.168.1.2", Ended.RESET), 100.0)
+    assert script.keeper.refresher.next_due is None
+
+
+def test_a_loss_is_forgotten_when_the_link_goes_down() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    script.keeper.on_subflow_closed(closed("192.168.1.2", Ended.TIMEOUT), 100.0)
+    script.now(cut(DSL), LTE)
+    assert script.keeper.refresher.next_due is None
+
+
+def test_other_settings_take_effect_at_the_next_look() -> None:
+    script = Script(house(DSL, LTE))
+    script.reconcile()
+    script.keeper.change_settings(settings('[wan.lte]\ninterface = "usb*"\n[mptcp]\nsubflows = 2'))
+    operations = script.reconcile()
+    assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in operations
+    assert "ip rule del priority 8400 from 192.168.1.2 lookup 8401 protocol 84" in operations
+    assert list(script.keeper.states) == ["lte"]
+    assert script.reconcile() == []
+
+
+def test_a_change_of_state_is_told_once_with_its_time() -> None:
+    reconciler = Reconciler(settings(), OwnershipRecord())
+    assert [change.down for change in reconciler.reconcile(house(DSL, LTE), 5.0).changes] == [None, None]
+    assert reconciler.reconcile(house(DSL, LTE), 6.0).changes == ()
+    (change,) = reconciler.reconcile(house(cut(DSL), LTE), 7.0).changes
+    assert (change.link.name, change.down) == ("dsl", Reason.NO_CARRIER)
+    assert {name: state.since for name, state in reconciler.states.items()} == {"dsl": 7.0, "lte": 5.0}
+
+
+PLUGS = st.lists(
+    st.sampled_from(
+        [
+            DSL,
+            cut(DSL),
+            replace(DSL, addresses=("192.168.1.77/24",)),
+            replace(DSL, gateways=("192.168.1.254",)),
+            replace(DSL, addresses=()),
+            LTE,
+            cut(LTE),
+            replace(LTE, interface=Interface(7, "usb1")),
+            replace(LTE, addresses=("192.168.1.2/24",)),
+            replace(LTE, gateways=("2001:db8:2::1",)),
+        ]
+    ),
+    max_size=3,
+    unique_by=lambda plug: plug.interface.index,
+)
+
+
+@given(st.lists(PLUGS, min_size=1, max_size=8))
+def test_whatever_links_do_one_look_is_enough_and_nothing_of_others_is_touched(history: list[list[Plug]]) -> None:
+    default = Route(MAIN, IPv4Network("0.0.0.0/0"), ip_address("172.16.0.1"), 1, 0, 3)
+    foreign = {1: Endpoint(ip_address("172.16.0.2"), 0, Flags.SIGNAL)}
+    first = house(*history[0], routes=[default], endpoints=foreign)
+    script = Script(first)
+    for plugs in history:
+        script.kernel = changed(script.kernel, house(*plugs, routes=[default]))
+        script.reconcile()
+        assert script.reconcile() == []
+    left = after(script.kernel, script.keeper.removal(script.kernel))
+    clean = house(*history[-1], routes=[default], endpoints=foreign)
+    assert set(left.routes) == set(clean.routes)
+    assert (left.rules, left.endpoints, left.limits) == (clean.rules, clean.endpoints, clean.limits)
