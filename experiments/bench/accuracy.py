@@ -118,7 +118,7 @@ def _held(testbed: Testbed, options: AccuracyOptions, point: Point) -> float:
         stack.enter_context(pair.throttling(testbed, rule(point["rate"], direction)))
         read = stack.enter_context(_counted(testbed, direction))
         if point["beside"] == _BESIDE:
-            stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--pace", str(_BESIDE_PACE)))
+            stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--rate-limit", str(_BESIDE_PACE)))
         stack.enter_context(flow(testbed, HELD_PORT, direction, seconds, *HELD))
         time.sleep(options.settle)
         first = read()

@@ -2,7 +2,7 @@
 
     client -- switch -- front, back end a, back end b      plain cables
 
-Every object has a content of its own, of a random size, known at every offset (tributary-load's stock and fetch).
+Every object has a content of its own, of a random size, known at every offset (tributary-load's generate and fetch).
 Each request is for any part of any object, at any back end: so every second one goes to another back end than the one
 before, over the same connection. Some are sent before the one before is answered, some clients rest in between.
 
@@ -66,9 +66,9 @@ class Stocked:
         with reserved(name) as directory:
             with standing_network(f"trib-{name}", directory) as network:
                 for each in network.back_ends:
-                    stock = (str(native.build().load), "stock", "--below", str(network.objects(each)))
+                    generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
                     for large in ((), _LARGE):
-                        run([*stock, "--folders", each, *large])
+                        run([*generate, "--folders", each, *large])
                 with at_work(network):
                     yield Contest(network)
             take_down(name)

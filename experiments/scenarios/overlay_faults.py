@@ -153,7 +153,7 @@ def _measure(built: StandingOverlay, options: FaultOptions, point: Point, repeti
 
 
 def _flow(overlay: Running, port: int, options: FaultOptions) -> Process:
-    how = ("--seconds", str(options.seconds), "--pace", _PACE, "--verify")
+    how = ("--seconds", str(options.seconds), "--rate-limit", _PACE, "--verify")
     return _load(overlay, "flow", port, *how)
 
 

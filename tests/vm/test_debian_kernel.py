@@ -66,7 +66,7 @@ while ! grep -q ready /tmp/converter.log; do sleep 0.1; done
 before=$(awk '/VmRSS/ {print $2}' /proc/$converter/status)
 # It says so when all stand and live, and holds them until its input ends.
 mkfifo /tmp/release
-$bin/tributary-load hold --connections 5000 --to 203.0.113.80:8080 --via-connect 127.0.0.1:3128 --mptcp \
+$bin/tributary-load idle-connections --connections 5000 --to 203.0.113.80:8080 --via-connect 127.0.0.1:3128 --mptcp \
     </tmp/release >/tmp/held.log &
 load=$!
 exec 3>/tmp/release

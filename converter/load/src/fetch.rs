@@ -13,13 +13,13 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::bulk::print_report;
+use crate::corpus::{Corpus, Object};
 use crate::failure::Failure;
 use crate::http;
 use crate::pattern::Pattern;
 use crate::random::Random;
 use crate::route::Route;
 use crate::seconds::seconds;
-use crate::shelf::{Object, Shelf};
 use crate::sockets;
 
 /// One in so many times: a part of an object is asked for, requests are sent before answers are there, the client rests, and
@@ -42,7 +42,7 @@ pub struct Options {
     #[command(flatten)]
     route: Route,
     #[command(flatten)]
-    shelf: Shelf,
+    corpus: Corpus,
     /// How many clients ask at once, each on a connection of its own.
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     clients: u64,
@@ -61,7 +61,7 @@ pub struct Options {
 
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
-struct Tally {
+struct Stats {
     answers: u64,
     bytes: u64,
     /// Clients that have rested as long as they were told to.
@@ -80,7 +80,7 @@ struct Tally {
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
-    tally: Tally,
+    stats: Stats,
     seconds: f64,
     per_second: f64,
 }
@@ -93,14 +93,14 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     let clients: Vec<_> = (0..options.clients)
         .map(|number| tokio::spawn(client(Arc::clone(&options), number, Arc::clone(&left))))
         .collect();
-    let mut tally = Tally::default();
+    let mut stats = Stats::default();
     for client in clients {
-        tally.join(client.await.expect("a client does not panic"));
+        stats.join(client.await.expect("a client does not panic"));
     }
     let seconds = start.elapsed().as_secs_f64();
-    let (wrong, answers) = (tally.wrong, tally.answers);
+    let (wrong, answers) = (stats.wrong, stats.answers);
     print_report(&Report {
-        tally,
+        stats,
         seconds,
         per_second: answers as f64 / seconds,
     });
@@ -135,7 +135,7 @@ impl Wanted {
     }
 
     fn any(options: &Options, random: &mut Random) -> Self {
-        let object = options.shelf.any(random);
+        let object = options.corpus.any(random);
         if object.length == 0 || random.below(PARTS) != 0 {
             return Self::whole(options, &object, Duration::ZERO);
         }
@@ -163,15 +163,15 @@ impl Wanted {
     }
 }
 
-async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tally {
+async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Stats {
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
-    let mut tally = Tally::default();
+    let mut stats = Stats::default();
     let mut kept = None;
     let mut rests = options.rest > 0.0;
     loop {
         let some = if rests && left.load(Ordering::Relaxed) <= options.requests / 2 {
             rests = false;
-            vec![rest(&options, number, &mut tally).await]
+            vec![rest(&options, number, &mut stats).await]
         } else {
             let together = match random.below(PIPELINED) {
                 0 => 2 + random.below(TOGETHER - 1),
@@ -179,7 +179,7 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tal
             };
             let take = |left: u64| (left > 0).then(|| left.saturating_sub(together));
             let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
-                return tally;
+                return stats;
             };
             if random.below(FRESH) == 0 {
                 kept = None;
@@ -187,9 +187,9 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tal
             let some = (0..together.min(before)).map(|_| Wanted::any(&options, &mut random));
             some.collect()
         };
-        match ask(&options, kept.take(), &some, &mut tally).await {
+        match ask(&options, kept.take(), &some, &mut stats).await {
             Ok(stream) => kept = Some(stream),
-            Err(error) => tally.broke(&error).await,
+            Err(error) => stats.broke(&error).await,
         }
         if let Some(rest) = random.pause(RESTS, REST) {
             sleep(rest).await;
@@ -198,16 +198,16 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Tal
 }
 
 /// Rests, or has the rest come in the midst of the answer to what it gives.
-async fn rest(options: &Options, number: u64, tally: &mut Tally) -> Wanted {
+async fn rest(options: &Options, number: u64, stats: &mut Stats) -> Wanted {
     let rest = Duration::from_secs_f64(options.rest);
-    let folders = &options.shelf.folders;
+    let folders = &options.corpus.folders;
     let folder = usize::try_from(number / 2).unwrap_or(0) % folders.len();
-    let longest = options.shelf.longest(&folders[folder]);
+    let longest = options.corpus.longest(&folders[folder]);
     if number % 2 == 0 {
         return Wanted::whole(options, &longest, rest);
     }
     sleep(rest).await;
-    tally.rested += 1;
+    stats.rested += 1;
     Wanted::whole(options, &longest, Duration::ZERO)
 }
 
@@ -216,12 +216,12 @@ async fn ask(
     options: &Options,
     kept: Option<TcpStream>,
     some: &[Wanted],
-    tally: &mut Tally,
+    stats: &mut Stats,
 ) -> io::Result<TcpStream> {
     let mut stream = if let Some(stream) = kept {
         stream
     } else {
-        tally.connections += 1;
+        stats.connections += 1;
         let stream = options.route.open().await?;
         if options.rest > 0.0 {
             sockets::keep_receive_buffer_small(&stream)?;
@@ -234,7 +234,7 @@ async fn ask(
     for each in some {
         timeout(
             ANSWER_TIMEOUT + each.rest,
-            answer(&mut stream, each, &mut received, tally),
+            answer(&mut stream, each, &mut received, stats),
         )
         .await??;
     }
@@ -249,27 +249,27 @@ async fn answer(
     stream: &mut TcpStream,
     wanted: &Wanted,
     received: &mut Vec<u8>,
-    tally: &mut Tally,
+    stats: &mut Stats,
 ) -> io::Result<()> {
     let body = http::read_head(stream, received).await?;
     if !wanted.rest.is_zero() {
         let half = body.start..body.start + body.len() / 2;
         http::read_body(stream, &half, received).await?;
         sleep(wanted.rest).await;
-        tally.rested += 1;
+        stats.rested += 1;
     }
     http::read_body(stream, &body, received).await?;
-    tally.answers += 1;
-    tally.bytes += body.len() as u64;
+    stats.answers += 1;
+    stats.bytes += body.len() as u64;
     if let Some(why) = wanted.wrong(&received[body.clone()]) {
-        tally.wrong += 1;
-        tally.first_wrong.get_or_insert(why);
+        stats.wrong += 1;
+        stats.first_wrong.get_or_insert(why);
     }
     received.drain(..body.end);
     Ok(())
 }
 
-impl Tally {
+impl Stats {
     /// Counts it, and waits a little: a server that refuses is not to be asked in a busy loop. What cannot be parsed is an
     /// answer that is wrong.
     async fn broke(&mut self, error: &io::Error) {

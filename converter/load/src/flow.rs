@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
 use crate::http;
-use crate::pace::Pace;
 use crate::pattern::Pattern;
+use crate::rate_limit::RateLimit;
 use crate::route::Route;
 use crate::seconds::seconds;
 use crate::sockets;
@@ -46,7 +46,7 @@ pub struct Options {
     verify: bool,
     /// No faster than this.
     #[arg(long, value_name = "BITS_PER_SECOND", value_parser = clap::value_parser!(u64).range(1..))]
-    pace: Option<u64>,
+    rate_limit: Option<u64>,
     /// Ask for the bytes so many seconds after the connection stands.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
     after: f64,
@@ -112,7 +112,13 @@ async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<P
     let mut progress = Progress::begin(Duration::from_secs_f64(options.warm_up));
     let end = progress.begun + Duration::from_secs_f64(options.seconds);
     if options.upload {
-        send(stream, options.pace.map(Pace::new), end, &mut progress).await?;
+        send(
+            stream,
+            options.rate_limit.map(RateLimit::new),
+            end,
+            &mut progress,
+        )
+        .await?;
     } else {
         receive(stream, options.verify, end, &mut progress).await?;
     }
@@ -122,22 +128,22 @@ async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<P
 
 async fn send(
     stream: &mut TcpStream,
-    mut pace: Option<Pace>,
+    mut rate_limit: Option<RateLimit>,
     end: Instant,
     progress: &mut Progress,
 ) -> io::Result<()> {
     let pattern = Pattern::new(0);
     while Instant::now() < end {
         let piece = async {
-            let room = match &mut pace {
-                Some(pace) => pace.room().await,
+            let room = match &mut rate_limit {
+                Some(rate_limit) => rate_limit.room().await,
                 None => ENDLESS,
             };
             stream.write(pattern.at(progress.bytes, room)).await
         };
         let count = until(end, piece).await?.unwrap_or(0) as u64;
-        if let Some(pace) = &mut pace {
-            pace.spent(count);
+        if let Some(rate_limit) = &mut rate_limit {
+            rate_limit.spent(count);
         }
         progress.made(count);
     }
@@ -230,9 +236,10 @@ impl Options {
                 .route
                 .request("PUT", "/", &format!("Content-Length: {ENDLESS}\r\n"));
         }
-        let pace = self
-            .pace
-            .map_or_else(String::new, |pace| format!("?pace={pace}"));
-        self.route.request("GET", &format!("/{ENDLESS}{pace}"), "")
+        let rate_limit = self.rate_limit.map_or_else(String::new, |rate_limit| {
+            format!("?rate-limit={rate_limit}")
+        });
+        self.route
+            .request("GET", &format!("/{ENDLESS}{rate_limit}"), "")
     }
 }

@@ -4,27 +4,27 @@
 #![allow(clippy::cast_precision_loss)] // figures for people
 
 mod bulk;
+mod corpus;
 mod failure;
 mod fetch;
 mod flow;
-mod hold;
+mod generate;
 mod http;
+mod idle_connections;
 mod latency;
 mod origin;
-mod pace;
 mod pattern;
 mod poll;
 mod random;
+mod rate_limit;
 mod relay;
 mod requests;
 mod route;
 mod seconds;
 mod setup;
-mod shelf;
 mod soak;
 mod sockets;
 mod start;
-mod stock;
 mod transfers;
 
 use std::process::ExitCode;
@@ -60,31 +60,31 @@ Example:
 enum Command {
     /// Serve patterns over HTTP, and check those that are sent
     Origin(origin::Options),
-    /// Move many bytes, and tell how fast
+    /// Transfer many bytes and measure the throughput
     Bulk(bulk::Options),
-    /// Move bytes for a time over one connection, and break it off
+    /// Transfer bytes over one connection for a time, then reset it
     Flow(flow::Options),
-    /// Ask for 1 KiB on a new connection each time, and tell how often in a second
+    /// Request 1 KiB on a new connection each time, and measure connections per second
     Connect(requests::Options),
-    /// Ask for 1 KiB again and again on connections that are kept
+    /// Request 1 KiB repeatedly over kept-alive connections
     Requests(requests::Options),
-    /// Ask for a path at regular intervals, on a new connection each time, and tell how long each answer took
+    /// Request a path at regular intervals on new connections, and measure the response times
     Poll(poll::Options),
     /// Time transfers of given sizes, one after the other
     Transfers(transfers::Options),
-    /// Hold many idle connections, and prove that they live
-    Hold(hold::Options),
-    /// Measure how long connections take to stand, many at once and beside many
+    /// Open many idle connections, and check that they are alive
+    IdleConnections(idle_connections::Options),
+    /// Measure how long it takes to set up connections, many at once and beside many others
     Setup(setup::Options),
     /// Open, half-close and reset connections at random, and check every byte
     Soak(soak::Options),
     /// The other end of `soak`
     SoakOrigin(soak::OriginOptions),
-    /// Write objects whose names say what is in them
-    Stock(stock::Options),
-    /// Ask for such objects at random, on connections that are kept, and check every byte
+    /// Write objects whose names describe their content
+    Generate(generate::Options),
+    /// Request such objects at random over kept-alive connections, and check every byte
     Fetch(fetch::Options),
-    /// Relay connections in the plainest way
+    /// Relay connections with blocking reads and writes
     Relay(relay::Options),
     /// Measure how long a server takes until it listens
     Start(start::Options),
@@ -118,11 +118,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Requests(options) => requests::run(options, true),
         Command::Poll(options) => with_runtime(poll::run(options)),
         Command::Transfers(options) => transfers::run(&options),
-        Command::Hold(options) => with_runtime(hold::run(options)),
+        Command::IdleConnections(options) => with_runtime(idle_connections::run(options)),
         Command::Setup(options) => with_runtime(setup::run(options)),
         Command::Soak(options) => with_runtime(soak::run(options)),
         Command::SoakOrigin(options) => with_runtime(soak::run_origin(&options)),
-        Command::Stock(options) => stock::run(&options),
+        Command::Generate(options) => generate::run(&options),
         Command::Fetch(options) => with_runtime(fetch::run(options)),
         Command::Relay(options) => relay::run(&options),
         Command::Start(options) => start::run(&options),

@@ -10,16 +10,16 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::failure::{Attempt as _, Failure};
 use crate::http::{Body, Head, Piece, malformed};
-use crate::pace::Pace;
 use crate::pattern::Pattern;
+use crate::rate_limit::RateLimit;
 use crate::sockets;
 
 /// An answer up to this long leaves with its head in one piece.
 const SMALL: u64 = 16 << 10;
 const UPLOAD_BUFFER: usize = 256 << 10;
 
-/// GET /N[-SEED][?close | ?pace=BITS] is answered by N bytes of the pattern SEED (0 without one); with ?close the
-/// connection ends there, with ?pace they come no faster than so many bits per second. PUT or POST /[N][-SEED] takes a body
+/// GET /N[-SEED][?close | ?rate-limit=BITS] is answered by N bytes of the pattern SEED (0 without one); with ?close the
+/// connection ends there, with ?rate-limit they come no faster than so many bits per second. PUT or POST /[N][-SEED] takes a body
 /// with Content-Length or in chunks and answers `{"bytes": N, "wrong": N}`: how long it was, and how many of its bytes
 /// were not the pattern's.
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ struct Target {
     length: u64,
     seed: u64,
     close: bool,
-    pace: Option<u64>,
+    rate_limit: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -133,8 +133,8 @@ impl Request {
             _ => return Err(malformed("a method that is not GET, PUT or POST")),
         };
         let target = words.next().and_then(Target::parse);
-        let target =
-            target.ok_or_else(|| malformed("a path that is not /N[-SEED][?close | ?pace=BITS]"))?;
+        let target = target
+            .ok_or_else(|| malformed("a path that is not /N[-SEED][?close | ?rate-limit=BITS]"))?;
         Ok(Self {
             close: target.close || head.says("connection", "close"),
             wants_continue: head.says("expect", "100-continue"),
@@ -147,11 +147,11 @@ impl Request {
 impl Target {
     fn parse(path: &str) -> Option<Self> {
         let path = path.strip_prefix('/')?;
-        let (path, close, pace) = match path.split_once('?') {
+        let (path, close, rate_limit) = match path.split_once('?') {
             None => (path, false, None),
             Some((path, "close")) => (path, true, None),
             Some((path, query)) => {
-                let bits = query.strip_prefix("pace=")?.parse().ok();
+                let bits = query.strip_prefix("rate-limit=")?.parse().ok();
                 (path, false, Some(bits.filter(|bits| *bits > 0)?))
             }
         };
@@ -164,7 +164,7 @@ impl Target {
             },
             seed: seed.parse().ok()?,
             close,
-            pace,
+            rate_limit,
         })
     }
 }
@@ -175,21 +175,21 @@ fn head_of_answer(length: u64, last: &str) -> String {
 
 async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result<()> {
     let (pattern, length) = (Pattern::new(target.seed), target.length);
-    let mut pace = target.pace.map(Pace::new);
+    let mut rate_limit = target.rate_limit.map(RateLimit::new);
     let mut answer = head_of_answer(length, last).into_bytes();
     let mut sent = length.min(SMALL);
     answer.extend_from_slice(pattern.at(0, sent));
     stream.write_all(&answer).await?;
     while sent < length {
-        let room = match &mut pace {
-            Some(pace) => pace.room().await,
+        let room = match &mut rate_limit {
+            Some(rate_limit) => rate_limit.room().await,
             None => length,
         };
         let count = stream
             .write(pattern.at(sent, room.min(length - sent)))
             .await? as u64;
-        if let Some(pace) = &mut pace {
-            pace.spent(count);
+        if let Some(rate_limit) = &mut rate_limit {
+            rate_limit.spent(count);
         }
         sent += count;
     }
@@ -235,19 +235,22 @@ mod tests {
 
     #[test]
     fn a_path_names_length_seed_and_end() {
-        let paced = |length, seed, close, pace| {
+        let paced = |length, seed, close, rate_limit| {
             Some(Target {
                 length,
                 seed,
                 close,
-                pace,
+                rate_limit,
             })
         };
         let target = |length, seed, close| paced(length, seed, close, None);
         assert_eq!(Target::parse("/1024"), target(1024, 0, false));
         assert_eq!(Target::parse("/1024-7?close"), target(1024, 7, true));
         assert_eq!(Target::parse("/-7"), target(0, 7, false));
-        assert_eq!(Target::parse("/5?pace=800"), paced(5, 0, false, Some(800)));
+        assert_eq!(
+            Target::parse("/5?rate-limit=800"),
+            paced(5, 0, false, Some(800))
+        );
         for wrong in [
             "",
             "1024",
@@ -255,8 +258,8 @@ mod tests {
             "/1-",
             "/1-2-3",
             "/1?open",
-            "/1?pace=0",
-            "/1?pace=",
+            "/1?rate-limit=0",
+            "/1?rate-limit=",
             "/1?rate=1",
         ] {
             assert_eq!(Target::parse(wrong), None, "{wrong}");

@@ -56,7 +56,7 @@ struct Report {
 
 /// What came of some requests.
 #[derive(Default)]
-struct Tally {
+struct Stats {
     latencies: Latencies,
     errors: u64,
     first_error: Option<io::Error>,
@@ -67,7 +67,7 @@ pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
     let options = &Arc::new(options);
     let start = Instant::now();
     let until = start + Duration::from_secs_f64(options.seconds);
-    let mut all = Tally::default();
+    let mut all = Stats::default();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
@@ -107,13 +107,13 @@ fn some_clients(
     count: u64,
     keep: bool,
     until: Instant,
-) -> io::Result<Tally> {
+) -> io::Result<Stats> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clients: Vec<_> = (0..count)
             .map(|_| tokio::spawn(client(Arc::clone(options), keep, until)))
             .collect();
-        let mut all = Tally::default();
+        let mut all = Stats::default();
         for client in clients {
             all.join(client.await.expect("a client does not panic"));
         }
@@ -121,9 +121,9 @@ fn some_clients(
     })
 }
 
-async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
+async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Stats {
     let request = options.request(keep);
-    let mut tally = Tally::default();
+    let mut stats = Stats::default();
     let mut received = Vec::with_capacity(2 * options.bytes);
     let mut kept = None;
     let mut start = Instant::now();
@@ -132,11 +132,11 @@ async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
             Ok(stream) => {
                 kept = keep.then_some(stream);
                 let now = Instant::now();
-                tally.latencies.add(now - start);
+                stats.latencies.add(now - start);
                 start = now;
             }
             Err(error) => {
-                tally.fail(error).await;
+                stats.fail(error).await;
                 start = Instant::now();
             }
         }
@@ -145,7 +145,7 @@ async fn client(options: Arc<Options>, keep: bool, until: Instant) -> Tally {
             start = Instant::now();
         }
     }
-    tally
+    stats
 }
 
 /// One request and its answer, on `kept` or on a new connection.
@@ -179,7 +179,7 @@ impl Options {
     }
 }
 
-impl Tally {
+impl Stats {
     /// Counts an error, and waits a little: a server that refuses is not to be asked in a busy loop.
     async fn fail(&mut self, error: io::Error) {
         self.errors += 1;

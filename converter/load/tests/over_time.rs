@@ -74,8 +74,8 @@ fn a_flow_takes_its_time_and_what_it_is_allowed() {
             (0.5..5.0).contains(&free["seconds"].as_f64().unwrap()),
             "{free}"
         );
-        let pace = [direction, &["--pace", "8000000"]].concat();
-        let paced = told(&flow(&origin.1, &pace));
+        let rate_limit = [direction, &["--rate-limit", "8000000"]].concat();
+        let paced = told(&flow(&origin.1, &rate_limit));
         let rate = paced["bits_per_second"].as_f64().unwrap();
         assert!((1e6..9e6).contains(&rate), "{paced}");
         assert!(
@@ -98,11 +98,11 @@ fn the_request_comes_in_two_parts_with_the_time_between_them_that_was_asked_for(
             rest[..more].to_vec(),
         )
     });
-    flow(&address, &["--after", "0.3", "--pace", "800"]);
+    flow(&address, &["--after", "0.3", "--rate-limit", "800"]);
     let (first, between, rest) = served.join().expect("it serves");
     assert_eq!(first, b"GET ");
     assert!(between > Duration::from_millis(250), "{between:?}");
-    assert!(rest.starts_with(b"/1125899906842624?pace=800 HTTP/1.1\r\n"));
+    assert!(rest.starts_with(b"/1125899906842624?rate-limit=800 HTTP/1.1\r\n"));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_moves_in_the_warm_up_is_left_out_of_the_rate() {
 #[test]
 fn bytes_that_are_wrong_are_an_error_if_they_are_compared() {
     let origin = Origin::start();
-    let right = flow(&origin.1, &["--verify", "--pace", "8000000"]);
+    let right = flow(&origin.1, &["--verify", "--rate-limit", "8000000"]);
     assert!(right.status.success(), "{right:?}");
     let (address, served) = answering([b"abc", b"def"], Duration::ZERO);
     let wrong = flow(&address, &["--verify"]);

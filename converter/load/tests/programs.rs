@@ -78,7 +78,13 @@ struct Held {
 /// Holds so many connections to `origin`; returns once all of them are there.
 fn hold(origin: &Server, connections: u32) -> Held {
     let count = connections.to_string();
-    let mut command = program(&["hold", "--to", &origin.address, "--connections", &count]);
+    let mut command = program(&[
+        "idle-connections",
+        "--to",
+        &origin.address,
+        "--connections",
+        &count,
+    ]);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("the program starts");
     let mut output = lines(&mut child);
@@ -464,8 +470,8 @@ fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
 fn fetched(name: &str, swapped: bool, rest: &str) -> Output {
     let root = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
     let below = root.to_str().expect("text");
-    let shelf = ["--folders", "a,b", "--objects", "20", "--bits", "14"];
-    let stocked = run(&[&["stock", "--below", below][..], &shelf].concat());
+    let corpus = ["--folders", "a,b", "--objects", "20", "--bits", "14"];
+    let stocked = run(&[&["generate", "--below", below][..], &corpus].concat());
     assert!(stocked.status.success());
     assert_eq!(
         std::fs::read_dir(root.join("b"))
@@ -485,7 +491,7 @@ fn fetched(name: &str, swapped: bool, rest: &str) -> Output {
         "--rest",
         rest,
     ];
-    let output = run(&[&asking[..], &shelf].concat());
+    let output = run(&[&asking[..], &corpus].concat());
     std::fs::remove_dir_all(root).expect("removed");
     output
 }
@@ -573,7 +579,7 @@ fn nobody_that_answers_is_something_missing() {
     for client in [
         &["bulk", "--bytes", "1"][..],
         &["connect", "--seconds", "0.1"],
-        &["hold", "--connections", "1"],
+        &["idle-connections", "--connections", "1"],
         &["transfers", "1"],
     ] {
         let nobody = free_address();

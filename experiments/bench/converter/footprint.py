@@ -36,8 +36,8 @@ def idle(cabling: Cabling, contender: Contender, connections: int) -> tuple[floa
 @contextmanager
 def holding(cabling: Cabling, route: Route, connections: int) -> Iterator[Process]:
     """So many idle connections for the length of the block; raises CommandError unless all are alive at its end."""
-    command = [str(cabling.programs.load), "hold", "--connections", str(connections), *route, "--mptcp"]
-    with cabling.testbed.client.start("hold", command) as process:
+    command = [str(cabling.programs.load), "idle-connections", "--connections", str(connections), *route, "--mptcp"]
+    with cabling.testbed.client.start("idle-connections", command) as process:
         deadline = time.monotonic() + 60
         while "connections" not in process.output():
             if process.popen.poll() is not None or time.monotonic() > deadline:

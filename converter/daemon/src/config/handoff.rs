@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::check::{METHOD, Wrong, is_method, wrong};
+use super::check::{Invalid, METHOD, invalid, is_method};
 use super::{Config, Listen, units};
 use crate::policy::targets::forbidden;
 
@@ -105,27 +105,27 @@ impl Handoff {
 }
 
 /// Rules and back ends that fit each other.
-pub fn check(config: &Config) -> Result<(), Wrong> {
+pub fn check(config: &Config) -> Result<(), Invalid> {
     let Some(handoff) = &config.handoff else {
         return Ok(());
     };
     let switch = &handoff.switch;
     if !switch.starts_with('/') && switch.parse::<SocketAddr>().is_err() {
         let accepted = "an absolute path, or an address and port";
-        return Err(wrong("handoff.switch", switch, accepted));
+        return Err(invalid("handoff.switch", switch, accepted));
     }
     if handoff.rules.is_empty() {
-        return Err(wrong("handoff.rules", "[]", "one rule or more"));
+        return Err(invalid("handoff.rules", "[]", "one rule or more"));
     }
     let mut names = BTreeSet::new();
     for back_end in &handoff.back_ends {
         if !names.insert(&back_end.name) {
             let accepted = "a name that no other back end has";
-            return Err(wrong("handoff.back_ends.name", &back_end.name, accepted));
+            return Err(invalid("handoff.back_ends.name", &back_end.name, accepted));
         }
         if forbidden(back_end.http, &config.targets).is_some() {
             let accepted = "an address and port that targets.allow opens and nothing closes";
-            return Err(wrong("handoff.back_ends.http", back_end.http, accepted));
+            return Err(invalid("handoff.back_ends.http", back_end.http, accepted));
         }
     }
     handoff
@@ -134,18 +134,18 @@ pub fn check(config: &Config) -> Result<(), Wrong> {
         .try_for_each(|rule| check_rule(handoff, rule))
 }
 
-fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
+fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Invalid> {
     if !rule.path.starts_with('/') {
         let accepted = "what paths begin with, such as \"/\"";
-        return Err(wrong("handoff.rules.path", &rule.path, accepted));
+        return Err(invalid("handoff.rules.path", &rule.path, accepted));
     }
     if let Some(method) = rule.methods.iter().find(|method| !is_method(method)) {
-        return Err(wrong("handoff.rules.methods", method, METHOD));
+        return Err(invalid("handoff.rules.methods", method, METHOD));
     }
     if let (Some(least), Some(most)) = (rule.min_size, rule.max_size) {
         if least > most {
             let accepted = "a size that is not above max_size";
-            return Err(wrong(
+            return Err(invalid(
                 "handoff.rules.min_size",
                 format!("{least}B"),
                 accepted,
@@ -154,12 +154,14 @@ fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Wrong> {
     }
     let is_allowed = |name: &str| handoff.back_ends.iter().any(|each| each.name == name);
     match rule.to.iter().find(|name| !is_allowed(name)) {
-        Some(name) => Err(wrong(
+        Some(name) => Err(invalid(
             "handoff.rules.to",
             name,
             "names of handoff.back_ends",
         )),
-        None if rule.to.is_empty() => Err(wrong("handoff.rules.to", "[]", "one back end or more")),
+        None if rule.to.is_empty() => {
+            Err(invalid("handoff.rules.to", "[]", "one back end or more"))
+        }
         None => Ok(()),
     }
 }
@@ -169,26 +171,26 @@ pub fn check_listener(
     config: &Config,
     listen: &Listen,
     key: &dyn Fn(&str) -> String,
-) -> Result<(), Wrong> {
+) -> Result<(), Invalid> {
     if config.handoff.is_none() {
         let accepted = "\"handoff\" only where there is a [handoff]";
-        return Err(wrong(key("kind"), "\"handoff\"", accepted));
+        return Err(invalid(key("kind"), "\"handoff\"", accepted));
     }
     if !listen.address.is_ipv4() {
         let accepted = "an IPv4 address with kind = \"handoff\"";
-        return Err(wrong(key("address"), listen.address, accepted));
+        return Err(invalid(key("address"), listen.address, accepted));
     }
     if listen.takes_mptcp() {
         let accepted = "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)";
-        return Err(wrong(key("mptcp"), true, accepted));
+        return Err(invalid(key("mptcp"), true, accepted));
     }
     if listen.offload {
         let accepted = "false with kind = \"handoff\": its answers do not come this way";
-        return Err(wrong(key("offload"), true, accepted));
+        return Err(invalid(key("offload"), true, accepted));
     }
     if listen.via_gateway {
         let accepted = "false with kind = \"handoff\": it goes to back ends";
-        return Err(wrong(key("via_gateway"), true, accepted));
+        return Err(invalid(key("via_gateway"), true, accepted));
     }
     Ok(())
 }

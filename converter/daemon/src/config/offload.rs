@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::check::{Wrong, wrong};
+use super::check::{Invalid, invalid};
 use super::{Config, Listen, units};
 
 /// Which connections of listeners with `offload` are offloaded, and where.
@@ -26,9 +26,13 @@ impl Default for Offload {
 }
 
 /// A listener with `offload` needs all that its connections do: a program with that part, devices, and plain TCP.
-pub fn check(config: &Config, listen: &Listen, key: &dyn Fn(&str) -> String) -> Result<(), Wrong> {
+pub fn check(
+    config: &Config,
+    listen: &Listen,
+    key: &dyn Fn(&str) -> String,
+) -> Result<(), Invalid> {
     let via_gateway = config.gateway.as_ref().is_some_and(|gateway| gateway.mptcp);
-    let refused = |key: String, accepted: &'static str| Err(wrong(key, true, accepted));
+    let refused = |key: String, accepted: &'static str| Err(invalid(key, true, accepted));
     if !listen.offload {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::check::{self, Wrong};
+use super::check::{self, Invalid};
 use super::{Config, Handoff, routes_file};
 use crate::failure::{Exit, Failure};
 
@@ -16,7 +16,7 @@ pub fn load(path: &Path) -> Result<Config, Failure> {
         if let Some(file) = &gateway.routes_file {
             let more = routes_file::load(file)?;
             gateway.routes.extend(more);
-            check::check_routes(&config).map_err(|wrong| refused(&name, &wrong))?;
+            check::check_routes(&config).map_err(|invalid| refused(&name, &invalid))?;
         }
     }
     Ok(config)
@@ -36,18 +36,18 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
             error.inner(),
         ))
     })?;
-    check::check(&config).map_err(|wrong| refused(name, &wrong))?;
+    check::check(&config).map_err(|invalid| refused(name, &invalid))?;
     config.upstream.may_offload = config.offloads();
     config.handoff.iter_mut().for_each(Handoff::number);
     Ok(config)
 }
 
-fn refused(name: &str, wrong: &Wrong) -> Failure {
-    let Wrong {
+fn refused(name: &str, invalid: &Invalid) -> Failure {
+    let Invalid {
         key,
         value,
         accepted,
-    } = wrong;
+    } = invalid;
     Failure::new(
         Exit::Usage,
         format!("{name}: {key} = {value}: accepted: {accepted}"),

@@ -29,18 +29,18 @@ fn parse(text: &str) -> Result<Vec<RouteSettings>, String> {
         if meant.is_empty() {
             continue;
         }
-        let wrong = |what: &str, accepted| format!("{number}: {what}: accepted: {accepted}");
+        let invalid = |what: &str, accepted| format!("{number}: {what}: accepted: {accepted}");
         let Some((network, rest)) = meant.split_once(char::is_whitespace) else {
             let accepted = "a network and a next converter, such as 192.0.2.0/24 10.0.0.9:3129";
-            return Err(wrong(meant, accepted));
+            return Err(invalid(meant, accepted));
         };
         let rest = rest.trim_start();
         let accepted = "a network with its prefix length, such as 192.0.2.0/24";
-        let network: IpNet = network.parse().map_err(|_| wrong(network, accepted))?;
+        let network: IpNet = network.parse().map_err(|_| invalid(network, accepted))?;
         if let Some(route) = by_rest.get_mut(rest) {
             route.to.push(network);
         } else {
-            let route = route(network, rest).map_err(|accepted| wrong(rest, accepted))?;
+            let route = route(network, rest).map_err(|accepted| invalid(rest, accepted))?;
             by_rest.insert(rest, route);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant as Clock;
 use tokio::time::Instant;
 use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIONS, server};
 
-use super::message::{Missing, message};
+use super::message::{ReadMessageError, read_message};
 use crate::dial::{DialError, DialOptions, Target};
 use crate::kernel::sockets::IcmpError;
 use crate::kernel::syn_ack::SynAckWatch;
@@ -18,15 +18,15 @@ pub async fn serve(session: Session) {
     let deadline = Instant::now() + session.config.timeouts.request;
     let mut inbox = Vec::new();
     let parse = |bytes: &[u8]| server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS);
-    match message(&session, &mut inbox, deadline, parse).await {
+    match read_message(&session, &mut inbox, deadline, parse).await {
         Ok(request) => answer(session, request, inbox, since).await,
-        Err(missing) => {
-            let error = match &missing {
-                Missing::Fault(refusal) => refusal.error.clone(),
-                Missing::NoMemory => Some(ErrorTlv::ResourceExceeded { delay: 0 }),
-                Missing::Gone | Missing::Late => None,
+        Err(error) => {
+            let reply = match &error {
+                ReadMessageError::Fault(refusal) => refusal.error.clone(),
+                ReadMessageError::NoMemory => Some(ErrorTlv::ResourceExceeded { delay: 0 }),
+                ReadMessageError::ClientGone | ReadMessageError::TimedOut => None,
             };
-            end(session, missing.name(), "", error, since).await;
+            end(session, error.name(), "", reply, since).await;
         }
     }
 }

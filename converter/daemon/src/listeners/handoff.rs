@@ -16,8 +16,8 @@ use tributary_wire::host::Host;
 use tributary_wire::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
 use super::http::{
-    ClientBuffer, Kept, Left, Next, end, exchange, next_request, refuse, relay_unasked,
-    while_watching,
+    AfterExchange, ClientBuffer, IdleUpstream, Next, end, exchange, next_request, refuse,
+    relay_unasked, while_watching,
 };
 use crate::accounting::handoff_counters::HandoffDecision;
 use crate::bytes::stream::ResetOnDrop;
@@ -38,7 +38,7 @@ pub async fn serve(session: Session) {
     let mut client = Client {
         session,
         buffer: ClientBuffer::default(),
-        kept: None,
+        idle_upstream: None,
         handoff,
         links: &context.links,
         estimator: &context.estimator,
@@ -47,7 +47,7 @@ pub async fn serve(session: Session) {
         let (session, buffer) = (&client.session, &mut client.buffer);
         let until = deadline.take();
         let asks = next_request(session, buffer, until, draining.as_mut());
-        let next = while_watching(&mut client.kept, pin!(asks)).await;
+        let next = while_watching(&mut client.idle_upstream, pin!(asks)).await;
         let (request, head) = match next {
             Next::Request(request, head) => (request, head),
             Next::End => return client.session.finish_gracefully(),
@@ -67,7 +67,7 @@ pub async fn serve(session: Session) {
 struct Client<'a> {
     session: Session,
     buffer: ClientBuffer,
-    kept: Kept,
+    idle_upstream: IdleUpstream,
     handoff: &'a Handoff,
     links: &'a Rc<Links>,
     estimator: &'a SizeEstimator,
@@ -171,21 +171,22 @@ impl<'a> Client<'a> {
         self.session.count_handoff(decision);
         let server = http(self.handoff, to);
         let before = self.session.bytes().1;
-        let (session, buffer, kept) = (&self.session, &mut self.buffer, &mut self.kept);
+        let (session, buffer, idle_upstream) =
+            (&self.session, &mut self.buffer, &mut self.idle_upstream);
         let left = exchange(
             session,
             buffer,
-            kept,
+            idle_upstream,
             &for_origin,
             Some(&server),
             request.since,
         )
         .await;
-        if matches!(left, Left::Nothing | Left::Close) {
+        if matches!(left, AfterExchange::KeepAlive | AfterExchange::Close) {
             let down = self.session.bytes().1 - before;
             self.estimator.answered(&request.estimate, down, true);
         }
-        if matches!(left, Left::Nothing) {
+        if matches!(left, AfterExchange::KeepAlive) {
             return Some(self);
         }
         end(self.session, self.buffer, for_origin, left, request.since).await;
@@ -205,7 +206,7 @@ impl<'a> Client<'a> {
         client_away.set_target(to);
         let stream = &self.session.stream;
         let journey = hand_over(self.links, stream, &mut self.buffer.inbox, to, &client_away);
-        let journey = while_watching(&mut self.kept, pin!(journey)).await;
+        let journey = while_watching(&mut self.idle_upstream, pin!(journey)).await;
         match journey {
             Journey::Stayed(lost) => {
                 client_away.session.count_handoff_failure(lost.why());

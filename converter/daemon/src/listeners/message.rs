@@ -1,4 +1,4 @@
-//! A client's first messages, read until they are whole.
+//! Reads a client's first messages.
 
 use std::io;
 
@@ -6,59 +6,61 @@ use tokio::time::Instant;
 
 use crate::session::Session;
 
-/// Read at a time before the relay begins.
+/// Bytes of one read before the relay begins.
 pub const PIECE: usize = 16 << 10;
 
-/// Why a client's message did not come.
+/// Why no message could be read from a client.
 #[derive(Debug)]
-pub enum Missing<F> {
-    /// It is wrong.
+pub enum ReadMessageError<F> {
+    /// It is malformed.
     Fault(F),
-    /// The client ended or broke off before it was whole.
-    Gone,
+    /// The client ended or reset the connection before it was complete.
+    ClientGone,
     /// It took too long.
-    Late,
-    /// There is no memory left to wait for the rest of it.
+    TimedOut,
+    /// There is no memory for more of it.
     NoMemory,
 }
 
-impl<F> Missing<F> {
+impl<F> ReadMessageError<F> {
     /// For logs and metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fault(_) => "malformed",
-            Self::Gone => "client-gone",
-            Self::Late => "request-timed-out",
+            Self::ClientGone => "client-gone",
+            Self::TimedOut => "request-timed-out",
             Self::NoMemory => "buffers-full",
         }
     }
 }
 
-/// Reads until `parse` finds a message at the start of `inbox`, and takes it out of there; what follows it stays.
-pub async fn message<T, F>(
+/// Reads until `parse` finds a message at the start of `inbox`, and removes it from there. Later bytes stay.
+pub async fn read_message<T, F>(
     session: &Session,
     inbox: &mut Vec<u8>,
     deadline: Instant,
     parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, F>,
-) -> Result<T, Missing<F>> {
+) -> Result<T, ReadMessageError<F>> {
     loop {
-        if let Some((message, length)) = parse(inbox).map_err(Missing::Fault)? {
+        if let Some((message, length)) = parse(inbox).map_err(ReadMessageError::Fault)? {
             // What came before a reset can still be read. The client may have asked another converter since.
             if matches!(session.stream.take_error(), Ok(Some(_))) {
-                return Err(Missing::Gone);
+                return Err(ReadMessageError::ClientGone);
             }
             inbox.drain(..length);
             session.reserve(inbox.len());
             return Ok(message);
         }
         if !session.reserve(inbox.len()) {
-            return Err(Missing::NoMemory);
+            return Err(ReadMessageError::NoMemory);
         }
         match session.stream.read_more(inbox, PIECE, Some(deadline)).await {
-            Ok(0) => return Err(Missing::Gone),
+            Ok(0) => return Err(ReadMessageError::ClientGone),
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Missing::Late),
-            Err(_) => return Err(Missing::Gone),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(ReadMessageError::TimedOut);
+            }
+            Err(_) => return Err(ReadMessageError::ClientGone),
         }
     }
 }

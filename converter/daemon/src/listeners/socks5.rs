@@ -8,7 +8,7 @@ use tributary_wire::socks5::{
     parse_login, parse_request,
 };
 
-use super::message::{Missing, message};
+use super::message::{ReadMessageError, read_message};
 use crate::dial::{DialError, DialOptions, Target};
 use crate::session::{Outcome, Session};
 
@@ -19,7 +19,7 @@ pub async fn serve(mut session: Session) {
     let mut inbox = Vec::new();
     match negotiate(&session, &mut inbox, deadline).await {
         Ok(request) => connect(session, request, inbox, since).await,
-        Err(End { name, last }) => {
+        Err(NegotiationError { name, last }) => {
             session.log_close(&Outcome::new(name, since));
             session.stream.send_and_linger(&last).await;
         }
@@ -27,19 +27,21 @@ pub async fn serve(mut session: Session) {
 }
 
 /// Why there was no request, and the last words to the client.
-struct End {
+struct NegotiationError {
     name: &'static str,
     last: Vec<u8>,
 }
 
-impl From<Missing<ProtocolError>> for End {
-    fn from(missing: Missing<ProtocolError>) -> Self {
-        let last = match &missing {
-            Missing::Fault(fault) => fault.reply().unwrap_or_default(),
-            Missing::Gone | Missing::Late | Missing::NoMemory => Vec::new(),
+impl From<ReadMessageError<ProtocolError>> for NegotiationError {
+    fn from(error: ReadMessageError<ProtocolError>) -> Self {
+        let last = match &error {
+            ReadMessageError::Fault(fault) => fault.reply().unwrap_or_default(),
+            ReadMessageError::ClientGone
+            | ReadMessageError::TimedOut
+            | ReadMessageError::NoMemory => Vec::new(),
         };
         Self {
-            name: missing.name(),
+            name: error.name(),
             last,
         }
     }
@@ -49,8 +51,8 @@ async fn negotiate(
     session: &Session,
     inbox: &mut Vec<u8>,
     deadline: Instant,
-) -> Result<Request, End> {
-    let gone = |_| End {
+) -> Result<Request, NegotiationError> {
+    let gone = |_| NegotiationError {
         name: "client-gone",
         last: Vec::new(),
     };
@@ -60,9 +62,9 @@ async fn negotiate(
     } else {
         AuthMethod::UserPassword
     };
-    let greeting = message(session, inbox, deadline, parse_greeting).await?;
+    let greeting = read_message(session, inbox, deadline, parse_greeting).await?;
     if !greeting.offers(method) {
-        return Err(End {
+        return Err(NegotiationError {
             name: "no-acceptable-method",
             last: AuthMethod::NoneAcceptable.encode().to_vec(),
         });
@@ -73,9 +75,9 @@ async fn negotiate(
         .await
         .map_err(gone)?;
     if method == AuthMethod::UserPassword {
-        let login = message(session, inbox, deadline, parse_login).await?;
+        let login = read_message(session, inbox, deadline, parse_login).await?;
         if !is_user(session, &login) {
-            return Err(End {
+            return Err(NegotiationError {
                 name: "wrong-password",
                 last: encode_login_status(false).to_vec(),
             });
@@ -86,7 +88,7 @@ async fn negotiate(
             .await
             .map_err(gone)?;
     }
-    Ok(message(session, inbox, deadline, parse_request).await?)
+    Ok(read_message(session, inbox, deadline, parse_request).await?)
 }
 
 /// Compares with every user, so that the time tells nothing of which names there are.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::accept::accepted;
 use super::exposition;
-use super::run::{End, Service, first};
+use super::run::{Service, ShutdownReason, first};
 use super::worker::Phase;
 use crate::failure::{Exit, Failure};
 
@@ -20,11 +20,11 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was relieved takes one signal for
+    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was superseded takes one signal for
     /// a nearer deadline; another one ends it at once.
     pub async fn drain(
         mut self,
-        end: &End,
+        end: &ShutdownReason,
         mut terminate: Signal,
         mut interrupt: Signal,
     ) -> Result<(), Failure> {
@@ -35,9 +35,9 @@ impl Service {
             tracing::error!("{error}");
         }
         let timeouts = &self.active.config.timeouts;
-        let (mut told, timeout) = match end {
-            End::Signalled => (true, timeouts.drain),
-            End::Superseded(_) => (false, timeouts.hand_over),
+        let (mut signalled, timeout) = match end {
+            ShutdownReason::Signalled => (true, timeouts.drain),
+            ShutdownReason::Superseded(_) => (false, timeouts.hand_over),
         };
         let mut deadline = Instant::now() + timeout;
         tracing::info!(
@@ -50,10 +50,10 @@ impl Service {
                 () = sleep(DRAIN_STEP) => {}
                 () = sleep_until(deadline) => {}
                 () = first(&mut terminate, &mut interrupt) => {
-                    if told {
+                    if signalled {
                         break;
                     }
-                    told = true;
+                    signalled = true;
                     deadline = deadline.min(Instant::now() + timeouts.drain);
                     self.end_predecessor();
                 }

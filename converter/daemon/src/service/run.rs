@@ -91,7 +91,7 @@ pub struct Service {
 }
 
 /// Why a service ends.
-pub enum End {
+pub enum ShutdownReason {
     /// It was told to.
     Signalled,
     /// The process of this number serves in its place.
@@ -152,7 +152,7 @@ impl Service {
             signals(SignalKind::terminate())?,
             signals(SignalKind::interrupt())?,
         );
-        let (mut hand_over, mut relieved) = (
+        let (mut hand_over, mut superseded) = (
             signals(SignalKind::user_defined2())?,
             signals(SignalKind::user_defined1())?,
         );
@@ -179,15 +179,15 @@ impl Service {
                 _ = hangup.recv() => self.reload().await,
                 _ = hand_over.recv() => self.start_successor(),
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
-                _ = relieved.recv() => if let Some(id) = self.successor_id() { break End::Superseded(id) },
-                () = first(&mut terminate, &mut interrupt) => break End::Signalled,
-                _ = look.tick() => if self.is_unused(&mut last_use) { break End::Signalled },
+                _ = superseded.recv() => if let Some(id) = self.successor_id() { break ShutdownReason::Superseded(id) },
+                () = first(&mut terminate, &mut interrupt) => break ShutdownReason::Signalled,
+                _ = look.tick() => if self.is_unused(&mut last_use) { break ShutdownReason::Signalled },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
                 asked = accepted(self.control.listener.accept()) => self.tell(asked, false),
                 scraped = exposition::accept(self.metrics.as_ref()) => self.expose(scraped),
             }
         };
-        self.take_leave(&end);
+        self.begin_shutdown(&end);
         self.drain(&end, terminate, interrupt).await
     }
 
@@ -247,16 +247,16 @@ impl Service {
     }
 
     /// Tells the service manager.
-    fn take_leave(&mut self, end: &End) {
+    fn begin_shutdown(&mut self, end: &ShutdownReason) {
         match end {
-            End::Signalled => {
+            ShutdownReason::Signalled => {
                 if let Some(successor) = &mut self.successor {
                     successor.kill();
                 }
                 notify(&[NotifyState::Stopping]);
                 self.end_predecessor();
             }
-            End::Superseded(successor) => {
+            ShutdownReason::Superseded(successor) => {
                 // A scrape is meant for the one that serves.
                 self.metrics = None;
                 notify(&[NotifyState::MainPid(*successor)]);

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::ends::play;
 use super::origin::REPORT;
 use super::plan::{Limits, Plan};
-use super::tally::Tally;
+use super::stats::Stats;
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
 use crate::random::Random;
@@ -66,8 +66,8 @@ pub struct Options {
 #[derive(Serialize)]
 struct Report {
     seconds: f64,
-    client: Tally,
-    origin: Tally,
+    client: Stats,
+    origin: Stats,
 }
 
 /// Soaks for the time that was wished, and judges.
@@ -77,12 +77,12 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     let options = Arc::new(options);
     let start = Instant::now();
     let until = start + Duration::from_secs_f64(options.seconds);
-    let mut slots: JoinSet<Tally> = (0..count)
+    let mut slots: JoinSet<Stats> = (0..count)
         .map(|number| slot(Arc::clone(&options), number, until))
         .collect();
-    let mut client = Tally::default();
-    while let Some(tally) = slots.join_next().await {
-        client.add(&tally.expect("a slot does not panic"));
+    let mut client = Stats::default();
+    while let Some(stats) = slots.join_next().await {
+        client.add(&stats.expect("a slot does not panic"));
     }
     let origin = ask_origin(&options.route)
         .await
@@ -103,28 +103,28 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Tally {
+async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Stats {
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
     let limits = Limits {
         idle: Duration::from_secs_f64(options.idle),
         half_closed: Duration::from_secs_f64(options.half_closed),
     };
-    let mut tally = Tally::default();
+    let mut stats = Stats::default();
     while Instant::now() < until {
         let plan = if number < options.connections {
             Plan::random(&mut random)
         } else {
             Plan::resting(&mut random, &limits)
         };
-        tally.add(&one(&options.route, &plan).await);
+        stats.add(&one(&options.route, &plan).await);
         if let Some(pause) = random.pause(2, BETWEEN) {
             sleep(pause).await;
         }
     }
-    tally
+    stats
 }
 
-async fn one(route: &Route, plan: &Plan) -> Tally {
+async fn one(route: &Route, plan: &Plan) -> Stats {
     let opened = timeout(OPEN_WITHIN, async {
         let mut stream = route.open().await?;
         stream.write_all(format!("{plan}\n").as_bytes()).await?;
@@ -132,19 +132,19 @@ async fn one(route: &Route, plan: &Plan) -> Tally {
     });
     match opened.await {
         Ok(Ok(stream)) => {
-            let mut tally = play(stream, &plan.parts().0, &[]).await;
-            if !tally.is_right(false) {
-                tally.name(plan);
+            let mut stats = play(stream, &plan.parts().0, &[]).await;
+            if !stats.is_right(false) {
+                stats.name(plan);
             }
-            tally
+            stats
         }
-        Ok(Err(error)) => Tally::broken(&error),
-        Err(_) => Tally::broken(&"it could not be opened in time"),
+        Ok(Err(error)) => Stats::broken(&error),
+        Err(_) => Stats::broken(&"it could not be opened in time"),
     }
 }
 
 /// The origin's counts, when its last connections had time to end.
-async fn ask_origin(route: &Route) -> io::Result<Tally> {
+async fn ask_origin(route: &Route) -> io::Result<Stats> {
     sleep(Duration::from_secs(1)).await;
     let mut stream = route.open().await?;
     stream.write_all(format!("{REPORT}\n").as_bytes()).await?;

@@ -9,7 +9,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::plan::{Part, Rest, When};
-use super::tally::Tally;
+use super::stats::Stats;
 use crate::pattern::Pattern;
 use crate::random::Random;
 use crate::sockets;
@@ -21,55 +21,55 @@ const STUCK: Duration = Duration::from_secs(30);
 const SEEN_LATER: Duration = Duration::from_secs(1);
 
 /// Plays `part` on `stream` to its end; `early` came in already.
-pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Tally {
-    let mut tally = Tally {
+pub async fn play(mut stream: TcpStream, part: &Part, early: &[u8]) -> Stats {
+    let mut stats = Stats {
         connections: 1,
-        ..Tally::default()
+        ..Stats::default()
     };
     let most = STUCK + part.rest.time;
     let is_reaped = part.rest.is_too_long();
-    match timeout(most, both_ways(&mut stream, part, early, &mut tally)).await {
-        Err(_) if part.is_reset || is_reaped => tally.resets_unheard += 1,
-        Err(_) => tally.stuck += 1,
-        Ok(Err(error)) if is_reaped && error.kind() != io::ErrorKind::Other => tally.reaped += 1,
+    match timeout(most, both_ways(&mut stream, part, early, &mut stats)).await {
+        Err(_) if part.is_reset || is_reaped => stats.resets_unheard += 1,
+        Err(_) => stats.stuck += 1,
+        Ok(Err(error)) if is_reaped && error.kind() != io::ErrorKind::Other => stats.reaped += 1,
         Ok(Err(error)) if !part.is_reset => {
-            tally.broken += 1;
-            tally.broken_by = Some(error.to_string());
+            stats.broken += 1;
+            stats.broken_by = Some(error.to_string());
         }
-        Ok(Err(_)) => tally.resets += 1,
-        Ok(Ok(())) if is_reaped => tally.outlived += 1,
-        Ok(Ok(())) if part.rest.time > Duration::ZERO => tally.rests += 1,
-        Ok(Ok(())) if part.is_reset => tally.resets_as_ends += 1,
+        Ok(Err(_)) => stats.resets += 1,
+        Ok(Ok(())) if is_reaped => stats.outlived += 1,
+        Ok(Ok(())) if part.rest.time > Duration::ZERO => stats.rests += 1,
+        Ok(Ok(())) if part.is_reset => stats.resets_as_ends += 1,
         Ok(Ok(())) => {}
     }
-    tally
+    stats
 }
 
 async fn both_ways(
     stream: &mut TcpStream,
     part: &Part,
     early: &[u8],
-    tally: &mut Tally,
+    stats: &mut Stats,
 ) -> io::Result<()> {
     if part.rests == When::Before {
         rest(stream, part.rest).await?;
     }
     let (mut reader, mut writer) = stream.split();
     let ended = if part.waits {
-        receive(&mut reader, part, early, tally).await?;
-        tally.half_closes += 1;
+        receive(&mut reader, part, early, stats).await?;
+        stats.half_closes += 1;
         rest(writer.as_ref(), part.rest).await?;
         send(&mut writer, part).await
     } else if part.resets {
         // What comes in is checked as long as there is something to send.
         tokio::select! {
             sent = send(&mut writer, part) => sent,
-            Err(error) = receive(&mut reader, part, early, tally) => Err(error),
+            Err(error) = receive(&mut reader, part, early, stats) => Err(error),
         }
     } else {
         let (sent, received) = tokio::join!(
             send(&mut writer, part),
-            receive(&mut reader, part, early, tally)
+            receive(&mut reader, part, early, stats)
         );
         received.and(sent)
     };
@@ -123,11 +123,11 @@ async fn receive(
     reader: &mut ReadHalf<'_>,
     part: &Part,
     early: &[u8],
-    tally: &mut Tally,
+    stats: &mut Stats,
 ) -> io::Result<()> {
     let (seed, length) = part.receives;
     let mut random = Random::new(!seed);
-    let mut received = Received::new(seed, length, tally);
+    let mut received = Received::new(seed, length, stats);
     received.take(early);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -148,16 +148,16 @@ struct Received<'a> {
     pattern: Pattern,
     length: u64,
     count: u64,
-    tally: &'a mut Tally,
+    stats: &'a mut Stats,
 }
 
 impl<'a> Received<'a> {
-    fn new(seed: u64, length: u64, tally: &'a mut Tally) -> Self {
+    fn new(seed: u64, length: u64, stats: &'a mut Stats) -> Self {
         Self {
             pattern: Pattern::new(seed),
             length,
             count: 0,
-            tally,
+            stats,
         }
     }
 
@@ -165,14 +165,14 @@ impl<'a> Received<'a> {
         let left = usize::try_from(self.length - self.count.min(self.length)).unwrap_or(usize::MAX);
         let expected = &bytes[..bytes.len().min(left)];
         let surplus = bytes.len() - expected.len();
-        self.tally.wrong_bytes += self.pattern.wrong(self.count, expected) + surplus as u64;
-        self.tally.checked_bytes += bytes.len() as u64;
+        self.stats.wrong_bytes += self.pattern.wrong(self.count, expected) + surplus as u64;
+        self.stats.checked_bytes += bytes.len() as u64;
         self.count += bytes.len() as u64;
     }
 
     fn end(&mut self, may_be_early: bool) {
         if self.count < self.length && !may_be_early {
-            self.tally.truncated += 1;
+            self.stats.truncated += 1;
         }
     }
 }

@@ -4,7 +4,7 @@ mod client;
 mod ends;
 mod origin;
 mod plan;
-mod tally;
+mod stats;
 
 pub use client::{Options, run};
 pub use origin::{OriginOptions, run_origin};

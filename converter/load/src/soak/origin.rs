@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::ends::play;
 use super::plan::Plan;
-use super::tally::Tally;
+use super::stats::Stats;
 use crate::failure::{Attempt as _, Failure};
 use crate::http::malformed;
 use crate::sockets;
@@ -33,7 +33,7 @@ pub struct OriginOptions {
     mptcp: bool,
 }
 
-type Shared = Arc<Mutex<Tally>>;
+type Shared = Arc<Mutex<Stats>>;
 
 /// Serves until the process ends.
 pub async fn run_origin(options: &OriginOptions) -> Result<(), Failure> {
@@ -65,14 +65,14 @@ async fn connection(mut stream: TcpStream, shared: &Shared) {
         report(&mut stream, shared).await.ok();
         return;
     }
-    let tally = match line.parse::<Plan>() {
+    let stats = match line.parse::<Plan>() {
         Ok(plan) => play(stream, &plan.parts().1, &received).await,
-        Err(()) => Tally {
+        Err(()) => Stats {
             without_plan: 1,
-            ..Tally::default()
+            ..Stats::default()
         },
     };
-    with(shared, |all| all.add(&tally));
+    with(shared, |all| all.add(&stats));
 }
 
 /// The first line, without its end; what came behind it stays in `received`.
@@ -89,11 +89,11 @@ async fn first_line(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Resul
 }
 
 async fn report(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
-    let tally = with(shared, std::mem::take);
-    stream.write_all(&serde_json::to_vec(&tally)?).await?;
+    let stats = with(shared, std::mem::take);
+    stream.write_all(&serde_json::to_vec(&stats)?).await?;
     stream.shutdown().await
 }
 
-fn with<T>(shared: &Shared, act: impl FnOnce(&mut Tally) -> T) -> T {
+fn with<T>(shared: &Shared, act: impl FnOnce(&mut Stats) -> T) -> T {
     act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -8,15 +8,15 @@ use tributary_wire::http::{Authority, Method, Refused, Request, RequestTarget};
 
 use super::client_buffer::ClientBuffer;
 use super::exchange_driver::drive_exchange;
-use super::server::{Kept, ServerConnection, name_of};
+use super::server::{IdleUpstream, ServerConnection, name_of};
 use crate::accounting::metrics::OK;
 use crate::dial::DialError;
 use crate::session::{Outcome, Session};
 
-/// What is left to do behind an exchange that changes nothing for a next one.
-pub enum Left {
+/// What is to be done after an exchange.
+pub enum AfterExchange {
     /// The client may ask for more.
-    Nothing,
+    KeepAlive,
     /// The client's connection is over.
     Close,
     /// It ends, and what the client still sends is taken for a while.
@@ -26,7 +26,7 @@ pub enum Left {
     /// There is no server, for this reason.
     NoServer(DialError, Rc<str>),
     /// Nobody is told anything: both connections break.
-    Break,
+    Abort,
     /// The connections carry another protocol now.
     Tunnel(Box<ServerConnection>, u16),
 }
@@ -36,19 +36,19 @@ pub enum Left {
 pub async fn exchange(
     session: &Session,
     client_buffer: &mut ClientBuffer,
-    kept: &mut Kept,
+    idle_upstream: &mut IdleUpstream,
     request: &Request,
     to: Option<&Authority>,
     since: Clock,
-) -> Left {
+) -> AfterExchange {
     let RequestTarget::Absolute { authority, .. } = &request.target else {
         let why = "the request target must be an absolute http URI, or CONNECT";
         let refused = Refused::new(400, why).to_head(request.method == Method::Head);
-        return Left::Refuse(refused, "".into());
+        return AfterExchange::Refuse(refused, "".into());
     };
     let authority = to.unwrap_or(authority);
-    let name = name_of(kept, authority);
-    let mut reused = ServerConnection::reuse(kept, authority, request);
+    let name = name_of(idle_upstream, authority);
+    let mut reused = ServerConnection::reuse(idle_upstream, authority, request);
     loop {
         let is_kept = reused.is_some();
         let dialled = match reused.take() {
@@ -57,16 +57,16 @@ pub async fn exchange(
         };
         let mut server = match dialled {
             Ok(server) => server,
-            Err(error) => return Left::NoServer(error, name),
+            Err(error) => return AfterExchange::NoServer(error, name),
         };
         // A server that had just left is no reason to give up: another connection to it may serve.
         match ask(session, client_buffer, &mut server, request, is_kept).await {
             ExchangeResult::Retry if is_kept => {
                 if let Err(refused) = client_buffer.reserve(session, request, request.head_len()) {
-                    return Left::Refuse(refused, name);
+                    return AfterExchange::Refuse(refused, name);
                 }
             }
-            ending => return conclude(session, kept, server, &ending, name, since),
+            ending => return conclude(session, idle_upstream, server, &ending, name, since),
         }
     }
 }
@@ -83,14 +83,14 @@ async fn ask(
     let limits = session.http_limits();
     match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
         Ok(mut exchange) => {
-            let kept = request.memory();
+            let idle_upstream = request.memory();
             let ending = drive_exchange(
                 session,
                 client_buffer,
                 server,
                 &mut exchange,
                 &mut head,
-                kept,
+                idle_upstream,
             )
             .await;
             session.malformed_fields(&server.name, exchange.malformed_fields());
@@ -103,12 +103,12 @@ async fn ask(
 /// Writes the exchange's line, unless the client is still to be told something, and lets the server go, or keeps it.
 fn conclude(
     session: &Session,
-    kept: &mut Kept,
+    idle_upstream: &mut IdleUpstream,
     mut server: Box<ServerConnection>,
     ending: &ExchangeResult,
     name: Rc<str>,
     since: Clock,
-) -> Left {
+) -> AfterExchange {
     let size = server.server.size.take();
     let outcome = |name_of_it, status| Outcome {
         target: &name,
@@ -120,29 +120,29 @@ fn conclude(
     match *ending {
         ExchangeResult::Completed(completed) => {
             session.log_request(&outcome(OK, Some(completed.status)));
-            let_go(server, completed.server, kept);
+            let_go(server, completed.server, idle_upstream);
             match completed.client {
-                ClientAfter::Keep => Left::Nothing,
-                ClientAfter::Close => Left::Close,
-                ClientAfter::Linger => Left::Linger,
+                ClientAfter::Keep => AfterExchange::KeepAlive,
+                ClientAfter::Close => AfterExchange::Close,
+                ClientAfter::Linger => AfterExchange::Linger,
             }
         }
         ExchangeResult::Aborted { status, fault } => {
             session.log_request(&outcome(fault.name(), status));
-            Left::Break
+            AfterExchange::Abort
         }
-        ExchangeResult::Refused(refused) => Left::Refuse(refused, name),
-        ExchangeResult::Upgraded { status } => Left::Tunnel(server, status),
+        ExchangeResult::Refused(refused) => AfterExchange::Refuse(refused, name),
+        ExchangeResult::Upgraded { status } => AfterExchange::Tunnel(server, status),
         // Only a kept server is left for another one.
-        ExchangeResult::Retry => Left::Break,
+        ExchangeResult::Retry => AfterExchange::Abort,
     }
 }
 
-fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, kept: &mut Kept) {
+fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, idle_upstream: &mut IdleUpstream) {
     match after {
         ServerAfter::Keep => {
             server.rest();
-            *kept = Some(server);
+            *idle_upstream = Some(server);
         }
         ServerAfter::Close => server.server.stream.disarm(),
         ServerAfter::Reset => drop(server),

@@ -13,11 +13,11 @@ mod server;
 mod tunnel;
 
 pub(super) use client_buffer::ClientBuffer;
-pub(super) use exchange::{Left, exchange};
+pub(super) use exchange::{AfterExchange, exchange};
 pub use refusals::refusal;
 pub(super) use refusals::refuse;
 pub(super) use request::{Next, next_request};
 pub(super) use serve::end;
 pub use serve::serve;
-pub(super) use server::{Kept, while_watching};
+pub(super) use server::{IdleUpstream, while_watching};
 pub(super) use tunnel::relay_unasked;

@@ -7,24 +7,24 @@ use tokio::time::Instant;
 use tributary_wire::http::{Method, Request, RequestTarget};
 
 use super::client_buffer::ClientBuffer;
-use super::exchange::{Left, exchange};
+use super::exchange::{AfterExchange, exchange};
 use super::options::answer_options;
 use super::refusals::{refuse, refuse_dial};
 use super::request::{Next, next_request};
-use super::server::{Kept, ServerConnection, while_watching};
+use super::server::{IdleUpstream, ServerConnection, while_watching};
 use super::tunnel::tunnel;
 use crate::session::Session;
 
 /// Serves one client.
 pub async fn serve(mut session: Session) {
     let mut client_buffer = ClientBuffer::default();
-    let mut kept: Kept = None;
+    let mut idle_upstream: IdleUpstream = None;
     let mut deadline = Some(Instant::now() + session.config.timeouts.request);
     let mut draining = pin!(session.draining());
     loop {
         let until = deadline.take();
         let asks = next_request(&session, &mut client_buffer, until, draining.as_mut());
-        let next = while_watching(&mut kept, pin!(asks)).await;
+        let next = while_watching(&mut idle_upstream, pin!(asks)).await;
         let request = match next {
             Next::Request(request, head) => {
                 client_buffer.consume(head);
@@ -47,7 +47,7 @@ pub async fn serve(mut session: Session) {
             let authority = authority.clone();
             // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
             drop(request);
-            drop(kept.take());
+            drop(idle_upstream.take());
             return Box::pin(tunnel(session, &authority, client_buffer.inbox)).await;
         }
         let since = Clock::now();
@@ -55,13 +55,13 @@ pub async fn serve(mut session: Session) {
         let exchange = exchange(
             &session,
             &mut client_buffer,
-            &mut kept,
+            &mut idle_upstream,
             &request,
             None,
             since,
         );
         match Box::pin(exchange).await {
-            Left::Nothing => {}
+            AfterExchange::KeepAlive => {}
             left => return Box::pin(end(session, client_buffer, request, left, since)).await,
         }
     }
@@ -72,27 +72,27 @@ pub async fn end(
     mut session: Session,
     mut client_buffer: ClientBuffer,
     request: Request,
-    left: Left,
+    left: AfterExchange,
     since: Clock,
 ) {
     let to_head = request.method == Method::Head;
     // An end may take half a minute, and a tunnel lasts.
     drop(request);
-    if !matches!(left, Left::Tunnel(..)) {
+    if !matches!(left, AfterExchange::Tunnel(..)) {
         client_buffer.discard(&session);
     }
     match left {
-        Left::Nothing | Left::Close => session.finish_gracefully(),
-        Left::Linger => {
+        AfterExchange::KeepAlive | AfterExchange::Close => session.finish_gracefully(),
+        AfterExchange::Linger => {
             session.finish_gracefully();
             session.stream.send_and_linger(&[]).await;
         }
-        Left::Refuse(refused, target) => refuse(session, refused, &target, since).await,
-        Left::NoServer(error, target) => {
+        AfterExchange::Refuse(refused, target) => refuse(session, refused, &target, since).await,
+        AfterExchange::NoServer(error, target) => {
             refuse_dial(session, &error, to_head, &target, since).await;
         }
-        Left::Break => drop(session.record_subflows()),
-        Left::Tunnel(server, status) => {
+        AfterExchange::Abort => drop(session.record_subflows()),
+        AfterExchange::Tunnel(server, status) => {
             let ServerConnection {
                 mut server,
                 inbox,

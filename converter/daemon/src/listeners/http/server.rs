@@ -16,7 +16,7 @@ use crate::session::Session;
 const RESTED: Duration = Duration::from_secs(1);
 
 /// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
-pub type Kept = Option<Box<ServerConnection>>;
+pub type IdleUpstream = Option<Box<ServerConnection>>;
 
 /// A connection to a server.
 pub struct ServerConnection {
@@ -63,31 +63,35 @@ impl ServerConnection {
         self.rests_since = Instant::now();
     }
 
-    /// The one that was kept, if it is for `authority`, nothing came there that nobody had asked for, and `request` may be
+    /// The idle one, if it is for `authority`, nothing came there that nobody had asked for, and `request` may be
     /// sent again or the server will hardly end it just now (RFC 9112 section 9.3.1).
-    pub fn reuse(kept: &mut Kept, authority: &Authority, request: &Request) -> Option<Box<Self>> {
-        let mut kept = kept.take()?;
-        let has_rested = kept.rests_since.elapsed() >= RESTED;
-        let can_serve = kept.authority == *authority
+    pub fn reuse(
+        idle_upstream: &mut IdleUpstream,
+        authority: &Authority,
+        request: &Request,
+    ) -> Option<Box<Self>> {
+        let mut idle_upstream = idle_upstream.take()?;
+        let has_rested = idle_upstream.rests_since.elapsed() >= RESTED;
+        let can_serve = idle_upstream.authority == *authority
             && (request.is_repeatable() || !has_rested)
-            && kept.server.stream.is_quiet();
+            && idle_upstream.server.stream.is_quiet();
         if can_serve {
-            kept.server.stream.rearm();
+            idle_upstream.server.stream.rearm();
         }
-        can_serve.then_some(kept)
+        can_serve.then_some(idle_upstream)
     }
 }
 
 /// Does `action`. A kept connection that its server ends meanwhile is closed at once (RFC 9112 section 9.5), and so is one
 /// on which it says something unasked.
 pub async fn while_watching<T>(
-    kept: &mut Kept,
+    idle_upstream: &mut IdleUpstream,
     mut action: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     poll_fn(|cx| {
-        if let Some(connection) = kept {
+        if let Some(connection) = idle_upstream {
             if connection.server.stream.poll_disturbed(cx).is_ready() {
-                *kept = None;
+                *idle_upstream = None;
             }
         }
         action.as_mut().poll(cx)
@@ -96,9 +100,11 @@ pub async fn while_watching<T>(
 }
 
 /// The name of `authority` in logs, which the connection that was kept may have already.
-pub fn name_of(kept: &Kept, authority: &Authority) -> Rc<str> {
-    match kept {
-        Some(kept) if kept.authority == *authority => Rc::clone(&kept.name),
+pub fn name_of(idle_upstream: &IdleUpstream, authority: &Authority) -> Rc<str> {
+    match idle_upstream {
+        Some(idle_upstream) if idle_upstream.authority == *authority => {
+            Rc::clone(&idle_upstream.name)
+        }
         _ => authority.to_string().into(),
     }
 }

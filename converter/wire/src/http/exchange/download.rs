@@ -17,17 +17,17 @@ pub enum Download {
     Body {
         reader: BodyReader,
         decode: bool,
-        kept: Kept,
+        kept: KeepAlive,
     },
     /// All of it has been passed on.
-    Whole(Kept),
+    Whole(KeepAlive),
     /// It was 101, and has been passed on.
     Switched { status: u16 },
 }
 
 /// What the head said of the time after the response.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct KeepAlive {
     pub status: u16,
     pub client: bool,
     pub server: bool,
@@ -49,7 +49,7 @@ impl Download {
         if response.switching_protocols {
             return Self::Switched { status };
         }
-        let kept = Kept {
+        let kept = KeepAlive {
             status,
             client: delivery.keep_alive,
             server: response.keep_alive,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::super::{
     HeadLimits, Hop, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule,
 };
-use super::download::{Download, Kept, take};
+use super::download::{Download, KeepAlive, take};
 use super::upload::{Sent, Upload};
 use super::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter};
 
@@ -286,7 +286,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn completed(&self, kept: Kept) -> Completed {
+    fn completed(&self, kept: KeepAlive) -> Completed {
         let is_read = self.upload.body.has_ended();
         Completed {
             status: kept.status,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::corpus::{Corpus, Object};
 use crate::failure::{Attempt as _, Failure};
-use crate::shelf::{Object, Shelf};
 
 /// Writes them below a folder, which any server may have as its root.
 #[derive(Args, Debug)]
@@ -16,17 +16,17 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER")]
     below: PathBuf,
     #[command(flatten)]
-    shelf: Shelf,
+    corpus: Corpus,
 }
 
 /// Writes all of them.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let Options { below, shelf } = options;
-    for folder in &shelf.folders {
+    let Options { below, corpus } = options;
+    for folder in &corpus.folders {
         let place = below.join(folder);
         fs::create_dir_all(&place).attempt(place.display())?;
-        for number in 0..shelf.objects {
-            let object = shelf.object(folder, number);
+        for number in 0..corpus.objects {
+            let object = corpus.object(folder, number);
             write(below, &object).attempt(object.path())?;
         }
     }

@@ -8,7 +8,7 @@ use crate::random::Random;
 
 /// Which objects there are.
 #[derive(Args, Clone, Debug)]
-pub struct Shelf {
+pub struct Corpus {
     /// The folders that objects are in.
     #[arg(long, required = true, value_name = "NAME,...", value_delimiter = ',')]
     pub folders: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Object<'a> {
     seed: u64,
 }
 
-impl Shelf {
+impl Corpus {
     /// The one with this number, from 0 on, in a folder.
     pub fn object<'a>(&self, folder: &'a str, number: u64) -> Object<'a> {
         let name = folder
@@ -74,8 +74,8 @@ impl Object<'_> {
 mod tests {
     use super::*;
 
-    fn shelf() -> Shelf {
-        Shelf {
+    fn corpus() -> Corpus {
+        Corpus {
             folders: vec!["a".to_owned(), "b".to_owned()],
             objects: 100,
             bits: 18,
@@ -84,22 +84,22 @@ mod tests {
 
     #[test]
     fn every_object_has_a_content_of_its_own() {
-        let shelf = shelf();
-        let all = |folder| (0..100).map(move |number| shelf.object(folder, number).seed);
+        let corpus = corpus();
+        let all = |folder| (0..100).map(move |number| corpus.object(folder, number).seed);
         let seeds: std::collections::BTreeSet<_> = all("a").collect();
         assert_eq!(seeds.len(), 100);
-        let shelf = self::shelf();
-        assert!((0..100).all(|number| !seeds.contains(&shelf.object("b", number).seed)));
+        let corpus = self::corpus();
+        assert!((0..100).all(|number| !seeds.contains(&corpus.object("b", number).seed)));
     }
 
     #[test]
     fn any_object_is_one_of_those_that_were_written() {
-        let shelf = shelf();
+        let corpus = corpus();
         let mut random = Random::new(7);
         for _ in 0..1000 {
-            let any = shelf.any(&mut random);
+            let any = corpus.any(&mut random);
             assert!(any.length < 1 << 18);
-            assert!((0..100).any(|number| shelf.object(any.folder, number) == any));
+            assert!((0..100).any(|number| corpus.object(any.folder, number) == any));
         }
     }
 }

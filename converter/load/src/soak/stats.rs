@@ -6,7 +6,7 @@ use super::plan::Plan;
 
 /// Counts of connections and bytes; the second half of them has to be 0.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Tally {
+pub struct Stats {
     /// Connections whose plan was known here.
     pub connections: u64,
     /// Bytes that came in and were compared with what they should be.
@@ -41,7 +41,7 @@ pub struct Tally {
     pub example: Option<String>,
 }
 
-impl Tally {
+impl Stats {
     /// Whether every byte was right and every end as planned. A reset that came as an end is for its reader to judge, and
     /// so is one by MPTCP that was not heard of: Linux 6.18 loses one in some ten thousand without any proxy.
     pub fn is_right(&self, mptcp: bool) -> bool {
@@ -69,7 +69,7 @@ impl Tally {
         self.example = self.example.take().or_else(|| other.example.clone());
     }
 
-    /// Makes this, the tally of one connection, an example of what is wrong.
+    /// Makes this, the result of one connection, an example of what is wrong.
     pub fn name(&mut self, plan: &Plan) {
         let (bytes, half_closes) = (self.checked_bytes, self.half_closes);
         self.example = Some(format!(

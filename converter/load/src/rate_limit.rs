@@ -12,13 +12,13 @@ const TICK: Duration = Duration::from_millis(1);
 const BURST: Duration = Duration::from_millis(10);
 
 /// How much may be sent now.
-pub struct Pace {
+pub struct RateLimit {
     bytes_per_second: f64,
     allowance: f64,
     counted: Instant,
 }
 
-impl Pace {
+impl RateLimit {
     /// From now on so many bits per second.
     pub fn new(bits_per_second: u64) -> Self {
         Self {
@@ -56,11 +56,11 @@ mod tests {
 
     use super::*;
 
-    async fn within_a_second(pace: &mut Pace) -> u64 {
+    async fn within_a_second(rate_limit: &mut RateLimit) -> u64 {
         let (begun, mut sent) = (Instant::now(), 0);
         while begun.elapsed() < Duration::from_secs(1) {
-            let room = pace.room().await;
-            pace.spent(room);
+            let room = rate_limit.room().await;
+            rate_limit.spent(room);
             sent += room;
         }
         sent
@@ -68,11 +68,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn as_much_as_the_rate_allows_and_no_more_after_a_stall() {
-        let mut pace = Pace::new(8_000_000);
-        let sent = within_a_second(&mut pace).await;
+        let mut rate_limit = RateLimit::new(8_000_000);
+        let sent = within_a_second(&mut rate_limit).await;
         assert!((990_000..=1_001_000).contains(&sent), "{sent}");
         advance(Duration::from_secs(5)).await;
-        let sent = within_a_second(&mut pace).await;
+        let sent = within_a_second(&mut rate_limit).await;
         assert!((990_000..=1_011_000).contains(&sent), "{sent}");
     }
 }
