@@ -11,7 +11,7 @@ use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
 use tributary_wire::http::exchange::{
-    Action, ClientAfter, Ending, Event, Exchange, Fault, Input, ServerAfter,
+    Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
 };
 use tributary_wire::http::{HeadLimits, Refused, Request};
 
@@ -69,7 +69,7 @@ impl Server for Relay {
                 return refuse(guest, Refused::new(502, "the server is away")).await;
             };
             match self.ask(guest, server, is_kept, &request, kept).await {
-                Ending::Repeat if is_kept => {}
+                ExchangeResult::Retry if is_kept => {}
                 ending => return conclude(guest, ending).await,
             }
         }
@@ -104,12 +104,12 @@ impl Relay {
         is_kept: bool,
         request: &Request,
         kept: &mut Option<TcpStream>,
-    ) -> Ending {
+    ) -> ExchangeResult {
         let mut head = Vec::new();
         let begun = Exchange::begin(request, is_kept, &self.limits, SystemTime::now, &mut head);
         let exchange = match begun {
             Ok(exchange) => exchange,
-            Err(refused) => return Ending::Refused(refused),
+            Err(refused) => return ExchangeResult::Refused(refused),
         };
         let mut carrier = Carrier {
             exchange,
@@ -120,14 +120,14 @@ impl Relay {
             to_client: Vec::new(),
         };
         let ending = carrier.carry().await;
-        if let Ending::Switched { status } = ending {
+        if let ExchangeResult::Upgraded { status } = ending {
             return carrier.pass_all(status).await;
         }
-        if matches!(ending, Ending::Refused(_)) {
+        if matches!(ending, ExchangeResult::Refused(_)) {
             // The rest of an interim response; a client that does not take it does not take the refusal either.
             let _ = carrier.guest.send(&carrier.to_client).await;
         }
-        if let Ending::Completed(completed) = &ending {
+        if let ExchangeResult::Completed(completed) = &ending {
             if completed.server == ServerAfter::Keep {
                 *kept = Some(carrier.server);
             }
@@ -153,15 +153,15 @@ fn told(ends: &[SocketAddr; 2]) -> String {
     format!("PROXY {family} {} {} {} {}\r\n", from.0, to.0, from.1, to.1)
 }
 
-async fn conclude(guest: &mut Guest, ending: Ending) -> After {
+async fn conclude(guest: &mut Guest, ending: ExchangeResult) -> After {
     match ending {
-        Ending::Completed(completed) => match completed.client {
+        ExchangeResult::Completed(completed) => match completed.client {
             ClientAfter::Keep => After::Next,
             ClientAfter::Close | ClientAfter::Linger => After::Close,
         },
-        Ending::Switched { .. } => After::Close,
-        Ending::Refused(refused) => refuse(guest, refused).await,
-        Ending::Repeat | Ending::Broken { .. } => After::Reset,
+        ExchangeResult::Upgraded { .. } => After::Close,
+        ExchangeResult::Refused(refused) => refuse(guest, refused).await,
+        ExchangeResult::Retry | ExchangeResult::Aborted { .. } => After::Reset,
     }
 }
 
@@ -179,10 +179,10 @@ struct Carrier<'a> {
     to_client: Vec<u8>,
 }
 
-type Step = Result<(), Ending>;
+type Step = Result<(), ExchangeResult>;
 
 impl Carrier<'_> {
-    async fn carry(&mut self) -> Ending {
+    async fn carry(&mut self) -> ExchangeResult {
         loop {
             if let Err(ending) = self.step().await {
                 return ending;
@@ -192,15 +192,15 @@ impl Carrier<'_> {
 
     /// Both ends speak another protocol from now on (RFC 9110 section 7.8), until both have ended. Fronts relay requests for
     /// that. It may rest as long as it likes, but not without its client.
-    async fn pass_all(self, status: u16) -> Ending {
+    async fn pass_all(self, status: u16) -> ExchangeResult {
         let Self { guest, server, .. } = self;
         let first = [
             [self.to_client, self.inbox].concat(),
             [self.to_server, std::mem::take(&mut guest.inbox)].concat(),
         ];
         match pass_all(guest, server, first).await {
-            Ok(()) => Ending::Switched { status },
-            Err(_) => Ending::Broken {
+            Ok(()) => ExchangeResult::Upgraded { status },
+            Err(_) => ExchangeResult::Aborted {
                 status: Some(status),
                 fault: Fault::ServerReset,
             },
@@ -215,11 +215,11 @@ impl Carrier<'_> {
             self.happened(Event::RequestFlushed)?;
         }
         if self.to_client.is_empty() {
-            self.happened(Event::Delivered)?;
+            self.happened(Event::ResponseFlushed)?;
         }
         let Ok(moved) = timeout(self.guest.idle, self.moved()).await else {
-            let server_clogged = !self.to_server.is_empty();
-            return self.happened(Event::Silence { server_clogged });
+            let upstream_blocked = !self.to_server.is_empty();
+            return self.happened(Event::IdleTimeout { upstream_blocked });
         };
         match moved {
             Moved::FromServer(Ok(0)) => self.happened(Event::Server(Input::End)),
@@ -236,7 +236,7 @@ impl Carrier<'_> {
             }
             Moved::ToServer(Err(_)) => {
                 self.to_server.clear();
-                self.happened(Event::ServerDeaf)
+                self.happened(Event::UpstreamWriteFailed)
             }
             Moved::ToClient(Ok(count)) => {
                 self.to_client.drain(..count);
