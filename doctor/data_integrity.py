@@ -50,7 +50,7 @@ def judge(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
 def _misplaced(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
     if count := after.get(_MISPLACED, 0):
         message = (
-            f"{count} times bytes of a subflow did not fit where they were said to belong ({_MISPLACED}"
+            f"{count} times bytes of a subflow did not fit the place that their mapping names ({_MISPLACED}"
             f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer kernels"
             " (seen: 6.18) put others into the wrong place and notice nothing. TLS then breaks the connection, plain"
             " HTTP delivers a wrong file"

@@ -27,7 +27,8 @@ class Listener:
 def parse_listeners(tcp: str, multipath: str) -> list[Listener]:
     """From ``ss -Htlnp`` and ``ss -HlnpM``.
 
-    The TCP socket of an MPTCP listener may show as well, and is told by its address (ss has no process for it).
+    The TCP socket of an MPTCP listener may be listed as well, and is recognized by its address (ss has no process for
+    it).
     """
     with_mptcp = [Listener(process, address, True) for process, address in _listed(multipath)]
     taken = {listener.address for listener in with_mptcp}

@@ -192,7 +192,7 @@ def describe(change: Difference) -> list[str]:
 def down(gateway: Gateway) -> None:
     """Remove the interface with all tunnels, the rules, and what was changed; raises CommandError, exit 69, 71."""
     if gateway.stands:
-        there = gateway.there()  # fails for an interface without tunnels, which is not ours to remove
+        there = gateway.there()  # fails for an interface without tunnels, which must not be removed
         # An unreadable file is no reason to leave tunnels up.
         with suppress(CommandError):
             _count(gateway, gateway.registry.look(), there)

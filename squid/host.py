@@ -123,7 +123,7 @@ def _endpoints(settings: SquidSettings) -> Sequence[tuple[str, int]]:
 def _cannot_listen(address: str, port: int, error: OSError) -> CommandError:
     where = f"port {port} of {'every address' if address == '::' else address}"
     if error.errno == errno.EADDRINUSE:
-        return CommandError(Exit.IN_USE, f"{where} is in use: `ss -tlnp sport = :{port}` shows by whom")
+        return CommandError(Exit.IN_USE, f"{where} is in use: `ss -tlnp sport = :{port}` shows the program")
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return CommandError(Exit.UNAVAILABLE, f"cannot listen on {where}: no such address here (see the key listen)")
     return CommandError(Exit.SYSTEM, f"cannot listen on {where}: {error.strerror}")

@@ -86,7 +86,7 @@ def inside_private(network: Network) -> bool:
 
 
 def _closed() -> list[tuple[Network, str]]:
-    """What nobody may open, each with its reason: also as IPv6 forms of it, where the operator may open these forms."""
+    """The ranges that no setting allows, each with its reason, and their IPv6 forms that a setting could allow."""
     closed = [(each.network, each.reason) for each in RANGES if not each.operator_may_open]
     return [*closed, *((form, reason) for network, reason in closed for form in carrying([network]))]
 

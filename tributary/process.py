@@ -45,7 +45,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
             errors="replace",
             process_group=0,
         )
-    except (FileNotFoundError, PermissionError) as error:  # the latter of a folder in PATH that nobody else may enter
+    except (FileNotFoundError, PermissionError) as error:  # the latter for an unreadable folder in PATH
         package = _PACKAGES.get(command[0], command[0])
         raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: install {package}") from error
     try:

@@ -61,7 +61,7 @@ class _Meter:
 class _Counter:
     """The counter of one class of an owner: its last reading, and when it is read next.
 
-    ``read`` is None before the first reading: what it counted before that counts for nobody.
+    ``read`` is None before the first reading: what it counted before that is ignored.
     """
 
     owner: Owner

@@ -225,8 +225,8 @@ def elements(plan: Plan) -> str:
 
 def _subflows(verb: str, direction: Direction, elements: Iterable[Element]) -> Iterable[str]:
     for ipv6 in (False, True):
-        ours = (one for one in elements if one.direction is direction and one.subflow.is_ipv6 is ipv6)
-        texts = (f"{_key(one)} : {_mark(one.htb.minor)}" if verb == "add" else _key(one) for one in ours)
+        chosen = (one for one in elements if one.direction is direction and one.subflow.is_ipv6 is ipv6)
+        texts = (f"{_key(one)} : {_mark(one.htb.minor)}" if verb == "add" else _key(one) for one in chosen)
         yield from _batch(verb, direction, map_name(ipv6, direction), texts)
 
 

@@ -69,7 +69,7 @@ class LinkPolicy(Settings):
         Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")
     ] = Field(None, title="bytes in and out after which it is no more used in this month", description=CAP)
     cap_day: int = Field(
-        1, ge=1, le=31, title="the day of the month on which they are counted anew", description=CAP_DAY
+        1, ge=1, le=31, title="the day of the month on which they are counted from zero", description=CAP_DAY
     )
 
     hours: Annotated[tuple[Hours, ...], accepting(SPANS, _hours), PlainSerializer(_spans)] = Field(

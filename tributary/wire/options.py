@@ -113,7 +113,7 @@ class RemoveAddr:
 
 @dataclass(frozen=True)
 class Signal:
-    """A subtype that is told apart and not read: four bits beside the subtype, and the bytes after them."""
+    """A subtype that is recognized but not parsed: four bits beside the subtype, and the bytes after them."""
 
     low: int
     data: bytes

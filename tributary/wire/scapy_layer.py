@@ -14,7 +14,7 @@ True
 "[('MSS', 1460), ('MPTCP', MpJoinSyn(backup=False, address_id=3, receiver_token=0x8f3778f8, sender_nonce=149589a0))]"
 
 What cannot be read, and what would not be written again as it was (reserved bits that are set), stays bytes:
-("MPTCP", b"..."), from the subtype on. When a script builds a packet anew Scapy writes each option's true length; so an
+("MPTCP", b"..."), from the subtype on. When a script rebuilds a packet, Scapy writes each option's true length; so an
 option that runs past the header's end does not keep the length that it claimed. A packet that is sent on as it was
 dissected keeps all its bytes.
 """
