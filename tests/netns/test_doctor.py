@@ -56,7 +56,7 @@ def test_this_kernel_has_what_the_appliance_needs(testbed: Testbed) -> None:
     assert {finding["check"] for finding in findings} >= {"kernel, mptcp", "kernel, htb", "kernel, nftables", "MPTCP"}
 
 
-def test_a_lost_rule_is_found_mended_and_fine_again(testbed: Testbed) -> None:
+def test_a_lost_rule_is_found_fixed_and_ok_again(testbed: Testbed) -> None:
     client, link = testbed.client, testbed.topology.links[1]
     client.ip("rule", "delete", "from", str(link.client4))
     code, findings = doctor(client, "--only", "routing")
@@ -67,7 +67,7 @@ def test_a_lost_rule_is_found_mended_and_fine_again(testbed: Testbed) -> None:
     assert doctor(client, "--only", "routing")[0] == 0
 
 
-def test_a_link_whose_default_route_has_no_gateway_is_seen_and_mended(testbed: Testbed) -> None:
+def test_a_link_whose_default_route_has_no_gateway_is_seen_and_fixed(testbed: Testbed) -> None:
     client, link = testbed.client, testbed.topology.links[1]
     whole, table = ("default", "via", str(link.gateway4), "dev", link.name), ("table", str(100 + link.number))
     client.ip("route", "delete", *whole)
@@ -83,7 +83,7 @@ def test_a_link_whose_default_route_has_no_gateway_is_seen_and_mended(testbed: T
         client.ip("route", "replace", *whole, *table)
 
 
-def test_a_strict_filter_is_found_and_mended(testbed: Testbed) -> None:
+def test_a_strict_filter_is_found_and_fixed(testbed: Testbed) -> None:
     client, link = testbed.client, testbed.topology.links[1]
     client.run("sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=0", f"net.ipv4.conf.{link.name}.rp_filter=1")
     code, findings = doctor(client, "--only", "rp_filter")
@@ -101,7 +101,7 @@ def test_an_address_without_an_endpoint_is_found_and_gets_one(testbed: Testbed) 
     assert doctor(client, "--only", "endpoints", "--fix")[0] == 0
 
 
-def test_nothing_is_mended_that_tributary_router_keeps(testbed: Testbed) -> None:
+def test_nothing_is_fixed_that_tributary_router_keeps(testbed: Testbed) -> None:
     client = testbed.client
     client.ip("mptcp", "endpoint", "flush")
     with process(*client.command([sys.executable, "-c", HOLDER])) as daemon:
@@ -115,7 +115,7 @@ def test_nothing_is_mended_that_tributary_router_keeps(testbed: Testbed) -> None
     ("what", "told"),
     [("tcp flags syn reset tcp option mptcp", "speaks plain TCP, others do not"), ("drop", "does not connect")],
 )
-def test_a_path_without_mptcp_is_told_from_one_with_it(testbed: Testbed, what: str, told: str) -> None:
+def test_a_path_without_mptcp_is_distinguished_from_one_with_it(testbed: Testbed, what: str, told: str) -> None:
     link = testbed.topology.links[1]
     where = f"{testbed.topology.PROXY4}:{NATIVE_PORT}"
     with start_converter(testbed):

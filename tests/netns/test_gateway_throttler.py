@@ -79,7 +79,7 @@ def throttler(gateway: World, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", ["kernel", "sniffer"])
-def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_held(gateway: World, source: str) -> None:
+def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_throttled(gateway: World, source: str) -> None:
     with (
         throttled(gateway, source),
         process(*in_namespace(gateway.house.node.namespace, *program("sized_client", INSIDE))) as client,

@@ -165,7 +165,7 @@ def test_a_killed_daemon_leaves_traffic_flowing_and_no_helper_process(daemon: Th
     daemon.stop()
 
 
-def test_a_killed_tc_is_started_again_and_everything_put_up_anew(daemon: Throttler) -> None:
+def test_a_killed_tc_is_started_again_and_everything_installed_again(daemon: Throttler) -> None:
     daemon.start()
     (pid,) = tc_processes()
     os.kill(pid, signal.SIGKILL)

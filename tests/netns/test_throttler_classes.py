@@ -45,7 +45,7 @@ def refused(policy: Path = WIRED_SLOW) -> tuple[int, str]:
 
 @pytest.mark.calm
 @pytest.mark.parametrize(("address", "family"), [(IPV4, 4), (IPV6, 6)])
-def test_a_held_subflow_obeys_its_rate(source: str, address: str, family: int) -> None:
+def test_a_throttled_subflow_obeys_its_rate(source: str, address: str, family: int) -> None:
     with throttler(source), connection(address) as client:
         eventually(lambda: elements(family))
         assert len(classes()) == 1
@@ -74,7 +74,7 @@ def test_a_closed_connection_leaves_no_element_and_no_class(source: str, address
         assert answer["counters"]["elements added"] == answer["counters"]["elements removed"] == 1
 
 
-def test_a_hold_is_released_when_the_other_subflow_goes(source: str) -> None:
+def test_a_limit_is_released_when_the_other_subflow_goes(source: str) -> None:
     with throttler(source), connection() as client:
         eventually(elements)
         run("ip", "-n", CLIENT, "link", "set", "wireless", "down")
@@ -230,7 +230,7 @@ def test_without_a_throttler_status_says_so() -> None:
     assert result.stderr == "throttler: no throttler runs in this network namespace\n"
 
 
-def test_a_hold_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:
+def test_a_limit_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:
     with process(*in_namespace(GATEWAY, *program("hasty_server"))) as server, throttler(source):
         said_ready(server)
         with process(*in_namespace(CLIENT, *program("late_reader", IPV4))) as reader:

@@ -84,7 +84,7 @@ def test_connections_at_rest_do_not_lock_root_out(tmp_path: Path) -> None:
                 ask("unset", "live")
 
 
-def test_many_large_questions_at_once_hold_up_nothing(tmp_path: Path) -> None:
+def test_many_large_questions_at_once_delay_nothing(tmp_path: Path) -> None:
     """Fifteen times 9,000 ends to explain, as nobody: a join is seen and held as ever."""
     ends = json.dumps({"command": "explain", "ends": ["x"] * 9000}).encode() + b"\n"
     with throttler("kernel"):

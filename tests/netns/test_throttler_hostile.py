@@ -341,7 +341,9 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
 
 
 @pytest.mark.parametrize("shared_by", ["subflow", "session"])
-def test_sessions_from_one_port_one_after_the_other_are_each_held(source: str, shared_by: str, tmp_path: Path) -> None:
+def test_sessions_from_one_port_one_after_the_other_are_each_throttled(
+    source: str, shared_by: str, tmp_path: Path
+) -> None:
     policy = tmp_path / "policy.toml"
     rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"'
     policy.write_text(f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n')

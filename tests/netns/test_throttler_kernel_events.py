@@ -47,7 +47,7 @@ def listener(buffer: int = 1 << 20) -> Iterator[Listener]:
         child.stdin.close()
 
 
-def test_a_session_its_join_and_its_end_are_told_in_order_and_agree_with_the_sockets() -> None:
+def test_a_session_its_join_and_its_end_are_reported_in_order_and_agree_with_the_sockets() -> None:
     with listener() as events:
         with connection() as client:
             eventually(lambda: events.kinds() == ["SubflowEstablished"] * 2)
@@ -67,7 +67,7 @@ def test_a_session_its_join_and_its_end_are_told_in_order_and_agree_with_the_soc
         assert eventually(lambda: events.ask("snapshot") == [])
 
 
-def test_a_subflow_whose_endpoint_goes_is_closed_and_a_backup_is_told() -> None:
+def test_a_subflow_whose_endpoint_goes_is_closed_and_a_backup_is_reported() -> None:
     with listener() as events, connection():
         eventually(lambda: events.kinds() == ["SubflowEstablished"] * 2)
         shown = json.loads(run("ip", "-n", CLIENT, "-j", "mptcp", "endpoint", "show"))

@@ -135,7 +135,7 @@ def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: s
         eventually(lambda: [held["device"] for held in class_statuses()] == ["wireless"])
 
 
-def test_a_broken_file_leaves_the_old_policy_in_force(tmp_path: Path) -> None:
+def test_a_broken_file_leaves_the_old_policy_active(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(WIRED_SLOW.read_text())
     with throttler("kernel", policy) as child, connection():
@@ -188,7 +188,7 @@ def watched(count: int) -> list[str]:
     return lines
 
 
-def test_a_class_that_somebody_took_is_told_as_not_read_by_all_that_show_it() -> None:
+def test_a_removed_class_is_shown_as_not_read() -> None:
     series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
     with throttler("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
         eventually(elements)
@@ -213,7 +213,7 @@ def metrics() -> str:
     return on(GATEWAY, "curl -sf http://10.0.1.1:9464/metrics")
 
 
-def test_sessions_older_than_the_throttler_are_held_at_once(source: str) -> None:
+def test_sessions_older_than_the_throttler_are_throttled_at_once(source: str) -> None:
     with connection() as client:
         eventually(lambda: on(GATEWAY, "ss -Htn state established sport = 3128").count("3128") == 2)
         with throttler_beside(source, WIRED_SLOW):
@@ -226,7 +226,7 @@ def test_sessions_older_than_the_throttler_are_held_at_once(source: str) -> None
             eventually(lambda: not elements() and status()["sessions"] == [])
 
 
-def test_a_policy_in_force_holds_a_session_from_its_second_subflow_on(source: str) -> None:
+def test_an_active_policy_throttles_a_session_from_its_second_subflow_on(source: str) -> None:
     with throttler(source), connection() as client:
         eventually(elements)
         (held,) = class_statuses()
@@ -238,7 +238,7 @@ def test_a_policy_in_force_holds_a_session_from_its_second_subflow_on(source: st
         assert sent is not None and held["sent_bytes"] > sent - 5000
 
 
-def test_a_joined_subflow_is_held_before_it_carries_data(source: str, tmp_path: Path) -> None:
+def test_a_joined_subflow_is_throttled_before_it_carries_data(source: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'subflow_type = "join"'))
     with throttler(source, policy), connection(IPV4) as client:
@@ -269,7 +269,7 @@ def test_the_log_is_json_if_asked_for(source: str) -> None:
         assert lines[0]["rule"] == "wired-slow"
 
 
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+def test_the_service_manager_is_notified(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, pytest.MonkeyPatch.context() as patch:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(10)

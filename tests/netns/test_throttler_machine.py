@@ -88,7 +88,7 @@ def test_an_interface_that_comes_and_goes_again_and_again_ends_nothing(source: s
         eventually(lambda: status()["classes"])
 
 
-def test_what_is_held_on_an_interface_that_goes_is_free_and_the_rest_is_held_on(source: str) -> None:
+def test_what_is_throttled_on_an_interface_that_goes_is_free_and_the_rest_is_still_throttled(source: str) -> None:
     """The client's second link is unplugged at the gateway, and plugged in again."""
     with throttler(source), connection():
         eventually(elements)
@@ -103,7 +103,7 @@ def test_what_is_held_on_an_interface_that_goes_is_free_and_the_rest_is_held_on(
             eventually(elements)
 
 
-def test_holds_come_back_by_themselves_when_somebody_flushes_all_rules(source: str) -> None:
+def test_limits_come_back_by_themselves_when_another_program_flushes_all_rules(source: str) -> None:
     """`nft flush ruleset`, as a reload of nftables.service on Debian does it, while a subflow is held; and twice."""
     with throttler(source) as child, connection():
         (held,) = eventually(elements)
@@ -116,7 +116,7 @@ def test_holds_come_back_by_themselves_when_somebody_flushes_all_rules(source: s
         assert child.poll() is None
 
 
-def test_what_somebody_else_does_with_rules_of_their_own_is_no_reason_to_start_afresh(source: str) -> None:
+def test_rules_of_other_programs_cause_no_reset(source: str) -> None:
     with throttler(source), connection():
         eventually(elements)
         on(GATEWAY, "nft add table inet somebody")
@@ -124,7 +124,7 @@ def test_what_somebody_else_does_with_rules_of_their_own_is_no_reason_to_start_a
         assert elements() and resets() == 0
 
 
-def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_held_no_longer(tmp_path: Path) -> None:
+def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_no_longer(tmp_path: Path) -> None:
     """A phone that leaves coverage sends neither FIN nor RST: its class and its element would stay for ever."""
     policy = tmp_path / "policy.toml"
     policy.write_text('[limits]\nidle = "8s"\n' + WIRED_SLOW.read_text())

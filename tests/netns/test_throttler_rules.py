@@ -62,7 +62,9 @@ def rate_over(seconds: float, count: Callable[[], int]) -> float:
 
 @pytest.mark.calm
 @pytest.mark.parametrize(("address", "family"), [(IPV4, 4), (IPV6, 6)])
-def test_an_upload_is_held_on_its_way_in(address: str, family: int, source: str, policy: Callable[..., Path]) -> None:
+def test_an_upload_is_throttled_on_its_way_in(
+    address: str, family: int, source: str, policy: Callable[..., Path]
+) -> None:
     before = installed(), on(GATEWAY, "ip -br link")
     with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')) as child:
         with connection(address) as client:
@@ -153,7 +155,7 @@ def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]
             on(where, "nft delete table inet seen")
 
 
-def test_a_dry_rule_counts_and_holds_nothing(source: str, policy: Callable[..., Path]) -> None:
+def test_a_dry_run_rule_counts_and_throttles_nothing(source: str, policy: Callable[..., Path]) -> None:
     with throttler(source, policy('path = "wired"\nrate = "4mbit"\ndry_run = true')), connection():
         (rule,) = eventually(lambda: [rule for rule in status()["rules"] if rule["subflows"]])
         assert (rule["dry_run"], rule["subflows"], rule["matches"], rule["classes"]) == (True, 1, 1, 0)
@@ -161,7 +163,7 @@ def test_a_dry_rule_counts_and_holds_nothing(source: str, policy: Callable[..., 
         assert [subflow["dry_run"] for subflow in status()["sessions"][0]["subflows"]].count(True) == 1
 
 
-def test_plain_tcp_is_never_held(source: str, policy: Callable[..., Path]) -> None:
+def test_plain_tcp_is_never_throttled(source: str, policy: Callable[..., Path]) -> None:
     # As middleboxes do that know nothing of MPTCP.
     chain = "type filter hook output priority mangle; tcp flags syn reset tcp option mptcp;"
     on(CLIENT, f"nft table inet strip {{ chain out {{ {chain} }}; }}")
@@ -174,7 +176,7 @@ def test_plain_tcp_is_never_held(source: str, policy: Callable[..., Path]) -> No
         on(CLIENT, "nft delete table inet strip")
 
 
-def test_a_rule_out_of_its_hours_is_not_in_force(policy: Callable[..., Path]) -> None:
+def test_a_rule_out_of_its_hours_is_not_active(policy: Callable[..., Path]) -> None:
     # Two hours that are twelve away from now, local time.
     start = (time.localtime().tm_hour + 12) % 24
     hours = f"{start:02}:00-{(start + 1) % 24:02}:00"
@@ -233,7 +235,7 @@ METERED = 'path = "wired"\nshared_by = "client"\nrate = "4mbit"\nquota = "300MB 
 
 
 @pytest.mark.parametrize("change", [("unset", "rule"), ("set", "rule", "path=wired", "shared_by=client", "rate=4mbit")])
-def test_a_rule_can_lose_its_quota_while_it_holds(
+def test_a_rule_can_lose_its_quota_while_it_throttles(
     change: tuple[str, ...], policy: Callable[..., Path], tmp_path: Path
 ) -> None:
     state = ("--state-directory", str(tmp_path / "state"))

@@ -16,7 +16,7 @@ def only(findings: list[Finding]) -> Finding:
     return finding
 
 
-def test_counters_that_stand_at_nothing_are_fine_and_old_retransmissions_are_none_of_its_business() -> None:
+def test_counters_that_stand_at_nothing_are_ok_and_old_retransmissions_are_none_of_its_business() -> None:
     assert only(data_integrity.judge(QUIET, QUIET)).state is State.OK
 
 

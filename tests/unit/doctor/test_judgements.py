@@ -41,7 +41,7 @@ def test_running_settings_are_read_and_what_the_kernel_lacks_is_none(tmp_path: P
     }
 
 
-def test_settings_that_differ_are_mended_by_the_file_and_missing_ones_noted() -> None:
+def test_settings_that_differ_are_fixed_by_the_file_and_missing_ones_noted() -> None:
     wanted = {"a": "1", "b": "2", "c": "3"}
     findings = sysctls.compare(wanted, {"a": "1", "b": "5", "c": None}, FILE)
     assert states(*findings) == ["wrong", "note"]
@@ -147,7 +147,7 @@ def test_a_link_without_a_gateway_of_its_ip_version_gets_its_route_as_well(gatew
     assert commands(finding)[0] == f"ip -4 route replace default {via}dev lte table 102"
 
 
-def test_routes_by_source_are_fine_where_each_leaves_by_its_own() -> None:
+def test_routes_by_source_are_ok_where_each_leaves_by_its_own() -> None:
     assert states(*links.judge_routes([HOME])) == ["ok"]
 
 
@@ -169,7 +169,7 @@ def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
     assert finding.message.startswith("2001:db8::7 of eth0")
 
 
-def test_what_tributary_router_keeps_is_not_mended_beside_it() -> None:
+def test_what_tributary_router_keeps_is_not_fixed_beside_it() -> None:
     (finding,) = links.judge_endpoints([STRAY], {}, kept=True)
     assert (finding.state, finding.fix) == (State.WRONG, ())
     assert "tributary-router status" in finding.advice

@@ -97,7 +97,7 @@ def test_bytes_add_up_over_the_tunnels_of_a_router() -> None:
     assert counted(first, [*BERLIN, *PARIS], there) == first
 
 
-def test_bytes_and_last_seen_outlive_an_interface_that_is_made_anew() -> None:
+def test_bytes_and_last_seen_outlive_an_interface_that_is_created_again() -> None:
     before = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     empty = counted(before, BERLIN, by_key([heard(BERLIN[1])]))
     assert (empty["berlin"].received, empty["berlin"].last_seen) == (100, 10.0)
@@ -116,7 +116,7 @@ def test_what_was_counted_is_kept_while_the_interface_is_away_and_goes_with_the_
     assert counted(before, PARIS, {}) == {"paris": TrafficTotals()}
 
 
-def test_tallies_are_read_as_they_were_kept() -> None:
+def test_totals_are_read_as_they_were_kept() -> None:
     totals = counted({}, BERLIN, by_key([heard(BERLIN[1], 10.0, 100, 7)]))
     assert read(document(totals)) == totals
     assert read(document({"new": TrafficTotals()})) == {"new": TrafficTotals()}

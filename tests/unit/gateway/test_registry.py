@@ -205,7 +205,7 @@ def test_whatever_is_in_a_file_others_are_read(registry: Registry, content: byte
     assert list(contents.routers) == ["berlin"] and list(contents.faults) == ["paris"]
 
 
-def test_what_is_no_file_at_all_or_has_a_wrong_name_is_told(registry: Registry) -> None:
+def test_what_is_no_file_at_all_or_has_a_wrong_name_is_reported(registry: Registry) -> None:
     registry.write("berlin", router(1))
     registry.write("Rome", router(3))
     (registry.folder / "paris.toml").mkdir()

@@ -59,7 +59,7 @@ def entered(plan: Plan) -> list[FourTuple]:
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"'], indirect=True)
-def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: World) -> None:
+def test_the_second_subflow_brings_the_limit_and_its_end_takes_it_away(world: World) -> None:
     assert world.engine.handle(SESSION[:1], 0).is_empty
     assert entered(world.engine.handle(SESSION[1:], 0)) == [FIRST]
     plan = world.engine.handle([SubflowClosed(3, 7, JOINED, Ended.FIN)], SECOND)
@@ -69,7 +69,7 @@ def test_the_second_subflow_brings_the_hold_and_its_end_takes_it_away(world: Wor
 
 
 @pytest.mark.parametrize("shared_by", ["subflow", "session"])
-def test_a_port_used_again_is_held_for_its_new_session_alone(shared_by: str, tmp_path: Path) -> None:
+def test_a_port_used_again_is_throttled_for_its_new_session_alone(shared_by: str, tmp_path: Path) -> None:
     world = World(policy_of(f'min_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path))
     first = world.engine.handle(SESSION[:1], 0)
     # Nothing told the end of session 7.
@@ -83,7 +83,7 @@ def test_a_port_used_again_is_held_for_its_new_session_alone(shared_by: str, tmp
 
 
 @pytest.mark.parametrize("world", ['hours = "18:00-23:00"\nrate = "5mbit"'], indirect=True)
-def test_a_rule_holds_from_the_minute_at_which_it_comes_into_force(world: World) -> None:
+def test_a_rule_throttles_from_the_minute_at_which_it_becomes_active(world: World) -> None:
     assert world.engine.handle(SESSION, 0).is_empty
     evening = world.time.replace(hour=18)
     assert entered(world.wait(60, evening)) == [FIRST, JOINED]
@@ -136,7 +136,7 @@ def test_after_a_failure_everything_is_wanted_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", ['path = "wired"\nrate = "5mbit"\ndry_run = true'], indirect=True)
-def test_a_dry_rule_is_counted_and_wants_nothing(world: World) -> None:
+def test_a_dry_run_rule_is_counted_and_wants_nothing(world: World) -> None:
     assert world.engine.handle(SESSION, 0).is_empty
     assert world.shown.subflows_by_rule["rule"] == world.shown.matches_by_rule["rule"] == 1
     world.engine.handle([SubflowClosed(3, 7, FIRST, Ended.FIN)], 0)
@@ -194,7 +194,7 @@ def test_a_layout_is_planned_once_and_again_with_each_policy(world: World) -> No
 
 
 @pytest.mark.parametrize("world", ['direction = "both"\nrate = "5mbit"'], indirect=True)
-def test_a_path_whose_interface_is_not_there_is_without_holds_until_it_is(world: World) -> None:
+def test_a_path_whose_interface_is_not_there_is_without_limits_until_it_is(world: World) -> None:
     """One of two paths has no interface at the start, gets it, loses it, and gets it again: the other goes on."""
     plan = world.engine.handle([InterfacesChanged(frozenset({"eth0", "lo"})), *SESSION], 0)
     assert plan.topology is not None and {link.interface for link in plan.topology.links} == {"eth0"}

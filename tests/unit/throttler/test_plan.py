@@ -90,14 +90,14 @@ def test_when_classes_run_out_subflows_share_that_of_their_rule() -> None:
     assert table.refused == 0
 
 
-def test_when_not_even_the_rule_finds_a_class_the_hold_is_refused_and_counted() -> None:
+def test_when_not_even_the_rule_finds_a_class_the_limit_is_refused_and_counted() -> None:
     table = ClassTable(capacity=1, reserved=0)
     table.step({7: [assignment(1)]}, 0)
     assert table.step({8: [assignment(2, client="198.51.100.3")]}, 0).is_empty
     assert table.refused == 1
 
 
-def test_a_thousand_holds_come_and_go_and_every_class_is_free_again() -> None:
+def test_a_thousand_assignments_come_and_go_and_every_class_is_free_again() -> None:
     table = ClassTable(capacity=10, reserved=0)
     for number in range(1000):
         table.step({7: [assignment(number)]}, number * GRACE)

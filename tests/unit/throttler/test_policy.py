@@ -123,11 +123,11 @@ def throttled_by(policy: Policy, *subflows: Subflow) -> dict[str, str]:
     return {remote: rule.name for remote, rule in found.items() if rule is not None}
 
 
-def test_below_the_least_number_of_subflows_nothing_is_held(tmp_path: Path) -> None:
+def test_below_the_least_number_of_subflows_nothing_is_throttled(tmp_path: Path) -> None:
     assert throttled_by(policy_of(GOOD, tmp_path), subflow(1, "eth0")) == {}
 
 
-def test_from_the_least_number_on_every_subflow_on_the_path_is_held(tmp_path: Path) -> None:
+def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
     assert throttled_by(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
@@ -144,7 +144,7 @@ def test_from_the_least_number_on_every_subflow_on_the_path_is_held(tmp_path: Pa
     )
 
 
-def test_a_backup_does_not_count_but_is_held(tmp_path: Path) -> None:
+def test_a_backup_does_not_count_but_is_throttled(tmp_path: Path) -> None:
     policy = policy_of(GOOD, tmp_path)
     assert throttled_by(policy, subflow(1, "eth0"), subflow(2, "eth1", backup=True)) == {}
     assert throttled_by(policy, subflow(1, "eth1"), subflow(2, "eth1"), subflow(3, "eth0", backup=True)) == {
@@ -242,7 +242,9 @@ def test_shared_by_says_who_shares_a_class(shared_by: str, keys: list[str], tmp_
     assert [assignment.owner.key for assignment in found] == keys
 
 
-def test_a_rule_for_both_directions_gives_two_holds_and_borrowing_takes_the_rate_of_the_link(tmp_path: Path) -> None:
+def test_a_rule_for_both_directions_gives_two_assignments_and_borrowing_takes_the_rate_of_the_link(
+    tmp_path: Path,
+) -> None:
     more = '[links.eth0]\ndownload = "100mbit"\nupload = "20mbit"\n\n[[rules]]\ndirection = "both"\nborrow = true'
     policy = policy_of(GOOD.replace("[[rules]]", more), tmp_path)
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))

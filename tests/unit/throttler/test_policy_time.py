@@ -36,7 +36,7 @@ WEEKEND = Rule(name="weekend", days=(Day.SAT, Day.SUN))
         (NIGHT, 21, 22, 0, False),
     ],
 )
-def test_a_rule_is_in_force_in_its_hours(rule: Rule, day: int, hour: int, minute: int, expected: bool) -> None:
+def test_a_rule_is_active_in_its_hours(rule: Rule, day: int, hour: int, minute: int, expected: bool) -> None:
     now = SATURDAY.replace(day=day, hour=hour, minute=minute)
     assert (rule.name in active_rules([rule], now)) is expected
 
@@ -107,7 +107,7 @@ def test_what_a_client_used_is_counted_over_all_of_its_classes() -> None:
     assert [amount for _, _, amount in quotas.used()] == [100_000_000]
 
 
-def test_a_new_day_gives_the_quota_anew() -> None:
+def test_a_new_day_starts_a_new_quota() -> None:
     quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     assert not quotas.renew(SATURDAY.replace(hour=23, minute=59))

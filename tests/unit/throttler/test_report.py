@@ -147,7 +147,7 @@ def test_all_who_ask_within_a_quarter_of_a_second_get_one_snapshot_and_it_is_no_
         assert [one.result(10) for one in later] == [b"later"] * 10 and taking.count == 2
 
 
-def test_a_report_that_takes_long_holds_up_no_turn(engine: Engine) -> None:
+def test_a_report_that_takes_long_delays_no_turn(engine: Engine) -> None:
     may_end = threading.Event()
     with Reporter(Taking(engine)) as reporter:
         slow = reporter.ask(lambda _: b"slow" if may_end.wait(10) else b"")
@@ -159,7 +159,7 @@ def test_a_report_that_takes_long_holds_up_no_turn(engine: Engine) -> None:
         assert slow.result(10) == b"slow"
 
 
-def test_what_a_report_fails_with_is_told_to_who_asked_for_it(engine: Engine) -> None:
+def test_what_a_report_fails_with_is_returned_to_its_requests(engine: Engine) -> None:
     with Reporter(Taking(engine)) as reporter:
         failed = reporter.ask(lambda _: bytes(1 // 0))
         reporter.turn()

@@ -21,7 +21,7 @@ def printed(width: int, status: Status) -> str:
     return console.file.getvalue()
 
 
-def test_a_held_subflow_has_its_facts_on_one_line_when_it_is_wide() -> None:
+def test_a_throttled_subflow_has_its_facts_on_one_line_when_it_is_wide() -> None:
     assert (
         "\n  10.0.1.1:3128 > 10.0.1.2:40000, path wired, initial, age 1 s, sent 1.00 kB, received 45 B, rtt 20.0 ms,"
         " throttled by wired-slow, download class 5452:1\n"
@@ -61,7 +61,7 @@ def test_a_class_that_could_not_be_read_says_so_in_place_of_its_figures() -> Non
     assert f"{throttled}, not read\n" in printed(200, unread(answer()))
 
 
-def test_what_is_cut_is_said() -> None:
+def test_what_is_cut_is_shown() -> None:
     assert "5,000 sessions (the first 1 shown)" in shown(200, sessions_total=5000)
 
 

@@ -156,7 +156,7 @@ def script(*steps: Status | CommandError) -> Callable[[], Status]:
     return ask
 
 
-def test_into_a_pipe_goes_one_line_an_answer_and_a_restart_is_told() -> None:
+def test_into_a_pipe_goes_one_line_an_answer_and_a_restart_is_reported() -> None:
     gone = CommandError(Exit.UNAVAILABLE, "no throttler runs in this network namespace")
     stream = io.StringIO()
     waits: list[float] = []

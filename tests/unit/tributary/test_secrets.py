@@ -90,7 +90,7 @@ def test_a_card_is_refused_without_its_passwords(what: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "is_shown"), [("bypass", True), ("passphrase", False), ("rules[0].pin", False)])
-def test_what_is_hidden_is_told_by_the_keys_name(key: str, is_shown: bool) -> None:
+def test_a_secret_is_recognized_by_the_keys_name(key: str, is_shown: bool) -> None:
     assert str(invalid_value("f", key, "x", "y")) == f"f: {key} = {'x' if is_shown else '(not shown)'!r}: accepted: y"
 
 

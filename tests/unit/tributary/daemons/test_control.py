@@ -116,7 +116,7 @@ def test_who_holds_the_name_that_was_an_abstract_one_keeps_no_daemon_out() -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root is let in everywhere, and nobody has to be somebody else")
-def test_who_is_not_let_in_is_told_what_would_help(tmp_path: Path) -> None:
+def test_a_refused_client_gets_advice(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(folder.stat().st_mode | 0o055)
     with answering(lambda _: {}):

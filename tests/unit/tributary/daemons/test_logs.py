@@ -97,7 +97,7 @@ def test_a_flood_of_one_event_is_cut_and_counted_and_others_pass() -> None:
     ]
 
 
-def test_the_count_is_told_also_when_no_event_follows() -> None:
+def test_the_count_is_reported_also_when_no_event_follows() -> None:
     stream, clock = io.StringIO(), Clock()
     log = Log(as_journal_text, stream, clock, most=1)
     log.event("join")

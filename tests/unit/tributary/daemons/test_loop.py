@@ -106,7 +106,7 @@ def test_a_stop_signal_goes_before_a_reload(ground: Ground) -> None:
     assert not reloads
 
 
-def test_a_reload_is_told_from_its_beginning_to_its_end(ground: Ground) -> None:
+def test_a_reload_is_notified_from_its_start_to_its_end(ground: Ground) -> None:
     reloads: list[None] = []
     ground.loop().run(Noting(lambda: kill(RELOAD), on_reload=lambda: reloads.append(None)))
     assert len(reloads) == 1
@@ -125,7 +125,7 @@ def test_settings_that_are_wrong_are_logged_and_the_loop_goes_on(ground: Ground)
     assert ground.told()[2] == "READY=1"
 
 
-def test_a_reload_that_ends_the_loop_is_told_to_its_end_too(ground: Ground) -> None:
+def test_a_reload_that_ends_the_loop_is_notified_to_its_end_too(ground: Ground) -> None:
     def fail() -> None:
         raise OSError("the kernel refused")
 
@@ -189,14 +189,14 @@ def test_requests_are_answered_while_the_daemon_waits(ground: Ground) -> None:
     assert answers == [b"HELLO"] and daemon.acts
 
 
-def test_a_new_status_is_told_once(ground: Ground) -> None:
+def test_a_new_status_is_sent_once(ground: Ground) -> None:
     daemon = Noting()
     daemon.acts = [lambda: setattr(daemon, "status", "1 of 2 links up"), lambda: None]
     ground.loop().run(daemon)
     assert ground.told() == ["READY=1\nSTATUS=well", "STATUS=1 of 2 links up", "STOPPING=1"]
 
 
-def test_the_watchdog_is_told_twice_as_often_as_it_asks(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watchdog_is_notified_twice_as_often_as_it_asks(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "200000")
     daemon = Noting(*[lambda: None] * 5)
     daemon.wait = 3600.0
@@ -205,6 +205,6 @@ def test_the_watchdog_is_told_twice_as_often_as_it_asks(ground: Ground, monkeypa
     assert all(later - sooner < 0.2 for sooner, later in zip(daemon.turns, daemon.turns[1:], strict=False))
 
 
-def test_without_a_watchdog_nothing_is_told(ground: Ground) -> None:
+def test_without_a_watchdog_nothing_is_sent(ground: Ground) -> None:
     ground.loop().run(Noting(lambda: None))
     assert "WATCHDOG=1" not in ground.told()

@@ -41,7 +41,7 @@ def event(text: str) -> object:
     return read(only(text), 5, lambda _: "wired")
 
 
-def test_a_session_is_told_with_its_first_subflow() -> None:
+def test_a_session_is_reported_with_its_first_subflow() -> None:
     found = event(CREATED)
     assert isinstance(found, SubflowEstablished)
     assert (found.time, found.interface, found.initial, found.address_id) == (5, "wired", True, 0)
