@@ -97,9 +97,9 @@ def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subf
     """The first download's rule waits for a second subflow, the next one's does not; an operator's is dry before."""
     links, options = topology(FIRST), ThrottleOptions()
     rules = {held: policy_for(links, "wired", options.rate, held) for held in HELD.values()}
-    assert "min_subflows = 2\n" in rules["always"] and "dry = false" in rules["always"]
-    assert "min_subflows = 1\n" in rules["installed"] and "dry = false" in rules["installed"]
-    assert "dry = true" in rules["midway"]
+    assert "min_subflows = 2\n" in rules["always"] and "dry_run = false" in rules["always"]
+    assert "min_subflows = 1\n" in rules["installed"] and "dry_run = false" in rules["installed"]
+    assert "dry_run = true" in rules["midway"]
 
 
 def test_the_long_download_is_held_against_legacy_tcp_over_each_link() -> None:
