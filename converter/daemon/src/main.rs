@@ -38,7 +38,7 @@ fn said_by_clap(error: &clap::Error) -> ExitCode {
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Status(ask)) => show(ask),
-        Some(Command::Top(whom)) => top::top(&whom.socket),
+        Some(Command::Top(target)) => top::top(&target.socket),
         None if arguments.check => arguments
             .config
             .as_deref()
@@ -48,7 +48,7 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn show(ask: &Ask) -> Result<(), Failure> {
-    let status = service::ask(&ask.whom.socket)?;
+    let status = service::ask(&ask.target.socket)?;
     let text = if ask.json {
         serde_json::to_string_pretty(&status)
             .map_err(|error| Failure::new(Exit::System, error.to_string()))?

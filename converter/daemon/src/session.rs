@@ -1,4 +1,4 @@
-//! One client's connection, and what its listener can do with it: ask for a server, relay, say what became of it.
+//! One client's connection: connects to servers, relays, and writes log lines for its listener.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -53,9 +53,9 @@ pub struct WorkerContext {
     pub dialer: Dialer,
     /// Open connections and counters.
     pub registry: Arc<ConnectionRegistry>,
-    /// Places and memory.
+    /// Limits of connections and memory.
     pub admission: Arc<Admission>,
-    /// Connections that were begun when the client's SYN came.
+    /// Connections that were started by the client's SYN.
     pub early: Arc<EarlyConnects>,
     /// Present if any listener offloads connections to the kernel.
     pub offloader: Option<Arc<Offloader>>,
@@ -82,7 +82,7 @@ pub struct HandoffContext {
     pub estimator: Arc<SizeEstimator>,
 }
 
-/// One client's connection. To drop it before its end resets it.
+/// One client's connection. Dropping it before its end resets it.
 pub struct Session {
     /// The client's side.
     pub stream: ResetOnDrop,
@@ -94,7 +94,7 @@ pub struct Session {
     pub config: Arc<Config>,
     context: Rc<WorkerContext>,
     guard: ConnectionGuard,
-    /// The bytes that earlier outcomes had.
+    /// The bytes of earlier log lines.
     accounted: Cell<(u64, u64)>,
     /// The client's subflows as they were when the first direction of a relay ended.
     at_half: RefCell<Vec<Subflow>>,
@@ -165,10 +165,10 @@ impl Session {
 
     /// Ready once this process is about to end.
     pub fn draining(&self) -> impl Future<Output = ()> + use<> {
-        let mut told = self.context.draining.clone();
+        let mut draining = self.context.draining.clone();
         async move {
             // Without its sender the thread has ended, and so has this.
-            let _ = told.wait_for(|draining| *draining).await;
+            let _ = draining.wait_for(|draining| *draining).await;
         }
     }
 
@@ -211,14 +211,14 @@ impl Session {
         }
     }
 
-    /// Its account while it is open.
+    /// The statistics of this connection.
     pub fn stats(&self) -> &ConnectionStats {
         &self.guard.stats
     }
 
-    /// A connection to `target`, which the client calls `name`, by way of the gateway if the listener has it so. `early`
-    /// came from the client already; it may travel with the request to the gateway or in the SYN to the server, and then
-    /// `early_sent` of the answer says so.
+    /// Connects to `target`, which the client calls `name`, via the gateway if the listener has `via_gateway`. `early` was
+    /// read from the client before; if it is sent with the request to the gateway or in the SYN to the server, `early_sent`
+    /// of the result is true.
     pub async fn dial(
         &self,
         target: &Target,
@@ -255,12 +255,12 @@ impl Session {
         if has_proxy_header {
             self.send_proxy_header(&server).await?;
         }
-        // Of nothing, nothing is on its way: what comes before the tunnel stands must not be taken for it.
+        // No early data means that none was sent: later bytes must not be taken for it.
         server.early_sent &= !early.is_empty();
         Ok(server)
     }
 
-    /// What was begun for this client's SYN.
+    /// Takes the connection that was started for this client's SYN.
     fn early_connection(&self, target: &Target) -> Option<PendingConnect> {
         match target {
             Target::Address(server) if self.listener.listen.early_syn => {
@@ -270,7 +270,7 @@ impl Session {
         }
     }
 
-    /// The PROXY protocol's header, before anything else.
+    /// Sends the PROXY protocol's header, before anything else.
     async fn send_proxy_header(&self, server: &Server) -> Result<(), DialError> {
         let header = proxy_protocol::header(self.client, server.address);
         let deadline = Some(tokio::time::Instant::now() + self.config.timeouts.connect);
@@ -301,7 +301,8 @@ impl Session {
         )
     }
 
-    /// Counts the bytes that wait here for their turn; whether there is memory for them. There is for as many as before.
+    /// Accounts for `bytes` that wait here, instead of those of the last call. Returns whether there is memory for them;
+    /// there always is for no more than before.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.permit.reserve(bytes)
     }
@@ -338,14 +339,13 @@ impl Session {
         offloader.filter(|_| self.listener.listen.offload)
     }
 
-    /// The connection ends in order, with nothing left to say: its paths are counted.
+    /// Records the subflows, and lets the connection close in an orderly way.
     pub fn finish_gracefully(&mut self) {
         self.record_subflows();
         self.stream.disarm();
     }
 
-    /// Says `reply`, then relays to the end and writes the line of the whole connection. `early` came from the client
-    /// already.
+    /// Sends `reply`, relays until the end, and writes the connection's log line. `early` was read from the client before.
     pub async fn tunnel(
         mut self,
         mut server: Server,
@@ -383,7 +383,7 @@ impl Session {
         self.write(outcome, None);
     }
 
-    /// The connection is over: counts the client's paths, as they are now.
+    /// Records the client's subflows at the end of the connection.
     pub fn record_subflows(&self) -> Option<Vec<PathLine>> {
         self.over.set(true);
         let mut multipath = self.multipath();

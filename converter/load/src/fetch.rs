@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_millis(2500);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks for objects that `stock` has written, each time for any of them or for any part of it; some requests are sent before
-/// the one before them is answered, some clients rest before they go on. A connection that breaks is made anew and counted.
+/// the one before them is answered, some clients rest before they go on. A connection that breaks is replaced and counted.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]

@@ -202,7 +202,7 @@ fn small_requests_are_all_answered() {
         let output = run(&arguments);
         assert!(output.status.success(), "{output:?}");
         assert!(told(&output)["requests"].as_u64() > Some(0), "{output:?}");
-        // A kept connection that the origin closes is an error at the next request, and then opened anew.
+        // A kept connection that the origin closes is an error at the next request, and then opened again.
         assert_eq!(told(&output)["errors"] == 0, fresh.is_none(), "{output:?}");
     }
 }

@@ -240,7 +240,7 @@ pub fn begin_dropping_data(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
     set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)?;
-    // Out of repair mode it is gone (`do_tcp_setsockopt()` in net/ipv4/tcp.c), and a listener that starts anew could not
+    // Out of repair mode it is gone (`do_tcp_setsockopt()` in net/ipv4/tcp.c), and a listener that starts again could not
     // have the port.
     SockRef::from(&socket).set_reuse_address(true)
 }

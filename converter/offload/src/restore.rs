@@ -32,7 +32,7 @@ pub fn restore(state: &Checkpoint) -> io::Result<OwnedFd> {
     }
     sys::set(socket.as_fd(), TcpOption::REPAIR_WINDOW, &state.window)?;
     sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_OFF.to_ne_bytes())?;
-    // As in checkpoint::release: a listener that starts anew could not have the port.
+    // As in checkpoint::release: a listener that starts again could not have the port.
     socket.set_reuse_address(true)?;
     Ok(socket.into())
 }

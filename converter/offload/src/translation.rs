@@ -49,7 +49,7 @@ pub enum Event {
     Goes,
     /// One direction has ended.
     Fin,
-    /// An end has forgotten it and begins anew, which the other end will answer (RFC 9293 section 3.10.7.4).
+    /// An end has forgotten it and begins a new one, which the other end will answer (RFC 9293 section 3.10.7.4).
     Syn,
     /// It is over.
     Reset,

@@ -40,7 +40,7 @@ struct Writer {
 }
 
 impl AccessLog {
-    /// Opens `path` (`-`: standard output) anew, for lines to go there once it is taken; `None`: nowhere.
+    /// Opens `path` (`-`: standard output) again, for lines to go there once it is taken; `None`: nowhere.
     pub fn open(&self, path: Option<&Path>) -> Result<OpenedLog, Failure> {
         let dropped = || Arc::clone(&self.dropped);
         let writer = path.map(|path| start_writer(path, dropped())).transpose()?;

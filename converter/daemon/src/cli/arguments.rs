@@ -27,24 +27,24 @@ pub enum Command {
     /// Show what a running converter does
     Status(Ask),
     /// Show the same every second, with rates, until Ctrl-C
-    Top(Whom),
+    Top(Target),
 }
 
-/// Whom to ask, and how to answer.
+/// The converter to ask, and the form of the answer.
 #[derive(Debug, clap::Args)]
 pub struct Ask {
-    /// Whom to ask.
+    /// The converter to ask.
     #[command(flatten)]
-    pub whom: Whom,
+    pub target: Target,
 
     /// One JSON object on standard output
     #[arg(long)]
     pub json: bool,
 }
 
-/// Whom to ask.
+/// The converter to ask.
 #[derive(Debug, clap::Args)]
-pub struct Whom {
+pub struct Target {
     /// The converter's control socket (control.socket in its configuration)
     #[arg(
         long,

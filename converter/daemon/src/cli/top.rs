@@ -1,4 +1,4 @@
-//! `top`: the status anew every second.
+//! `top`: the status, refreshed every second.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -227,7 +227,7 @@ fn text(route: &RouteSettings, network: IpNet) -> String {
     )
 }
 
-/// Networks as broad as these are nobody's own: the converter would be an open proxy.
+/// Refuses networks that are too broad: the converter would be an open proxy.
 fn check_nobodys(networks: &[IpNet], key: &str) -> Result<(), Invalid> {
     for net in networks {
         let least = if net.addr().is_ipv4() { 8 } else { 7 };

@@ -23,7 +23,7 @@ pub struct Gateway {
     /// one for the port before one for all.
     #[serde(default)]
     pub routes: Vec<RouteSettings>,
-    /// A file with more of them, which a SIGHUP reads anew.
+    /// A file with more of them, which a SIGHUP reads again.
     pub routes_file: Option<PathBuf>,
     /// How large the transfers of HTTP requests are; the first that matches counts.
     #[serde(default)]

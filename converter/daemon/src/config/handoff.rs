@@ -20,7 +20,7 @@ pub struct Handoff {
     pub identity: PathBuf,
     /// Who answers requests.
     pub back_ends: Vec<BackEnd>,
-    /// Which requests go to whom; the first that matches counts.
+    /// The back ends of requests; the first rule that matches counts.
     pub rules: Vec<HandoffRule>,
     /// Requests that are expected to move fewer bytes are relayed.
     #[serde(default = "relay_below", deserialize_with = "units::any_bytes")]
@@ -46,7 +46,7 @@ pub struct BackEnd {
     pub http: SocketAddr,
 }
 
-/// Which requests go to whom.
+/// A rule for requests.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct HandoffRule {

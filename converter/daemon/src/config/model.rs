@@ -146,7 +146,7 @@ pub struct Timeouts {
     /// For any byte once one side has ended its direction.
     #[serde(deserialize_with = "units::time")]
     pub half_closed: Duration,
-    /// For the connections that are open when the converter is told to end.
+    /// For the connections that are open when the converter shuts down.
     #[serde(deserialize_with = "units::time")]
     pub drain: Duration,
     /// For the connections that are open when a successor takes over.
@@ -267,7 +267,7 @@ impl Default for Control {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// A file, or `-` for standard output; none by default. A SIGHUP opens the file anew.
+    /// A file, or `-` for standard output; none by default. A SIGHUP opens the file again.
     pub access: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! A connection to a server that is on its way.
+//! A connection to a server that is not established yet.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -12,7 +12,7 @@ use crate::bytes::stream::ResetOnDrop;
 use crate::config::UpstreamSettings;
 use crate::kernel::sockets::{self, IcmpWatch};
 
-/// A connection on its way. It belongs to no thread yet.
+/// A connection that is not established yet, and belongs to no thread.
 #[derive(Debug)]
 pub enum PendingConnect {
     /// To the server.
@@ -22,7 +22,7 @@ pub enum PendingConnect {
 }
 
 impl PendingConnect {
-    /// Resets it: nobody will use it, and nothing shall look as if somebody had.
+    /// Resets it, so that the server does not take it for a used one.
     pub fn give_up(self) {
         match self {
             Self::Direct(attempt) => sockets::reset_on_close(&attempt.socket),
@@ -31,20 +31,20 @@ impl PendingConnect {
     }
 }
 
-/// A SYN to a server that was sent.
+/// A SYN that was sent to a server.
 #[derive(Debug)]
 pub struct Attempt {
     socket: Socket,
     /// The server's.
     pub address: SocketAddr,
     icmp: Option<IcmpWatch>,
-    /// What the client had sent already and the SYN did not take, if this connection was to take it.
+    /// The early bytes that the SYN did not take, if this connection was to take them.
     unsent: Option<Vec<u8>>,
 }
 
 impl Attempt {
-    /// Sends the SYN: with `early`, which came from the client already, where the settings allow it and the server gave
-    /// this machine a cookie before (RFC 7413).
+    /// Sends the SYN: with the client's `early` bytes, where the settings allow that and this machine has a cookie of the
+    /// server (RFC 7413).
     pub fn begin(
         address: SocketAddr,
         options: &DialOptions,
@@ -68,8 +68,7 @@ impl Attempt {
         })
     }
 
-    /// Waits for the server's answer, without a limit of its own in time: the caller's, or the kernel's. Returns whether
-    /// what the client had sent already is on its way as well.
+    /// Waits for the server's answer without a timeout of its own. Also returns whether the client's early bytes were sent.
     pub async fn end(self) -> Result<(ResetOnDrop, bool), DialError> {
         let stream = TcpStream::from_std(self.socket.into())?;
         stream.writable().await?;

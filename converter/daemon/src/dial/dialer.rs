@@ -1,4 +1,4 @@
-//! Connections to servers: names resolved, every address checked before a packet leaves, the quickest one taken.
+//! Connects to servers: resolves names, checks every address before a packet leaves, and takes the quickest one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -34,8 +34,8 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Asks `names` for addresses, `routes` what they are to this machine, and `next_hops` which way leads there; what it
-    /// has open beside one socket to a server are `fd_pool`. `number` is this converter's own, for
+    /// Resolves with `names`, asks the kernel's `routes`, and finds the next converter in `next_hops`. Sockets beside the
+    /// first one to a server count in `fd_pool`. `number` is this converter's own, for
     /// [`crate::config::Gateway::loop_check`].
     pub fn new(
         names: Names,
@@ -53,13 +53,12 @@ impl Dialer {
         }
     }
 
-    /// A descriptor for something beside the connection to the server, if there is one.
+    /// Reserves a descriptor for something beside the connection to the server, if there is one.
     pub fn fd_permit(&self) -> Option<FdPermit> {
         self.fd_pool.one()
     }
 
-    /// A connection to `target`. `early` came from the client already. `config` says what is allowed and how long it may
-    /// take.
+    /// Connects to `target`. `early` was read from the client before. `config` has the allowed targets and the timeout.
     pub async fn dial(
         &self,
         target: &Target,
@@ -89,8 +88,8 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// Begins a connection to `server`, from the address `source` if there is one, and waits for nothing: to the next
-    /// converter, where `via_gateway` has it so, there is one on this way, and it is not known to be away.
+    /// Starts a connection to `server`, from the address `source` if there is one, without waiting: with `via_gateway` to
+    /// the next converter, if its route has one that is available.
     pub fn begin(
         &self,
         server: SocketAddr,
@@ -113,8 +112,8 @@ impl Dialer {
         Ok(PendingConnect::Direct(attempt))
     }
 
-    /// A connection that was begun already. `early` came from the client since, and goes to the next converter behind
-    /// the request if that is the way.
+    /// Completes a connection that was started before. `early` was read from the client since, and goes to the next
+    /// converter behind the request if the route has one.
     pub async fn resume(
         &self,
         begun: PendingConnect,
@@ -136,13 +135,13 @@ impl Dialer {
         }
     }
 
-    /// Whether a request that has passed these converters goes round in circles: it was here before, or has passed, with
-    /// those `source_route`, more than any chain has.
+    /// Whether a request that has passed these converters is in a loop: it was here before, or its chain, with the
+    /// `source_route` converters to come, is too long.
     pub fn is_loop(&self, path_trace: &[u64], source_route: usize) -> bool {
         path_trace.contains(&self.number) || path_trace.len() + source_route > LONGEST_CHAIN
     }
 
-    /// A connection to the quickest of the addresses that are `next`, one at least.
+    /// Connects to the quickest of the addresses that `next` returns, one at least.
     pub(super) async fn connect_to_one(
         &self,
         next: impl AsyncFnMut() -> Option<SocketAddr>,
@@ -166,8 +165,8 @@ impl Dialer {
         matches!(kind, Ok(RouteKind::Own))
     }
 
-    /// The address to connect to: an IPv4-mapped one would become an IPv4 connection unjudged, past routes and guards of
-    /// IPv6. Raises why nobody may.
+    /// Checks an address, and returns the one to connect to: an IPv4-mapped one would become an IPv4 connection past the
+    /// routes and filters of IPv6.
     pub(super) fn check(
         &self,
         address: SocketAddr,

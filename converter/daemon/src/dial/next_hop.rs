@@ -20,53 +20,53 @@ use crate::kernel::syn_option::SynOption;
 
 const PIECE: usize = 16 << 10;
 
-/// The next converter, and what all threads know of it.
+/// The next converter, and its state for all threads.
 #[derive(Debug)]
 pub struct NextHop {
     /// Its address and port.
     pub address: SocketAddr,
     /// When it may be tried again.
     retry_at: Mutex<Option<Instant>>,
-    /// What it wants to see of us (RFC 8803 section 6.2.7).
+    /// The cookie that it expects (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
-    /// What tells it in the SYN where a connection is to go, if anything does.
+    /// Adds the destination to SYNs, if configured.
     pub option: Option<Arc<SynOption>>,
 }
 
-/// What the next converter is asked for.
+/// A request to the next converter.
 #[derive(Clone, Debug)]
 pub struct ConnectRequest {
     /// A connection to this server.
     pub server: SocketAddr,
-    /// The converters that have been passed, if it is to know.
+    /// The converters that the request has passed, if the next one is to know.
     pub path_trace: Vec<u64>,
-    /// Those to pass behind it, if it is to know.
+    /// The converters to pass after the next one, if it is to know.
     pub source_route: Option<Vec<SocketAddr>>,
 }
 
-/// A request to the next converter on its way.
+/// A request that was sent, or part of it.
 #[derive(Debug)]
 pub struct PendingRequest {
     socket: Socket,
-    /// Where it goes.
+    /// The converter that gets it.
     pub hop: Arc<NextHop>,
-    /// What it asks for.
+    /// The request.
     pub request: ConnectRequest,
-    /// The request, and what else is to be sent.
+    /// The encoded request, and the bytes behind it.
     message: Vec<u8>,
     /// The length of the request alone.
     length: usize,
     /// How much of the message went with the SYN.
     sent: usize,
-    /// The cookie that the request shows.
+    /// The cookie in the request.
     cookie: Option<Vec<u8>>,
 }
 
-/// What the next converter answers.
+/// The next converter's answer.
 enum HopAnswer {
-    /// The connection to the server stands.
+    /// The connection to the server is established.
     Connected(Server),
-    /// It wants to see this cookie first (RFC 8803 section 6.2.7).
+    /// The request must be repeated with this cookie (RFC 8803 section 6.2.7).
     RetryWithCookie(Vec<u8>),
     /// The cookie is no longer good, or the request is not allowed: error 32 is for both.
     NotAuthorized,
@@ -80,7 +80,7 @@ impl PendingRequest {
 }
 
 impl NextHop {
-    /// One of which nothing is known yet, and which `option` tells in the SYN where a connection is to go.
+    /// A converter of unknown state; `option` adds destinations to its SYNs.
     pub fn new(address: SocketAddr, option: Option<Arc<SynOption>>) -> Self {
         Self {
             address,
@@ -90,12 +90,12 @@ impl NextHop {
         }
     }
 
-    /// Whether it is worth a try.
+    /// Whether it may be tried.
     pub fn is_available(&self) -> bool {
         lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
     }
 
-    /// It was found away, and is left alone for so long.
+    /// Marks it unavailable for `retry`.
     fn mark_down(&self, retry: Duration, why: &str) {
         let retry_at = Instant::now() + retry;
         if lock(&self.retry_at).replace(retry_at).is_none() {
@@ -129,8 +129,8 @@ impl NextHop {
         served.map_err(|error| self.unserved(error, early_left, gateway))
     }
 
-    /// Asks again where a cookie is wanted first: twice, and once more if the cookie of before is no longer good. The
-    /// refusal of a cookie that has just been given is that of the request.
+    /// Repeats the request with a cookie if it asks for one: twice, and once more if the earlier cookie has expired. The
+    /// refusal of a cookie that it has just given is that of the request.
     async fn ask_with_cookies(
         self: &Arc<Self>,
         request: &ConnectRequest,
@@ -167,8 +167,8 @@ impl NextHop {
         }
     }
 
-    /// Whether another way may serve the request after this `error`, and what it says of this converter. `early_left` says
-    /// that bytes for the server have left with the request.
+    /// Whether another route may serve the request after this `error`; marks the converter unavailable if the error says
+    /// so. `early_left`: bytes for the server have been sent with the request.
     fn unserved(&self, error: HopError, early_left: bool, gateway: &Gateway) -> Unserved {
         let lost = match error {
             HopError::Request(DialError::Reset) => return Unserved::Final(DialError::Reset),
@@ -239,8 +239,8 @@ impl NextHop {
         })
     }
 
-    /// Sends the rest of what was begun before the client's own request was here, which says what it has passed, and
-    /// `early`, which came since, and waits for the answer as [`Self::ask`] does. `None`: ask again.
+    /// Completes a request that was started before the client's own request arrived: sends the rest, the client's path trace
+    /// and `early`, and waits for the answer as [`Self::ask`] does. `None`: ask again.
     pub async fn end_begun(
         &self,
         mut pending: PendingRequest,
@@ -271,7 +271,7 @@ impl NextHop {
     }
 
     /// Sends the rest and `early`, which came since, and waits for the answer, until the `deadline` if there is one: it
-    /// may come late for the server's sake as well, so that the converter does not count as away then. Sets `early_left`
+    /// may be late because of the server, so that the converter is not marked unavailable then. Sets `early_left`
     /// as soon as bytes behind the request may have left.
     async fn end(
         &self,

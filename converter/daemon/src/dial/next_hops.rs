@@ -1,4 +1,4 @@
-//! Which converter is next on the way to a server.
+//! The routes to servers over other converters.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,19 +12,19 @@ use super::route_table::RouteTable;
 use crate::config::Gateway;
 use crate::kernel::syn_option::SynOption;
 
-/// Converters that requests may name before those that nobody uses any more are forgotten.
+/// Converters in source routes that are remembered before unused ones are forgotten.
 const MOST_KNOWN: usize = 4096;
 
-/// A way to a server.
+/// A route to a server.
 #[derive(Clone, Debug)]
 pub enum Route {
     /// The server itself is next.
     Direct,
-    /// The next converter, and those that it is told to pass behind itself; `None`: the way on is its own choice.
+    /// The next converter, and the source route after it; `None`: hop by hop, it chooses the rest itself.
     Via(Arc<NextHop>, Option<Vec<SocketAddr>>),
 }
 
-/// Until when the first of these `routes` is waited for: as long as it takes where there is no other.
+/// The deadline for the first of these `routes`; `None` if there is no other.
 pub fn deadline(routes: &[Route], gateway: &Gateway) -> Option<Instant> {
     (routes.len() > 1).then(|| Instant::now() + gateway.timeout)
 }
@@ -41,7 +41,7 @@ pub struct NextHops {
 
 impl NextHops {
     /// As configured. Networks by way of the same converter share what is known of it. The `option` in SYNs is
-    /// begun anew only if `old` has none; raises what [`SynOption::start`] does.
+    /// started only if `old` has none; returns the errors of [`SynOption::start`].
     pub fn new(gateway: &Gateway, old: Option<&Self>) -> io::Result<Self> {
         let kept = old.and_then(|old| old.option.clone());
         let option = match (gateway.syn_option, kept) {
@@ -71,7 +71,7 @@ impl NextHops {
         routes.map_or(&[Route::Direct], |routes| routes)
     }
 
-    /// The way by these converters and no others.
+    /// A source route over these converters.
     pub fn named(&self, converters: &[SocketAddr]) -> Route {
         match converters {
             [] => Route::Direct,
@@ -79,7 +79,7 @@ impl NextHops {
         }
     }
 
-    /// The way of a route: one converter alone need not be of this project, and is not told that it is the last one.
+    /// A route of the settings: a single converter may be of any make, and gets no source route.
     fn route_of(&self, converters: &[SocketAddr]) -> Route {
         match converters {
             [next] => self.hop_by_hop(*next),

@@ -1,4 +1,4 @@
-//! Connections by way of the next converter (RFC 8803), or of the next best one when that is away.
+//! Connections by way of the next converter (RFC 8803), or of the next best one while that is unavailable.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use super::target::Target;
 use crate::config::{Config, Fallback, Gateway, UpstreamSettings};
 
 impl Dialer {
-    /// Begins a connection to `server` by way of the next converter; `None` where it is to be connected to directly.
+    /// Starts a connection to `server` via the next converter; `None` where the route is direct.
     pub(super) fn begin_via_gateway(
         &self,
         server: SocketAddr,
@@ -38,7 +38,8 @@ impl Dialer {
         }
     }
 
-    /// A request that was begun already. `early` came from the client since, and goes behind it if there is no other way.
+    /// Completes a request that was started before. `early` was read from the client since, and goes behind it if there is
+    /// no other route.
     pub(super) async fn resume_via_gateway(
         &self,
         pending: PendingRequest,
@@ -67,9 +68,9 @@ impl Dialer {
         self.dial_via_gateway(&target, options, early, config).await
     }
 
-    /// A connection to `target` by way of the next converter (RFC 8803), where there is one on that way; when that is
-    /// away, by the next best way, and at last as the configuration says. `early` came from the client already, and
-    /// travels with the request where that is the last one: no two may bring the server what it asks for.
+    /// Connects to `target` via the next converter (RFC 8803), if its route has one; while that is unavailable, by the next
+    /// best route, and at last as `fallback` says. `early` was read from the client before, and goes with the request of the
+    /// last attempt only: no two attempts may send it to the server.
     pub async fn dial_via_gateway(
         &self,
         target: &Target,
@@ -124,7 +125,7 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// The first way to `server` that is worth a try.
+    /// The first route to `server` that is available.
     fn usable(&self, server: SocketAddr, size: Option<u64>) -> Option<&Route> {
         let routes = self.next_hops.towards(server, size);
         routes.iter().find(|route| match route {
@@ -133,7 +134,7 @@ impl Dialer {
         })
     }
 
-    /// Whether no converter is next on the way to `server`, as far as is known.
+    /// Whether the route to `server` is direct, as far as is known.
     fn goes_directly(&self, server: SocketAddr, size: Option<u64>, config: &Config) -> bool {
         let fallback = config.gateway.as_ref().map(|gateway| gateway.fallback);
         match self.usable(server, size) {
@@ -143,7 +144,7 @@ impl Dialer {
         }
     }
 
-    /// A connection to `server` by the first way that works; `None` where it is to be connected to directly.
+    /// Connects to `server` by the first route that works; `None` where the route is direct.
     async fn try_routes(
         &self,
         server: SocketAddr,
@@ -202,7 +203,7 @@ impl Dialer {
         }
     }
 
-    /// The converters that a request has passed when it leaves this one, if the next one is to know.
+    /// The path trace for the next converter, with this one; empty without `loop_check`.
     fn path_trace(&self, before: &[u64], gateway: &Gateway) -> Vec<u64> {
         if gateway.loop_check {
             [before, &[self.number]].concat()

@@ -1,4 +1,4 @@
-//! What was begun and waits for its client.
+//! Early connections that wait for their clients.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::table::{Pair, Table};
 
 use crate::dial::PendingConnect;
 
-/// What was begun and waits for its client, for all threads.
+/// Early connections that wait for their clients; shared by all threads.
 #[derive(Debug, Default)]
 pub struct EarlyConnects {
     table: Mutex<Table<PendingConnect>>,
@@ -17,28 +17,28 @@ pub struct EarlyConnects {
 }
 
 impl EarlyConnects {
-    /// What was begun for the client's SYN to `server`. It is the caller's from now on.
+    /// Takes the connection that was started for the client's SYN to `server`.
     pub fn claim(&self, client: SocketAddr, server: SocketAddr) -> Option<PendingConnect> {
         self.table().claim(Pair { client, server }, Instant::now())
     }
 
-    /// Connections that nobody has claimed yet.
+    /// The number of connections that are not claimed yet.
     pub fn waiting(&self) -> usize {
         self.table().waiting()
     }
 
-    /// Ends what nobody has claimed for as long as `timeout`; how many there were.
+    /// Resets the connections that have not been claimed for `timeout`, and returns their number.
     pub(super) fn give_up(&self, timeout: Duration) -> usize {
         let expired = self.table().expired(timeout, Instant::now());
         give_up_all(expired)
     }
 
-    /// A number for one more watcher.
+    /// Returns a number for a new watcher.
     pub(super) fn number(&self) -> u64 {
         self.watchers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Ends what this watcher began and nobody has claimed; a watcher of a later configuration may have begun others since.
+    /// Resets the unclaimed connections of this watcher; the watcher of a later configuration may have started others.
     pub(super) fn give_up_of(&self, watcher: u64) {
         let begun = self.table().begun_by(watcher);
         give_up_all(begun);

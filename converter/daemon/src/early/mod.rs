@@ -1,9 +1,9 @@
-//! Early SYN forwarding: the connection to the server is begun when the client's SYN comes in, and not when the client's
+//! Early SYN forwarding: the connection to the server starts when the client's SYN arrives, not when the client's
 //! handshake has ended, which saves a round trip between client and converter (Siracusano et al., "On-the-Fly TCP
 //! Acceleration with Miniproxy", `HotMiddlebox` 2016).
 //!
-//! A packet socket tells the main thread of SYNs to transparent listeners. What it begins is a socket that is connecting
-//! and belongs to no event loop; the thread that accepts the client takes it over.
+//! A packet socket shows the main thread SYNs to transparent listeners. It starts a socket that is connecting and belongs
+//! to no event loop; the thread that accepts the client takes it over.
 
 mod connects;
 mod syn_cookies;

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-/// So long after the last cookie the flood is over.
+/// The flood is over this long after the last cookie.
 const CALM: Duration = Duration::from_secs(5);
 const COUNTER: &str = "SyncookiesSent";
 const FILE: &str = "/proc/thread-self/net/netstat";
 
-/// What is known of a flood.
+/// Detects floods.
 #[derive(Debug, Default)]
 pub struct SynCookieMonitor {
     cookies: Option<u64>,
@@ -16,7 +16,7 @@ pub struct SynCookieMonitor {
 }
 
 impl SynCookieMonitor {
-    /// Takes note of how many cookies were sent so far.
+    /// Records how many cookies were sent so far.
     pub fn note(&mut self, cookies: u64, now: Instant) {
         if self.cookies.is_some_and(|before| cookies > before) {
             self.over_at = Some(now + CALM);
@@ -24,7 +24,7 @@ impl SynCookieMonitor {
         self.cookies = Some(cookies);
     }
 
-    /// Whether there is one.
+    /// Whether there is a flood now.
     pub fn is_on(&self, now: Instant) -> bool {
         self.over_at.is_some_and(|over_at| now < over_at)
     }

@@ -1,4 +1,4 @@
-//! Sees clients' SYNs come in, and begins the connections that they ask for.
+//! Watches for clients' SYNs, and starts the connections to their servers.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -22,9 +22,9 @@ use crate::kernel::packet_filter::{
 };
 use crate::policy::admission::is_allowed;
 
-/// How often is looked for a flood, and for connections whose client did not come.
+/// How often floods and expired connections are looked for.
 const STEP: Duration = Duration::from_millis(50);
-/// SYNs that are looked at before others have their turn.
+/// SYNs that are handled before other tasks run.
 const TURN: usize = 64;
 
 // EtherType of what comes in (linux/if_ether.h). A socket for one of them sees nothing that goes out.
@@ -44,7 +44,7 @@ const STATE: u32 = 0x17;
 /// A packet socket: tokio has no type of its own for it, and this one does nothing to it but poll(2) and recv(2).
 type PacketSocket = UdpSocket;
 
-/// Looks out until it is dropped; what it began and nobody has claimed by then is given up.
+/// Watches until it is dropped, which resets its unclaimed connections.
 #[derive(Debug)]
 pub struct SynWatcher {
     task: JoinHandle<()>,
@@ -53,8 +53,7 @@ pub struct SynWatcher {
 }
 
 impl SynWatcher {
-    /// Looks out for SYNs to the listeners of `config` that want it. Within a `LocalSet`. Raises what socket(2) does: it
-    /// needs `CAP_NET_RAW`.
+    /// Watches for SYNs to the listeners of `config` with `early_syn`. Must be called in a `LocalSet`. Needs `CAP_NET_RAW`.
     pub fn start(
         config: &Arc<Config>,
         early: &Arc<EarlyConnects>,
@@ -91,7 +90,7 @@ impl Drop for SynWatcher {
     }
 }
 
-/// What it takes to judge a SYN.
+/// Decides about SYNs.
 struct SynHandler {
     number: u64,
     listeners: HashMap<u16, Listen>,
@@ -134,7 +133,7 @@ async fn run(sockets: [PacketSocket; 2], handler: SynHandler) {
     }
 }
 
-/// The packets that have come, [`TURN`] at most; waits for one.
+/// Waits for a packet, and returns at most [`TURN`] that have arrived.
 async fn next(socket: &PacketSocket) -> Vec<Syn> {
     let mut syns = Vec::new();
     // An interface that went down is no reason to stop (packet(7), ENETDOWN).
@@ -152,7 +151,7 @@ async fn next(socket: &PacketSocket) -> Vec<Syn> {
 }
 
 impl SynHandler {
-    /// Whether there were any.
+    /// Handles SYNs; returns whether there were any.
     fn answer(&self, syns: &[Syn]) -> bool {
         for syn in syns {
             self.counters.count(self.begin(syn));
@@ -160,7 +159,7 @@ impl SynHandler {
         !syns.is_empty()
     }
 
-    /// Begins the connection that a SYN asks for, unless something is against it; what, for the metrics.
+    /// Starts the connection that a SYN asks for, if it may. Returns the outcome, for metrics.
     fn begin(&self, syn: &Syn) -> &'static str {
         let Some(listen) = self.listeners.get(&syn.server.port()) else {
             return "other";
@@ -220,7 +219,7 @@ fn open(ether_type: u16, ports: &[u16]) -> io::Result<PacketSocket> {
     PacketSocket::from_std(socket.into())
 }
 
-/// Takes everything that waits to be read; how many packets.
+/// Discards all packets that have arrived, and returns their number.
 fn skip_all(socket: &PacketSocket) -> usize {
     let mut skipped = 0;
     while socket.try_recv(&mut [0; 1]).is_ok() {

@@ -1,4 +1,4 @@
-//! The connections to servers that were begun when a client's SYN came, until the client's own connection is accepted.
+//! The connections to servers that were started by a client's SYN, until the client's own connection is accepted.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::config::EarlySyn;
 use crate::policy::admission::client_key;
 
-/// A client whose connection was accepted before its SYN was looked at: for so long that SYN is known.
+/// How long a client is remembered whose connection was accepted before its SYN was seen.
 const LATE: Duration = Duration::from_millis(500);
-/// Of such clients at most.
+/// How many such clients are remembered at most.
 const MOST_RECENTLY_ACCEPTED: usize = 16384;
-/// Claimed ones whose age may be noted still, beside as many as there are that nobody has claimed.
+/// How many claimed connections `by_age` may still have, besides as many as are unclaimed.
 const CLAIMED: usize = 64;
 
-/// Who asks for a connection, and the server.
+/// A client and the server that it connects to.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub struct Pair {
     /// The client's address and port.
@@ -25,20 +25,20 @@ pub struct Pair {
     pub server: SocketAddr,
 }
 
-/// Why no connection is begun for a SYN.
+/// Why no connection is started for a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotStarted {
-    /// It was sent again, or came too late.
+    /// It is a retransmission, or its client was accepted already.
     Duplicate,
-    /// There are as many as there may be: in all, for this client, or to this server.
+    /// The limit in all, for this client or to this server is reached.
     LimitReached,
 }
 
-/// Connections of type `T` by who asked for them.
+/// Connections of type `T` by client and server.
 #[derive(Debug)]
 pub struct Table<T> {
     begun: HashMap<Pair, Waiting<T>>,
-    /// In the order in which they were begun; of those that were claimed some are still here.
+    /// In the order of their start; may still have some that were claimed.
     by_age: VecDeque<(Instant, Pair)>,
     recently_accepted: HashMap<Pair, Instant>,
     accepted_by_age: VecDeque<(Instant, Pair)>,
@@ -49,7 +49,7 @@ pub struct Table<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     connection: T,
-    /// The number of the watcher that began it.
+    /// The number of the watcher that started it.
     watcher: u64,
     since: Instant,
 }
@@ -68,17 +68,17 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Connections that nobody has claimed yet.
+    /// The number of unclaimed connections.
     pub fn waiting(&self) -> usize {
         self.begun.len()
     }
 
-    /// Whether there is nothing here that time changes.
+    /// Whether nothing here can expire.
     pub fn is_empty(&self) -> bool {
         self.begun.is_empty() && self.recently_accepted.is_empty()
     }
 
-    /// Whether a connection may be begun for this pair.
+    /// Whether a connection may be started for this pair.
     pub fn may_begin(&self, pair: Pair, limits: &EarlySyn) -> Result<(), NotStarted> {
         if self.begun.contains_key(&pair) || self.recently_accepted.contains_key(&pair) {
             return Err(NotStarted::Duplicate);
@@ -95,7 +95,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// A connection was begun by this `watcher`, as it might be.
+    /// Adds a connection that this `watcher` started.
     pub fn put(&mut self, pair: Pair, connection: T, watcher: u64, now: Instant) {
         let pending = Waiting {
             connection,
@@ -112,7 +112,7 @@ impl<T> Table<T> {
         *self.by_server.entry(pair.server.ip()).or_default() += 1;
     }
 
-    /// The client's connection was accepted: what was begun for it, if it was.
+    /// Takes the connection that was started for an accepted client, if there is one.
     pub fn claim(&mut self, pair: Pair, now: Instant) -> Option<T> {
         let claimed = self.remove(pair);
         if claimed.is_none() && self.recently_accepted.len() < MOST_RECENTLY_ACCEPTED {
@@ -122,7 +122,7 @@ impl<T> Table<T> {
         claimed
     }
 
-    /// Those that nobody has claimed for as long as `timeout`.
+    /// Takes the connections that have not been claimed for `timeout`.
     pub fn expired(&mut self, timeout: Duration, now: Instant) -> Vec<T> {
         while let Some(pair) = older(&mut self.accepted_by_age, LATE, now) {
             if self
@@ -143,7 +143,7 @@ impl<T> Table<T> {
         expired
     }
 
-    /// Those that this watcher began.
+    /// Takes the connections of this watcher.
     pub fn begun_by(&mut self, watcher: u64) -> Vec<T> {
         let its = |pending: &Waiting<T>| pending.watcher == watcher;
         let begun = self.begun.iter().filter(|(_, pending)| its(pending));
@@ -178,7 +178,7 @@ fn is_over(since: Instant, timeout: Duration, now: Instant) -> bool {
     now.duration_since(since) >= timeout
 }
 
-/// Takes the first one, if its time is over.
+/// Takes the first one, if it has expired.
 fn older(by_age: &mut VecDeque<(Instant, Pair)>, timeout: Duration, now: Instant) -> Option<Pair> {
     let (since, pair) = *by_age.front()?;
     is_over(since, timeout, now).then(|| {

@@ -44,7 +44,7 @@ async fn answer(mut session: Session, request: Request, early: Vec<u8>, since: C
     session.stream.send_and_linger(&reply).await;
 }
 
-/// What a client without a good cookie is told (RFC 8803 section 6.2.7).
+/// The answer to a client without a valid cookie (RFC 8803 section 6.2.7).
 fn unwelcome(session: &Session, request: &Request) -> Option<ErrorTlv> {
     if !session.listener.listen.cookies {
         return None;

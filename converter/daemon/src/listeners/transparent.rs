@@ -1,4 +1,4 @@
-//! Connections that netfilter brought here: their clients know of no proxy, so that all they can be told is a reset.
+//! Connections that netfilter brought here: their clients know of no proxy, so that the only refusal is a reset.
 
 use std::time::Instant as Clock;
 

@@ -181,7 +181,7 @@ pub fn is_allowed(client: IpAddr, clients: &Clients) -> bool {
     }
 }
 
-/// Whom an address stands for: with IPv6 a host has a whole /64 to choose from.
+/// The key of a client in limits: an IPv6 host may use any address of its /64.
 pub fn client_key(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,

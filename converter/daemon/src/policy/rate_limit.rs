@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// A limit that begins anew each second.
+/// A limit that is reset each second.
 #[derive(Debug)]
 pub struct RateLimit {
     per_second: u32,

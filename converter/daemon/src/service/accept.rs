@@ -1,15 +1,14 @@
-//! What an accept(2) comes to, also where there is nothing left to accept with.
+//! The results of accept(2), and the pause when descriptors or memory run out.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// How long accepting pauses when there are no descriptors or no memory left: the kernel goes on to say that somebody
-/// waits, and each try would fail at once.
+/// How long accepting pauses on EMFILE or ENOMEM: the listener stays readable, and each attempt would fail at once.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who came; nobody, after a pause, where there was nothing left to accept with.
+/// Returns the accepted connection, or `None` after a pause on EMFILE or ENOMEM.
 pub async fn accepted<T>(accept: impl Future<Output = io::Result<T>>) -> Option<T> {
     match accept.await {
         Ok(came) => Some(came),
@@ -22,7 +21,7 @@ pub async fn accepted<T>(accept: impl Future<Output = io::Result<T>>) -> Option<
     }
 }
 
-/// Whether it is not this one connection that failed, but every one would.
+/// Whether every accept would fail, and not only this one.
 pub fn lacks_resources(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

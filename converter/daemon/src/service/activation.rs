@@ -1,5 +1,4 @@
-//! Listeners that are there already, and outlive a process: made by the service manager (`sd_listen_fds(3)`), or by the
-//! process before this one.
+//! Inherited listening sockets: made by the service manager (`sd_listen_fds(3)`), or by the process before this one.
 
 use std::env;
 use std::io;
@@ -17,22 +16,22 @@ use crate::kernel::{sockets, sys};
 /// `SD_LISTEN_FDS_START`.
 const FIRST_PASSED: RawFd = 3;
 
-/// A socket that was passed.
+/// An inherited socket.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// It listens.
+    /// The listening socket.
     pub listener: TcpListener,
     address: SocketAddr,
-    /// Whether the process before made it, or the one before that, and not the service manager.
+    /// Whether a converter made it, and not the service manager.
     pub is_ours: bool,
 }
 
-/// Passed sockets that no listener has claimed yet.
+/// Inherited sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
 pub struct InheritedSockets(Vec<InheritedSocket>);
 
 impl InheritedSockets {
-    /// What the environment announces for this process. To be called once, before any file is opened.
+    /// Takes the sockets that the environment announces. To be called once, before any file is opened.
     pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
         let (numbers, ours) = match predecessor {
             Some(predecessor) => (predecessor.sockets.clone(), &predecessor.ours[..]),
@@ -57,8 +56,8 @@ impl InheritedSockets {
         self.0.is_empty()
     }
 
-    /// The socket for this listener, if it was passed; nothing is changed about it. One of ours is refused (exit code 64) if
-    /// it is another one than the listener would make; the service manager's is taken as its socket unit has it.
+    /// Takes the socket for this listener, unchanged. A converter's is refused (exit code 64) if the listener would make
+    /// another one; the service manager's is taken as its socket unit has it.
     pub fn claim(&mut self, wanted: &Listen) -> Result<Option<InheritedSocket>, Failure> {
         let address = wanted.address;
         let Some(socket) = self.claim_address(address) else {
@@ -95,13 +94,13 @@ impl InheritedSockets {
         Ok(Some(socket))
     }
 
-    /// The socket at this address, whatever it is for.
+    /// Takes the socket at this address.
     pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<InheritedSocket> {
         let number = self.0.iter().position(|each| each.address == wanted)?;
         Some(self.0.swap_remove(number))
     }
 
-    /// Says which sockets nobody claimed; they are closed.
+    /// Closes the unclaimed sockets, and logs them.
     pub fn close_the_rest(self) {
         for InheritedSocket { address, .. } in self.0 {
             tracing::warn!("a socket at {address} was passed, and no listener has this address");

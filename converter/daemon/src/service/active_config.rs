@@ -1,4 +1,4 @@
-//! What the process shall be doing: a configuration with its sockets.
+//! The active configuration with its sockets.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ const RESERVED: u64 = 128;
 /// besides.
 const PER_WORKER: u64 = 8;
 /// Of how many descriptors one is spare, for all that a connection may need beyond its two: more sockets that race to a
-/// server, look-ups, a raw socket for Extended Connect, and clients that are told of a refusal.
+/// server, look-ups, a raw socket for Extended Connect, and refusals that are being sent.
 const SPARE: u64 = 8;
 /// Descriptors that there is room for from the start: 64 KiB of the kernel's memory.
 const TABLE: i32 = 8191;
@@ -79,7 +79,7 @@ impl BoundListener {
 }
 
 impl ActiveConfig {
-    /// Makes every socket that neither `old` nor the service manager has. On a failure nothing has changed.
+    /// Makes the sockets that neither `old` nor the service manager has. Changes nothing on a failure.
     pub fn new(
         config: Config,
         old: Option<&ActiveConfig>,
@@ -108,7 +108,7 @@ impl ActiveConfig {
         })
     }
 
-    /// Sets the sockets up as those of one's own, whoever made them. Raises what setsockopt(2) and listen(2) do.
+    /// Sets the sockets' options, whoever made the sockets.
     pub fn set_up(&self) -> io::Result<()> {
         for bound in &self.bound {
             sockets::set_up(&*bound.socket, &bound.listen)?;
@@ -119,13 +119,13 @@ impl ActiveConfig {
         Ok(())
     }
 
-    /// Gives the sockets the backlog of this configuration. Raises what listen(2) does.
+    /// Sets the sockets' backlog to that of this configuration.
     pub fn take_backlog(&self) -> io::Result<()> {
         let mut all = self.bound.iter();
         all.try_for_each(|bound| bound.take_backlog(self.config.limits.backlog))
     }
 
-    /// The same for who accepts nobody any more.
+    /// The same without listeners, for a drain.
     pub fn without_listeners(&self) -> Self {
         Self {
             config: Arc::clone(&self.config),

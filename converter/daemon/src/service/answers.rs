@@ -1,4 +1,4 @@
-//! What a process says of itself: to `status` and `top`, and to Prometheus.
+//! Answers to `status` and `top`, and to Prometheus.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,14 +13,14 @@ use crate::accounting::metrics::Gauges;
 use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::sockets;
 
-/// Connections that a status shows.
+/// How many connections a status shows.
 const SHOWN: usize = 1000;
 
-/// Connections of one kind that are answered at a time: those of two kinds take half of the descriptors that are reserved.
+/// Connections of one kind that are answered at a time: those of two kinds take half of the reserved descriptors.
 const AT_A_TIME: usize = 32;
 
-/// Answers on their way, by connections that clients have no part in. When there are too many the oldest is broken off: whoever
-/// connects and asks nothing keeps nobody from being answered, and takes no descriptor from clients.
+/// Answers in progress, on other connections than clients'. When there are too many, the oldest is aborted: a peer that
+/// connects and asks nothing blocks no other, and takes no descriptor from clients.
 #[derive(Debug, Default)]
 pub struct Answers(RefCell<VecDeque<AbortHandle>>);
 

@@ -17,7 +17,7 @@ use crate::kernel::netstat::MptcpCounters;
 /// How long either side waits for the other.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a converter says of itself.
+/// The status of a converter.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Status {
     /// The program's version.
@@ -26,22 +26,22 @@ pub struct Status {
     pub pid: u32,
     /// Since it was started.
     pub uptime_seconds: f64,
-    /// Whether it accepts nobody any more.
+    /// Whether it is shutting down.
     pub draining: bool,
     /// Client connections that are open.
     pub open_connections: usize,
-    /// Client connections at most.
+    /// The limit of client connections.
     pub most_connections: usize,
     /// Bytes that wait for a peer.
     pub buffered_bytes: usize,
     /// Lines of the access log that were lost.
     pub log_lines_dropped: u64,
-    /// The kernel's counters of this network namespace; an older converter tells none.
+    /// The kernel's counters of this network namespace; an older converter has none.
     #[serde(default)]
     pub kernel_mptcp: MptcpCounters,
     /// In the configuration's order.
     pub listeners: Vec<ListenerStatus>,
-    /// Those that moved most, at most 1,000.
+    /// Those with the most bytes, at most 1,000.
     pub connections: Vec<ConnectionStatus>,
 }
 
@@ -50,7 +50,7 @@ pub struct Status {
 pub struct ListenerStatus {
     /// In logs and metrics.
     pub name: String,
-    /// What its clients speak.
+    /// The protocol of its clients.
     pub kind: String,
     /// Where it listens.
     pub address: std::net::SocketAddr,
@@ -64,19 +64,19 @@ pub struct ListenerStatus {
     pub down_bytes: u64,
 }
 
-/// The socket, and its file, which goes with it unless a successor has put its own there.
+/// The control socket; dropping it removes its file, unless a successor has replaced that.
 pub struct ControlSocket {
-    /// For this user alone.
+    /// Readable by this user alone.
     pub listener: UnixListener,
     path: PathBuf,
-    /// Where it is until it is shown.
+    /// Its path until [`Self::show`].
     file: PathBuf,
     inode: u64,
 }
 
 impl ControlSocket {
-    /// Listens beside `path`, where nobody asks: whoever is there stays until [`ControlSocket::show`]. Another converter that
-    /// is no predecessor is a failure.
+    /// Listens at a temporary path beside `path` until [`ControlSocket::show`]. Fails if another converter than the
+    /// predecessor uses `path`.
     pub fn listen(path: &Path, predecessor: Option<&Predecessor>) -> Result<Self, Failure> {
         let attempted = format!("control socket {}", path.display());
         if StdUnixStream::connect(path).is_ok() && !is_of(path, predecessor) {
@@ -102,7 +102,7 @@ impl ControlSocket {
         })
     }
 
-    /// From now on who asks at the path is answered here. What a killed converter left is replaced, and so is a predecessor's.
+    /// Renames the socket to its path, and replaces that of a killed converter or a predecessor.
     pub fn show(&mut self) -> Result<(), Failure> {
         let shown = std::fs::rename(&self.file, &self.path);
         let attempted = format!("control socket {}", self.path.display());
@@ -138,7 +138,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Sends the status to whoever connected.
+/// Sends the status.
 pub async fn answer(stream: UnixStream, status: &Status) {
     let Ok(text) = serde_json::to_vec(status) else {
         return;
@@ -155,11 +155,11 @@ pub async fn answer(stream: UnixStream, status: &Status) {
         }
         io::Result::Ok(())
     };
-    // Whoever asked and does not listen gets nothing.
+    // A client that does not read gets nothing.
     let _ = tokio::time::timeout(TIMEOUT, sent).await;
 }
 
-/// The status of the converter that listens on `path`.
+/// Reads the status of the converter that listens on `path`.
 pub fn ask(path: &Path) -> Result<Status, Failure> {
     let unavailable = |what: String| {
         Failure::new(

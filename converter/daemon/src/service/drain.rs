@@ -1,4 +1,4 @@
-//! The end: nobody is accepted any more, and connections that are open get their time.
+//! Shutdown: accepts no more clients, and lets open connections end until a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use super::run::{Service, ShutdownReason, first};
 use super::worker::Phase;
 use crate::failure::{Exit, Failure};
 
-/// How often a drain looks whether all have left.
+/// How often a drain checks whether all connections have ended.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
-/// What a predecessor may take to end that was told to do so at once.
+/// How long a predecessor may take to end at once.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// What the last lines of the access log may take.
+/// How long writing the last lines of the access log may take.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 impl Service {
-    /// Waits until the last connection has ended, and a predecessor, up to the deadline. Who was superseded takes one signal for
-    /// a nearer deadline; another one ends it at once.
+    /// Waits until the last connection and a predecessor have ended, up to the deadline. If this process was superseded, a
+    /// first signal shortens the deadline; another one ends it at once.
     pub async fn drain(
         mut self,
         end: &ShutdownReason,
         mut terminate: Signal,
         mut interrupt: Signal,
     ) -> Result<(), Failure> {
-        // The configuration holds the listeners open: whoever comes now shall be refused, not wait for an end.
+        // The active configuration holds the listeners open: new clients shall be refused at once.
         self.active = Arc::new(self.active.without_listeners());
         self.syn_watcher = None;
         if let Err(error) = self.pool.set_phase(Phase::Draining).await {

@@ -42,7 +42,7 @@ pub fn watched(listener: std::net::TcpListener) -> Result<TcpListener, Failure> 
     TcpListener::from_std(listener).map_err(|error| Failure::from_io("metrics", &error))
 }
 
-/// The next one who asks; never, if nobody may.
+/// Accepts the next scrape; waits for ever without a socket.
 pub async fn accept(listener: Option<&TcpListener>) -> Option<TcpStream> {
     match listener {
         Some(listener) => accepted(listener.accept()).await.map(|(stream, _)| stream),

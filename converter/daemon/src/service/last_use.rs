@@ -1,17 +1,17 @@
-//! When somebody was here last, for a converter that ends when nobody comes.
+//! The time of the last use, for `timeouts.unused`.
 
 use std::time::{Duration, Instant};
 
 use super::active_config::ActiveConfig;
 
-/// When somebody was here last, and how many had been accepted by then.
+/// The time of the last use, and how many connections had been accepted by then.
 pub struct LastUse {
     accepted: u64,
     at: Instant,
 }
 
 impl LastUse {
-    /// As if somebody were here now.
+    /// Counts the start as a use.
     pub fn now() -> Self {
         Self {
             accepted: 0,
@@ -19,8 +19,8 @@ impl LastUse {
         }
     }
 
-    /// How long ago it was; `open` connections stand now. Who came and went since the look before this one counts as
-    /// here now.
+    /// How long ago it was; `open` connections are open now. Connections that were accepted and ended since the last call
+    /// count as a use now.
     pub fn age(&mut self, active: &ActiveConfig, open: usize) -> Duration {
         let accepted = active
             .bound

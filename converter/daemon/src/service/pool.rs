@@ -1,4 +1,4 @@
-//! The threads, and the phase that all of them are in.
+//! The worker threads and their common phase.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Pool {
 
 struct Thread {
     handle: JoinHandle<()>,
-    /// One word for each phase that it came to: what of it could not be done, if anything.
+    /// The result of each phase change.
     acks: mpsc::UnboundedReceiver<io::Result<()>>,
 }
 
@@ -39,24 +39,23 @@ impl Pool {
         })
     }
 
-    /// Takes all threads to `phase`, and waits until they are there. The first error of any of them; they do then what
-    /// they can.
+    /// Sets the phase, and waits until all threads are in it. Returns the first error; all that works is done.
     pub async fn set_phase(&mut self, phase: Phase) -> io::Result<()> {
         self.phase.send_replace(phase);
         self.wait_acks().await
     }
 
-    /// Waits until all threads have come to the last phase that was set.
+    /// Waits until all threads are in the phase that was set last.
     pub async fn wait_acks(&mut self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in &mut self.threads {
-            let word = thread.acks.recv().await;
-            result = result.and(word.unwrap_or_else(|| Err(io::Error::other("a thread is gone"))));
+            let ack = thread.acks.recv().await;
+            result = result.and(ack.unwrap_or_else(|| Err(io::Error::other("a thread is gone"))));
         }
         result
     }
 
-    /// Resets all connections that are left, and waits for the threads' end.
+    /// Resets all open connections, and waits for the threads to end.
     pub fn end(self) {
         self.phase.send_replace(Phase::Ended);
         for thread in self.threads {

@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration's file anew.
+//! SIGHUP: reads the configuration's file again.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::config::{self, Config};
 use crate::failure::{Exit, Failure};
 
 impl Service {
-    /// Takes the file anew; if it is wrong, everything stays as it was. It is over when all threads go by the new configuration.
+    /// Reads the file again; changes nothing if it is wrong. Returns when all threads use the new configuration.
     pub async fn reload(&mut self) {
         notify(&[
             NotifyState::Reloading,
             NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading),
         ]);
-        match self.take_anew() {
+        match self.activate_file() {
             Ok(()) => {
                 let entered = self
                     .pool
@@ -35,8 +35,8 @@ impl Service {
         notify(&[NotifyState::Ready]);
     }
 
-    /// The file becomes the configuration. On a failure nothing has changed.
-    fn take_anew(&mut self) -> Result<(), Failure> {
+    /// Activates the file. Changes nothing on a failure.
+    fn activate_file(&mut self) -> Result<(), Failure> {
         let config = self
             .file
             .as_deref()

@@ -1,4 +1,4 @@
-//! The main thread: starts everything, and listens to signals.
+//! The main thread: starts everything, and handles signals.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -39,7 +39,7 @@ use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::cookies::Cookies;
 
-/// Between two looks at what was not asked for.
+/// The interval of a timer that is not needed.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// Runs until SIGTERM or SIGINT. Without a file the configuration is the default one. A failure before it serves
@@ -74,7 +74,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// A process at work.
+/// A running converter.
 pub struct Service {
     pub file: Option<PathBuf>,
     pub since: Clock,
@@ -83,7 +83,7 @@ pub struct Service {
     pub pool: Pool,
     pub control: ControlSocket,
     pub metrics: Option<TcpListener>,
-    /// To those who asked at the control socket, and for metrics.
+    /// At the control socket, and for metrics.
     pub answers: [Answers; 2],
     pub syn_watcher: Option<SynWatcher>,
     pub predecessor: Option<Predecessor>,
@@ -92,9 +92,9 @@ pub struct Service {
 
 /// Why a service ends.
 pub enum ShutdownReason {
-    /// It was told to.
+    /// By a signal, or since it was unused.
     Signalled,
-    /// The process of this number serves in its place.
+    /// By the process of this number, which serves now.
     Superseded(u32),
 }
 
@@ -191,7 +191,7 @@ impl Service {
         self.drain(&end, terminate, interrupt).await
     }
 
-    /// Whether nobody was here for as long as the configuration has it, if it has.
+    /// Whether it was unused for `timeouts.unused`.
     fn is_unused(&self, last_use: &mut LastUse) -> bool {
         let Some(timeout) = self.active.config.timeouts.unused else {
             return false;
@@ -219,7 +219,7 @@ impl Service {
         self.successor.as_ref().and_then(Successor::id)
     }
 
-    /// One that does not get ready gives way to the next.
+    /// Replaces one that did not get ready.
     fn start_successor(&mut self) {
         if let Some(successor) = &mut self.successor {
             successor.kill();
@@ -272,14 +272,14 @@ fn say_ready() {
     }
 }
 
-/// A number that no other process has: two converters in one chain are no loop.
+/// A random number of this process, by which loops of chains are detected.
 fn number() -> io::Result<u64> {
     let mut number = [0; 8];
     getrandom(&mut number, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(number))
 }
 
-/// The end of the successor, if there is one.
+/// Waits for the end of the successor, if there is one.
 async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
     match successor {
         Some(successor) => successor.ended().await,
@@ -287,7 +287,7 @@ async fn ended(successor: &mut Option<Successor>) -> io::Result<ExitStatus> {
     }
 }
 
-/// For listeners that leave connections, if any does.
+/// Loads the offloader if any listener needs it.
 fn offloader(config: &Config) -> Result<Option<Arc<Offloader>>, Failure> {
     if !config.offloads() {
         return Ok(None);
@@ -299,7 +299,7 @@ fn offloader(config: &Config) -> Result<Option<Arc<Offloader>>, Failure> {
         .map_err(|error| Failure::from_io(attempted, &error))
 }
 
-/// For the listeners of `active` that want one, if any does.
+/// Starts the watcher if any listener has `early_syn`.
 pub fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatcher>, Failure> {
     if !active.config.forwards_syns_early() {
         return Ok(None);
@@ -322,7 +322,7 @@ pub fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynW
         .map_err(|error| Failure::from_io("early_syn (needs CAP_NET_RAW)", &error))
 }
 
-/// As many threads as configured, or as there are processors, each ready to accept.
+/// Starts the threads, and waits until each is ready to accept.
 async fn start_pool(active: &Arc<ActiveConfig>, shared: &Arc<Shared>) -> io::Result<Pool> {
     let mut pool = Pool::start(
         workers(&active.config),

@@ -1,5 +1,5 @@
-//! An upgrade that refuses nobody and cuts nothing: on SIGUSR2 the program that is installed now is started beside this
-//! one, with the same sockets. Once it serves it says so by SIGUSR1; this one then lets its connections end.
+//! Upgrades without refused or cut connections: SIGUSR2 starts the program that is installed now, with the same sockets.
+//! Once the new process serves, it sends SIGUSR1, and the old one lets its connections end.
 //!
 //! ```text
 //! operator --USR2--> old --starts, with its sockets--> new
@@ -7,8 +7,8 @@
 //!                    old drains, up to timeouts.hand_over
 //! ```
 //!
-//! Who is told to end (SIGTERM) tells it the one before, which then has no longer than `timeouts.drain`, and waits for its end:
-//! the service manager takes the end of the main process for that of all, and kills who is left.
+//! A process passes SIGTERM to its predecessor, which then ends within `timeouts.drain`, and waits for that: when the main
+//! process ends, the service manager kills the others.
 
 use std::env;
 use std::io;
@@ -21,16 +21,16 @@ use tokio::process::{Child, Command};
 
 const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
 const SOCKETS: &str = "TRIBUTARY_SOCKETS";
-/// Those of them that no service manager has made.
+/// Those that a converter made, and not a service manager.
 const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
 
-/// A successor that was started.
+/// The process that takes over.
 #[derive(Debug)]
 pub struct Successor(Child);
 
 impl Successor {
-    /// Starts the program by the name that this process was started by, with its arguments, and sockets: `ours`, and `others`
-    /// that the service manager has made.
+    /// Starts the program by this process's name, with its arguments and sockets: `ours`, and `others` of the service
+    /// manager.
     pub fn start(ours: &[BorrowedFd<'_>], others: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let mut arguments = env::args_os();
         let program = arguments.next().ok_or(io::ErrorKind::NotFound)?;
@@ -50,7 +50,7 @@ impl Successor {
         child.map(Self)
     }
 
-    /// Its process, as long as it was not seen to end.
+    /// Its process number, until its end was seen.
     pub fn id(&self) -> Option<u32> {
         self.0.id()
     }
@@ -60,7 +60,7 @@ impl Successor {
         self.0.wait().await
     }
 
-    /// Ends it, before it serves.
+    /// Kills it before it serves.
     pub fn kill(&mut self) {
         // One that has ended already is as good.
         let _ = self.0.start_kill();
@@ -75,7 +75,7 @@ fn numbers(sockets: &[BorrowedFd<'_>]) -> String {
     numbers.join(",")
 }
 
-/// As [`numbers`] has written them.
+/// Parses what [`numbers`] wrote.
 fn descriptors(numbers: &str) -> Vec<RawFd> {
     numbers
         .split(',')
@@ -95,23 +95,23 @@ fn keep_over_exec(sockets: &[BorrowedFd<'_>], keep: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Who started this process to be succeeded by it.
+/// The process that started this one to be succeeded by it.
 #[derive(Debug)]
 pub struct Predecessor {
     process: Pid,
     /// The descriptors of its sockets, which are this process's now.
     pub sockets: Vec<RawFd>,
-    /// Those of them that a converter has made; of one that does not tell, none.
+    /// Those of them that a converter made.
     pub ours: Vec<RawFd>,
 }
 
 impl Predecessor {
-    /// From the environment. A process that was started in any other way has none.
+    /// Finds it in the environment. A process that was started in any other way has none.
     pub fn find() -> Option<Self> {
-        let told: i32 = env::var(PREDECESSOR).ok()?.parse().ok()?;
+        let announced: i32 = env::var(PREDECESSOR).ok()?.parse().ok()?;
         let process = getppid()?;
         let sockets = env::var(SOCKETS).ok()?;
-        (process.as_raw_nonzero().get() == told).then(|| Self {
+        (process.as_raw_nonzero().get() == announced).then(|| Self {
             process,
             sockets: descriptors(&sockets),
             ours: descriptors(&env::var(OURS).unwrap_or_default()),
@@ -123,17 +123,17 @@ impl Predecessor {
         u32::try_from(self.process.as_raw_nonzero().get()) == Ok(process)
     }
 
-    /// Tells it that this process serves.
+    /// Sends SIGUSR1: this process serves.
     pub fn notify_ready(&self) -> io::Result<()> {
         Ok(kill_process(self.process, Signal::USR1)?)
     }
 
-    /// Whether it has not ended yet: then it is still this process's parent.
+    /// Whether it still runs: then it is this process's parent.
     pub fn is_there(&self) -> bool {
         getppid() == Some(self.process)
     }
 
-    /// Tells it to end: at first soon, and said again at once. Only while it is there.
+    /// Sends SIGTERM, if it still runs: the first one shortens its deadline, the second one ends it at once.
     pub fn end(&self) {
         if self.is_there() {
             // It has ended in this moment.

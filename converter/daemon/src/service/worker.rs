@@ -1,4 +1,4 @@
-//! One thread that accepts and carries connections. Every thread waits on every listener: who is idle accepts.
+//! A worker thread, which accepts and serves connections. Every thread waits on every listener: an idle one accepts.
 
 use std::cell::RefCell;
 use std::io;
@@ -28,7 +28,7 @@ use crate::policy::cookies::Cookies;
 use crate::policy::rate_limit::RateLimit;
 use crate::session::{HandoffContext, Listener, Session, WorkerContext};
 
-/// Refused clients that are told so at the same time, by each thread; more are reset.
+/// Refusals that each thread sends at the same time; more clients are reset.
 const MAX_REFUSALS: usize = 256;
 /// Convert errors a second, by each thread.
 const ERRORS: u32 = 1000;
@@ -40,15 +40,15 @@ const WARNINGS: u32 = 1;
 pub struct Shared {
     /// Connections and counters.
     pub registry: Arc<ConnectionRegistry>,
-    /// Places and memory.
+    /// Limits of connections and memory.
     pub admission: Arc<Admission>,
-    /// Connections that were begun when a SYN came.
+    /// Connections that were started by a SYN.
     pub early: Arc<EarlyConnects>,
-    /// Connections that the kernel carries on, if the configuration has any left.
+    /// Present if any listener offloads connections to the kernel.
     pub offloader: Option<Arc<Offloader>>,
     /// Descriptors beyond two for each connection.
     pub fd_pool: FdPool,
-    /// What the system says of names.
+    /// The system's files on names.
     pub system_files: Arc<SystemFiles>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
@@ -58,14 +58,14 @@ pub struct Shared {
     pub number: u64,
 }
 
-/// What the threads are to do.
+/// What the threads do.
 #[derive(Clone, Debug)]
 pub enum Phase {
     /// Accept with this configuration.
     Serving(Arc<ActiveConfig>),
-    /// Accept nobody; go on with those who are in.
+    /// Accept no more clients, and serve the open connections.
     Draining,
-    /// Reset who is still in, and end.
+    /// Reset open connections, and end.
     Ended,
 }
 
@@ -144,7 +144,7 @@ fn context(
     }
 }
 
-/// To the back ends and the switch: the same from one configuration to the next, as long as they are the same.
+/// The links to back ends and switch; kept from one configuration to the next while their settings stay the same.
 #[derive(Default)]
 struct HandoffLinksCache(Option<(Arc<handoff_front::Settings>, HandoffContext)>);
 
@@ -169,8 +169,8 @@ impl HandoffLinksCache {
     }
 }
 
-/// Goes by `active`: the loops that it has too stay open, and take no descriptor anew. The first error; all that works
-/// is done.
+/// Serves with `active`: accept loops that it shares with the configuration before stay open. Returns the first error; all
+/// that works is done.
 async fn serve(
     active: &Arc<ActiveConfig>,
     context: &Rc<WorkerContext>,
@@ -195,7 +195,7 @@ async fn serve(
     result
 }
 
-/// Ends when nobody accepts there any more, and no listening socket is held.
+/// Ends accept loops, and waits until their listening sockets are closed.
 async fn close(loops: Vec<AcceptLoop>) {
     for accept_loop in loops {
         accept_loop.accepting.abort();
@@ -207,7 +207,7 @@ async fn close(loops: Vec<AcceptLoop>) {
 /// A listening socket at which this thread accepts.
 struct AcceptLoop {
     socket: Arc<TcpListener>,
-    /// Where those who are accepted go.
+    /// Handles accepted connections.
     acceptor: Rc<RefCell<Rc<Acceptor>>>,
     accepting: JoinHandle<()>,
 }
@@ -252,7 +252,7 @@ struct Acceptor {
     active: Arc<ActiveConfig>,
     listener: Rc<Listener>,
     context: Rc<WorkerContext>,
-    /// Counts by its clones the refused clients that are being told.
+    /// Its clones count the refusals that are being sent.
     refusals: Rc<()>,
 }
 

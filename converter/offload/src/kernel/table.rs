@@ -50,7 +50,7 @@ impl Devices {
 pub struct Seen {
     /// Whether its sender has ended its data, and the other end has acknowledged that.
     pub fin: bool,
-    /// Whether its sender has begun anew, behind the end of both directions.
+    /// Whether its sender has begun a new connection, behind the end of both directions.
     pub syn: bool,
     /// Whether its sender has ended the connection by a reset that the other end takes.
     pub reset: bool,

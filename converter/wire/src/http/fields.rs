@@ -108,12 +108,12 @@ pub(crate) struct ConnectionOptions {
     pub upgrade: bool,
 }
 
-/// What to do where Connection names a field that is written anew, or that the message's meaning hangs on.
+/// What to do where Connection names a field that is rewritten, or that the message's meaning hangs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionOptionPolicy {
     /// Refuse the message: we and the next hop might differ over it.
     Strict,
-    /// Pay no heed: we act on such a field all the same, and write it anew or pass it on. Servers name Transfer-Encoding
+    /// Ignore the nomination: we act on such a field all the same, and rewrite it or pass it on. Servers name Transfer-Encoding
     /// beside a chunked body, which RFC 9110 section 7.6.1 allows.
     Lenient,
 }

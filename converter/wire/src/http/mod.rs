@@ -1,6 +1,6 @@
 //! HTTP/1.1 as a forward proxy speaks it (RFC 9110, RFC 9112): heads and chunked bodies, in and out.
 //!
-//! Strict on purpose. What two parsers could read in two ways is refused, and what is forwarded is written anew from
+//! Strict on purpose. What two parsers could read in two ways is refused, and what is forwarded is rewritten from
 //! the parsed value: framing, `Host` and connection fields are never copied. The deviations from the RFCs, all of them
 //! towards refusing more, unless they say otherwise:
 //!

@@ -54,7 +54,7 @@ const CASES: [Case; 17] = [
         sent: "GET / HTTP/1.1|Host: a.example|Via: 1.0 fred|A: b|Via: 1.1 tributary-7f3a",
     },
     Case {
-        fact: "a length is written anew",
+        fact: "a length is rewritten",
         received: "POST http://a.example/ HTTP/1.1|content-length:   12 |Host: a.example",
         sent: "POST / HTTP/1.1|Host: a.example|Content-Length: 12|Via: 1.1 tributary-7f3a",
     },
@@ -79,7 +79,7 @@ const CASES: [Case; 17] = [
         sent: "PUT / HTTP/1.1|Host: a.example|Content-Length: 3|Via: 1.0 tributary-7f3a",
     },
     Case {
-        fact: "an upgrade is written anew",
+        fact: "an upgrade is rewritten",
         received: "GET http://a.example/ HTTP/1.1|Host: a.example|Connection: keep-alive, Upgrade, X-A|X-A: 1|\
                    Upgrade: websocket|Sec-WebSocket-Version: 13",
         sent: "GET / HTTP/1.1|Host: a.example|Sec-WebSocket-Version: 13|Via: 1.1 tributary-7f3a|Connection: upgrade|\

@@ -1,4 +1,4 @@
-//! The system's files on names, read anew when somebody has changed them, for all threads.
+//! The system's files on names, read again when they have changed, for all threads.
 
 use std::fs;
 use std::net::SocketAddr;

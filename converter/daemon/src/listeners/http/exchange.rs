@@ -21,17 +21,17 @@ pub enum AfterExchange {
     Close,
     /// It ends, and what the client still sends is taken for a while.
     Linger,
-    /// The client is told why it gets nothing.
+    /// The client gets a refusal.
     Refuse(Refused, Rc<str>),
     /// There is no server, for this reason.
     NoServer(DialError, Rc<str>),
-    /// Nobody is told anything: both connections break.
+    /// Both connections are reset.
     Abort,
     /// The connections carry another protocol now.
     Tunnel(Box<ServerConnection>, u16),
 }
 
-/// One request and its response. What only some exchanges need is left to the caller: this one is taken anew for every
+/// One request and its response. What only some exchanges need is left to the caller: this one is made for every
 /// request. `to` is asked in place of the server that the request names.
 pub async fn exchange(
     session: &Session,
@@ -100,7 +100,7 @@ async fn ask(
     }
 }
 
-/// Writes the exchange's line, unless the client is still to be told something, and lets the server go, or keeps it.
+/// Writes the exchange's line, unless the client still gets an answer, and closes the server's connection or keeps it.
 fn conclude(
     session: &Session,
     idle_upstream: &mut IdleUpstream,

@@ -1,4 +1,4 @@
-//! Clients that do not get what they asked for, and how they are told.
+//! Refusals of requests.
 
 use std::time::Instant as Clock;
 

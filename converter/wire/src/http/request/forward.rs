@@ -60,7 +60,7 @@ impl Request {
         }
     }
 
-    /// What is written anew or has lost its meaning.
+    /// What is rewritten or has lost its meaning.
     fn left_out(&self) -> &'static [FieldKind] {
         match (self.max_forwards, self.body) {
             (Some(_), Body::Chunked) => &[FieldKind::Expect, FieldKind::MaxForwards],
