@@ -45,9 +45,34 @@ INSTEAD: dict[str, dict[str, str]] = {
 """By folder: a pattern for a word that this project once had for itself, and the field's word."""
 
 
-@pytest.mark.parametrize("folder", INSTEAD)
+CONVERTER: dict[str, dict[str, str]] = {
+    "converter/daemon": {
+        "[Aa]new": "again",
+        "Accounts|OfListener": "ConnectionRegistry, ListenerMetrics",
+        "Carrier|Outlet|Unsent": "ExchangeDriver, BufferedWriter, WriteBacklog",
+        "[Dd]epartures?|[Ll]eaving|may_leave": "Offloader, OffloadAttempt, offload",
+        "[Dd]ownstream": "upstream: the server's side",
+        "Learned|Said": "SizeEstimator, SizeHint",
+        "Spare|SpareDescriptors": "FdPermit, FdPool",
+        "[Ss]tranger": "unknown client, client-not-allowed",
+        "Ticket|may_hold": "ConnectionPermit, reserve",
+        "[Ww]hom|heeds?": "the client, handles",
+        "when_away": "fallback",
+    },
+    "converter/load": {"[Ss]helf": "corpus", "[Tt]ally": "stats", "Pace": "RateLimit"},
+    "converter/offload": {
+        "[Dd]eaf(en|ness)?": "drops data",
+        "[Ff]reezes?|[Ff]rozen|[Tt]haw(s|ed)?": "checkpoint, restore",
+        "[Tt]ransplant": "offload",
+    },
+}
+"""The same for the native converter."""
+FORMER = {folder: COMMON | words for folder, words in INSTEAD.items()} | CONVERTER
+
+
+@pytest.mark.parametrize("folder", FORMER)
 def test_a_folder_speaks_as_the_field_does(folder: str) -> None:
-    words = {re.compile(rf"\b({former})\b"): instead for former, instead in (COMMON | INSTEAD[folder]).items()}
+    words = {re.compile(rf"\b({former})\b"): instead for former, instead in FORMER[folder].items()}
     files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".rs", ".toml")]
     found = {
         f"{path.relative_to(ROOT)}: {match[0]}: {instead}"

@@ -301,7 +301,7 @@ impl Session {
         )
     }
 
-    /// Accounts for `bytes` that wait here, instead of those of the last call. Returns whether there is memory for them;
+    /// Reserves memory for `bytes` that wait here, in place of those of the last call. Returns whether there is memory for them;
     /// there always is for no more than before.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.permit.reserve(bytes)
