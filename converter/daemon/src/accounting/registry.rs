@@ -1,4 +1,4 @@
-//! What is known of the connections: those that are open, and what became of the others.
+//! The open connections, and the metrics and log of all.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub const OTHER_PATH: &str = "other";
 /// Connections that are looked up while the lock is held.
 const AT_A_TIME: usize = 256;
 
-/// An open connection, as it stands. One thread moves its bytes, others look.
+/// The statistics of an open connection. One thread updates them, others read.
 #[derive(Debug)]
 pub struct ConnectionStats {
     id: u64,
@@ -38,7 +38,7 @@ pub struct ConnectionStats {
 }
 
 impl ConnectionStats {
-    /// From now on the connection serves `target`.
+    /// Sets the target.
     pub fn set_target(&self, target: &str) {
         let mut held = self.target.lock().unwrap_or_else(PoisonError::into_inner);
         if *held != target {
@@ -46,7 +46,7 @@ impl ConnectionStats {
         }
     }
 
-    /// The server, as the client named it; empty while it has not.
+    /// The server, as the client named it; empty before that.
     pub fn target(&self) -> String {
         self.target
             .lock()
@@ -90,7 +90,7 @@ pub struct ConnectionStatus {
     pub down_bytes: u64,
 }
 
-/// All connections of the process.
+/// All open connections of the process.
 #[derive(Debug)]
 pub struct ConnectionRegistry {
     next: AtomicU64,
@@ -112,7 +112,7 @@ impl ConnectionRegistry {
         }
     }
 
-    /// An account for an accepted connection; it is closed when what this returns is dropped.
+    /// Registers an accepted connection until the guard is dropped.
     pub fn open(self: &Arc<Self>, listener: &Arc<str>, client: SocketAddr) -> ConnectionGuard {
         let stats = Arc::new(ConnectionStats {
             id: self.next.fetch_add(1, Ordering::Relaxed),
@@ -133,7 +133,7 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Connections that are open, those that moved most first, at most `most`.
+    /// At most `most` open connections, those with the most bytes first.
     pub fn snapshot(&self, most: usize) -> Vec<ConnectionStatus> {
         let mut open = self.all();
         open.sort_by_cached_key(|stats| (Reverse(stats.moved()), stats.id));

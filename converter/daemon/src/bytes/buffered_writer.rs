@@ -1,4 +1,4 @@
-//! The way out to a peer: bytes are written at once, and what it does not take is kept for it.
+//! Writes to a peer at once, and keeps what the peer does not take.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::buffers::{Budget, WriteBacklog};
 
-/// The way out to one peer.
+/// Writes to one peer.
 #[derive(Debug)]
 pub struct BufferedWriter<'a> {
     to: &'a TcpStream,
@@ -18,7 +18,7 @@ pub struct BufferedWriter<'a> {
 }
 
 impl<'a> BufferedWriter<'a> {
-    /// To `to`. What it takes is counted in `counter`, what it does not, in `budget`.
+    /// Writes to `to`. `counter` counts the bytes that it takes, `budget` those that wait.
     pub fn new(to: &'a TcpStream, budget: &'a Budget, counter: &'a AtomicU64) -> Self {
         Self {
             to,
@@ -38,7 +38,7 @@ impl<'a> BufferedWriter<'a> {
         self.backlog.is_empty()
     }
 
-    /// Writes as much as the peer takes now, and keeps the rest. All earlier bytes were taken before.
+    /// Writes as much as the peer takes now, and keeps the rest. The backlog must be empty.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -57,7 +57,7 @@ impl<'a> BufferedWriter<'a> {
         Ok(())
     }
 
-    /// Keeps `bytes`, to be written by the next flush. All earlier bytes were taken before.
+    /// Keeps `bytes` for the next flush. The backlog must be empty.
     pub fn queue(&mut self, bytes: Vec<u8>) {
         self.backlog.queue(bytes);
     }
@@ -78,7 +78,7 @@ impl<'a> BufferedWriter<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Nobody will take what is kept.
+    /// Drops the backlog.
     pub fn discard(&mut self) {
         self.backlog.discard();
     }

@@ -1,5 +1,5 @@
-//! Memory for bytes on their way. Each thread has one buffer to move bytes with; what a slow reader leaves of it is
-//! kept in memory of its own, of just that size, and counted.
+//! Memory for relayed bytes. Each thread has one buffer to move bytes with; what a slow reader does not take is copied to
+//! memory of just that size, and counted.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub fn with_scratch<T>(size: usize, action: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// How many bytes are kept in all, and how many may be.
+/// Counts bytes that are kept, and limits them.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     most: AtomicUsize,
-    /// Whose share this is: what is kept counts there, too.
+    /// The budget that this is a share of, where its bytes count, too.
     whole: Option<Arc<Budget>>,
 }
 
@@ -38,7 +38,7 @@ impl Budget {
         }
     }
 
-    /// At most so many bytes of `whole`.
+    /// A share of `whole`, of at most so many bytes.
     pub fn share(whole: &Arc<Self>, most: usize) -> Self {
         Self {
             whole: Some(Arc::clone(whole)),
@@ -46,17 +46,17 @@ impl Budget {
         }
     }
 
-    /// From now on the budget is `most` bytes; what is kept already stays.
+    /// Sets the limit; bytes that are kept already stay.
     pub fn set(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// Bytes that are kept now.
+    /// Bytes that are kept.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Somebody who kept `before` bytes keeps `now`.
+    /// Counts `now` bytes in place of `before`.
     pub fn adjust(&self, before: usize, now: usize) {
         if now > before {
             self.used.fetch_add(now - before, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Budget {
         }
     }
 
-    /// Whether there is no room left: new work is refused, and old work takes little at a time.
+    /// Whether the limit is reached: new work is refused, and old work reads little at a time.
     pub fn is_exhausted(&self) -> bool {
         let is_own = self.used() >= self.most.load(Ordering::Relaxed);
         is_own
@@ -79,7 +79,7 @@ impl Budget {
     }
 }
 
-/// Bytes that a reader has yet to take.
+/// Bytes that the peer has not taken yet.
 #[derive(Debug)]
 pub struct WriteBacklog<'a> {
     bytes: Vec<u8>,
@@ -88,7 +88,7 @@ pub struct WriteBacklog<'a> {
 }
 
 impl<'a> WriteBacklog<'a> {
-    /// Nothing; takes no memory.
+    /// An empty backlog, which takes no memory.
     pub fn new(budget: &'a Budget) -> Self {
         Self {
             bytes: Vec::new(),
@@ -97,7 +97,7 @@ impl<'a> WriteBacklog<'a> {
         }
     }
 
-    /// Keeps `bytes`, after all earlier ones were taken.
+    /// Keeps `bytes`. The backlog must be empty.
     pub fn queue(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.is_empty(), "the earlier bytes come first");
         self.release();
@@ -105,17 +105,17 @@ impl<'a> WriteBacklog<'a> {
         self.budget.adjust(0, self.bytes.len());
     }
 
-    /// What is to be taken next.
+    /// The bytes to be written next.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
 
-    /// Whether all was taken.
+    /// Whether the peer has taken everything.
     pub fn is_empty(&self) -> bool {
         self.taken == self.bytes.len()
     }
 
-    /// The reader took `count` more; the memory goes when it took all.
+    /// Removes `count` bytes that the peer took; frees the memory once it is empty.
     pub fn take(&mut self, count: usize) {
         self.taken += count;
         if self.is_empty() {
@@ -123,7 +123,7 @@ impl<'a> WriteBacklog<'a> {
         }
     }
 
-    /// Nobody will take it.
+    /// Drops the bytes.
     pub fn discard(&mut self) {
         self.release();
     }

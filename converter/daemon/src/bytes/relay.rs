@@ -1,4 +1,4 @@
-//! Moves bytes between a client and a server until both have ended, one of them broke off, or nothing moved for long.
+//! Relays bytes between a client and a server until both have ended, one of them is reset, or the idle timeout.
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -18,11 +18,11 @@ use crate::bytes::pipe::{Pipe, PipeState};
 pub enum RelayResult {
     /// Both sides ended their direction.
     Completed,
-    /// The client broke off.
+    /// The client reset its connection.
     ClientReset,
-    /// The server broke off.
+    /// The server reset its connection.
     ServerReset,
-    /// Nothing moved for too long.
+    /// No byte was relayed for too long.
     IdleTimeout,
 }
 
@@ -38,9 +38,9 @@ impl RelayResult {
     }
 }
 
-/// Relays until the end. `asked` came from the client already and goes to the server first, and `said` the other way
-/// round. `half` is called once, when the first of the two directions ends. What has not ended whole is for the caller
-/// to reset.
+/// Relays until the end. `asked` was read from the client before and goes to the server first; `said` the other way round.
+/// `half` is called once, when the first of the two directions ends. The caller resets both connections unless the result is
+/// `Completed`.
 pub async fn relay(
     client: &TcpStream,
     server: &TcpStream,
@@ -56,7 +56,7 @@ pub async fn relay(
     }
 }
 
-/// What goes up and what goes down between a client and a server.
+/// The two pipes between a client and a server: up and down.
 pub fn pipes<'a>(
     client: &'a TcpStream,
     server: &'a TcpStream,
@@ -73,14 +73,14 @@ pub fn pipes<'a>(
 /// Why a relay is over.
 #[derive(Debug)]
 pub enum Relayed<T> {
-    /// It came to its end.
+    /// It ended by itself.
     Finished(RelayResult),
-    /// It was stopped, and this is why.
+    /// It was stopped, with this value.
     Stopped(T),
 }
 
-/// Relays what goes up and what goes down, until the end or until `stop` is ready, which is asked whenever something may
-/// have moved. `flushed` says at these times whether all that was read was written, both ways.
+/// Relays until the end or until `stop` is ready, which is polled whenever bytes may have moved. At these times `flushed` says
+/// whether all that was read has been written, in both directions.
 pub async fn relay_until<T>(
     [mut up, mut down]: [Pipe<'_>; 2],
     context: &RelayContext<'_>,

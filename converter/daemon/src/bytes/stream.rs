@@ -1,4 +1,4 @@
-//! Connections that are reset if they are dropped in mid-way, so that nobody takes a part for the whole.
+//! Connections that are reset when they are dropped before their end, so that no peer takes a part for the whole.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(5);
 const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 const PIECE: usize = 16 << 10;
 
-/// A connection; to drop it resets it, unless it was disarmed.
+/// A connection that is reset when dropped, unless it was disarmed.
 #[derive(Debug)]
 pub struct ResetOnDrop {
     tcp: TcpStream,
@@ -31,7 +31,7 @@ pub struct ResetOnDrop {
 }
 
 impl ResetOnDrop {
-    /// Takes over `tcp`.
+    /// Takes `tcp` over.
     pub fn new(tcp: TcpStream) -> Self {
         Self {
             tcp,
@@ -40,7 +40,7 @@ impl ResetOnDrop {
         }
     }
 
-    /// All was said: to drop it closes it in order.
+    /// From now on dropping it closes it in an orderly way.
     pub fn disarm(&mut self) {
         self.disarmed = true;
     }
@@ -100,7 +100,7 @@ impl ResetOnDrop {
         Ok(())
     }
 
-    /// Says `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
+    /// Sends `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
     /// and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
     pub async fn send_and_linger(&mut self, last: &[u8]) {
         let end = Instant::now() + LINGER_IN_ALL;
@@ -118,7 +118,7 @@ impl ResetOnDrop {
         }
     }
 
-    /// More will be said: from now on to drop it resets it again.
+    /// From now on dropping it resets it again.
     pub fn rearm(&mut self) {
         self.disarmed = false;
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_dropped_resets_and_one_that_was_finished_ends() {
+    fn a_stream_that_is_dropped_resets_and_one_that_was_disarmed_ends() {
         loopback::block_on(async {
             for (disarmed, resumed) in [(false, false), (true, false), (true, true)] {
                 let (peer, near) = loopback::pair();

@@ -1,4 +1,4 @@
-//! Who may come in: clients by their networks, and connections by their number.
+//! Admits clients by their networks, and connections by their number.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use crate::config::{Clients, Config, Limits};
 /// Why a connection is refused before anything was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// The client's address is in none of the networks.
+    /// The client's address is in none of `clients.networks`.
     UnknownClient,
-    /// There are as many connections as there may be.
+    /// `limits.connections` is reached.
     Full,
-    /// This client has as many as it may have.
+    /// `limits.connections_per_client` is reached.
     ClientFull,
-    /// Slow readers hold all the memory that there is for them.
+    /// `limits.buffered` is reached.
     Buffered,
-    /// This client's hold all that there is for them.
+    /// `limits.buffered_per_client` is reached.
     ClientBuffered,
 }
 
@@ -55,7 +55,7 @@ struct Client {
 }
 
 impl Admission {
-    /// Nobody is in yet.
+    /// Starts without connections.
     pub fn new(limits: &Limits) -> Self {
         Self {
             open: AtomicUsize::new(0),
@@ -64,7 +64,7 @@ impl Admission {
         }
     }
 
-    /// From now on so many bytes may wait; what waits already stays.
+    /// Sets the limits of bytes that wait; those that wait already stay.
     pub fn take_limits(&self, limits: &Limits) {
         self.budget.set(limits.buffered);
         for client in self.clients().values() {
@@ -88,7 +88,7 @@ impl Admission {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// A place for one more connection of this client; it is free again when the permit is dropped.
+    /// Admits a connection of this client until the permit is dropped.
     pub fn admit(
         self: &Arc<Self>,
         client: IpAddr,
@@ -141,7 +141,7 @@ impl Admission {
     }
 }
 
-/// One connection's place.
+/// The permit of one connection.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     admission: Arc<Admission>,
@@ -152,7 +152,8 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Counts the bytes that wait for their turn; whether there is memory for them. There is for as many as before.
+    /// Reserves memory for `bytes` that wait, in place of those of the last call. Returns whether there is memory for them;
+    /// there always is for no more than before.
     pub fn reserve(&self, bytes: usize) -> bool {
         let before = self.held.replace(bytes);
         self.budget.adjust(before, bytes);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_in_while_slow_readers_hold_the_memory() {
+    fn no_client_is_admitted_while_slow_readers_use_up_the_memory() {
         let admission = Arc::new(Admission::new(&Limits {
             buffered: 0,
             ..Limits::default()
