@@ -160,7 +160,7 @@ def test_state_directory_that_another_run_has_just_taken_is_refused(net: World) 
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         ended = ask_to_run(net.client, write_settings(net.directory, SETTINGS, "taken"))
-        assert_refused(ended, 75, f"{logs.parent} is in use by another `squid run`, which begins or ends: wait until")
+        assert_refused(ended, 75, f"{logs.parent} is in use by another `squid run`, which starts or ends: wait until")
         assert [*logs.parent.rglob("*")] == [logs]
     finally:
         os.close(folder)
