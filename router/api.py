@@ -34,7 +34,7 @@ def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
         "reason": state.down,
         "since": timestamp(state.since),
         "state_age_s": round(wall - state.since, 3),
-        "diagnosis": _findings(diagnosis.of_link(_facts(reconciler, link))),
+        "diagnosis": _findings(diagnosis.of_link(_link_facts(reconciler, link))),
         "interface": link.interface.name if link.interface else None,
         "driver": link.interface.driver if link.interface else None,
         "bus": link.interface.bus if link.interface else None,
@@ -51,7 +51,7 @@ def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
         "tunnel": _tunnel(reconciler.gateway_tunnels.of(link)) if reconciler.gateway_tunnels else None,
         "endpoints": _endpoints(reconciler, link),
         "probe": _probe(reconciler, link),
-        **_examined(reconciler, link),
+        **_results(reconciler, link),
     }
 
 
@@ -68,7 +68,7 @@ def _cap(usage: Usage, name: str) -> Answer | None:
     }
 
 
-def _facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
+def _link_facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
     record = reconciler.health.records.get(link.name)
     return diagnosis.LinkFacts(
         name=link.name,
@@ -95,13 +95,13 @@ def _facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
     )
 
 
-def _examined(reconciler: Reconciler, link: Link) -> Answer:
+def _results(reconciler: Reconciler, link: Link) -> Answer:
     """The results of the checks: bytes, MPTCP verdicts, the login page; None where there are none."""
     tunnel = reconciler.settings.tunnels.name(link.slot + 1)
-    given, verdicts = reconciler.gateways.applied.get(tunnel), reconciler.verdicts.results
+    applied, verdicts = reconciler.gateways.applied.get(tunnel), reconciler.verdicts.results
     return {
         "mtu": reconciler.paths.results.get(link.name),
-        "tunnel_mtu": given.mtu if given else None,
+        "tunnel_mtu": applied.mtu if applied else None,
         "mptcp_inside": verdicts.get(link.name),
         "mptcp_outside": verdicts.get(outside(link.name)),
         "login_page": reconciler.portals.results.get(link.name),

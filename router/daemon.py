@@ -90,7 +90,7 @@ def run(options: Options) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the daemon waits for."""
+    """The sources of events."""
 
     signals: socket.socket
     server: Server
@@ -156,8 +156,8 @@ class Daemon:
         names = self._next_resolve if reconciler.gateways.names else None
         count = self._next_count if reconciler.gateway_tunnels and reconciler.gateway_tunnels.answers else None
         measure = self._next_measure if reconciler.counted_interfaces else None
-        examined = self._diagnostics.next_due(reconciler)
-        own = (self._debounce.due, self._probes.next_due, names, count, measure, examined)
+        diagnostics_due = self._diagnostics.next_due(reconciler)
+        own = (self._debounce.due, self._probes.next_due, names, count, measure, diagnostics_due)
         return min(each for each in (self._next_reconcile, *own, reconciler.refresher.next_due) if each is not None)
 
     def turn(self) -> None:
@@ -272,7 +272,7 @@ class Daemon:
                 living[subflow.token].add(subflow.subflow.local)
         except OSError as error:
             self._reconciler.refresher.postpone(now)
-            raise CommandError(Exit.SYSTEM, f"cannot look at the sockets: {error}") from error
+            raise CommandError(Exit.SYSTEM, f"cannot read the sockets: {error}") from error
         decision = self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now)
         self._apply(decision.operations)
 
@@ -286,7 +286,7 @@ class Daemon:
         if reconciler.count({name: each for name, each in counts.items() if each}, self._shapers.capacities, now):
             self._next_reconcile = now
         for name in reconciler.overflow.standby ^ waiting:
-            self._log.event("overflow link is used" if name in waiting else "overflow link waits", link=name)
+            self._log.event("overflow link is used" if name in waiting else "overflow link on standby", link=name)
         for name in reconciler.usage.at(CapLevel.NEAR) - nearly:
             self._log.event("monthly cap nearly used up", Level.WARNING, link=name)
         self._save_usage(now)
@@ -370,7 +370,7 @@ class Daemon:
                 errors.append(f"{command(operation, self._names)}: {_reason(error)}")
         if errors:
             raise CommandError(Exit.SYSTEM, "left behind: " + "; ".join(errors))
-        self._store.forget()
+        self._store.remove()
 
 
 def _reason(error: OSError | CommandError) -> str:

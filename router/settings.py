@@ -21,7 +21,7 @@ from tributary.wireguard.tunnels import PREFIX, Tunnels
 MOST_WANS = 8
 """As many as the kernel has endpoints: MPTCP_PM_ADDR_MAX of net/mptcp/protocol.h."""
 
-SCOUT = MOST_WANS + 1
+FAILBACK_SLOT = MOST_WANS + 1
 """The slot of the failback tunnel: after those of all links."""
 
 NAME = "names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
@@ -183,7 +183,7 @@ class RouterSettings(Settings):
     @property
     def failback_name(self) -> str:
         """The interface's name of the tunnel to an earlier gateway."""
-        return self.tunnels.name(SCOUT)
+        return self.tunnels.name(FAILBACK_SLOT)
 
     @property
     def by_rank(self) -> list[str]:

@@ -35,9 +35,9 @@ def lines(answer: Answer, width: int) -> Iterator[Text]:
 
 def used(cap: Answer) -> str:
     """How much of a monthly cap is used."""
-    said = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used"
-    said += f" since {cap['since']}" if cap["since"] else ""
-    return said + ("" if cap["level"] == "ok" else f" ({cap['level']})")
+    text = f"{scaled(cap['used_bytes'], 'B')} of {scaled(cap['bytes'], 'B')} used"
+    text += f" since {cap['since']}" if cap["since"] else ""
+    return text + ("" if cap["level"] == "ok" else f" ({cap['level']})")
 
 
 def _sentences(findings: list[Answer], width: int) -> Iterator[Text]:
@@ -99,6 +99,6 @@ def _shaper(shaper: Answer | None) -> Iterator[str]:
                 f" of {scaled(most, 'bit/s')}" if most != shaper[direction] else ""
             )
     if shaper["qdisc"]:
-        yield f"waits in {shaper['qdisc']}"
+        yield f"queue {shaper['qdisc']}"
     if shaper["idle_rtt_ms"] is not None:
         yield f"{shaper['idle_rtt_ms']:.1f} ms when idle"

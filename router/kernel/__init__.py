@@ -1,1 +1,1 @@
-"""The kernel: what it says, and what it is told."""
+"""Reading and changing the state of the kernel."""

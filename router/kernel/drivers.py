@@ -7,7 +7,7 @@ import struct
 
 _SIOCETHTOOL = 0x8946  # linux/sockios.h
 _GET_DRIVER_INFO = 0x3  # linux/ethtool.h
-# struct ethtool_drvinfo: command, driver, version, firmware version, bus, and more that nobody needs here.
+# struct ethtool_drvinfo: command, driver, version, firmware version, bus, and more that is not needed here.
 _INFO = struct.Struct("=I32s32s32s32s64x")
 # struct ifreq of netdevice(7): the name, then a union of 24 bytes, here a pointer.
 _REQUEST = struct.Struct("@16sP16x")

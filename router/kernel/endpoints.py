@@ -76,10 +76,10 @@ def endpoint_body(command: Command, number: int, endpoint: Endpoint) -> bytes:
     return question(command) + attribute(_ADDRESS | _NESTED, nested)
 
 
-def limits_body(wanted: Limits) -> bytes:
+def limits_body(limits: Limits) -> bytes:
     """Sets both limits."""
     return (
         question(Command.SET_LIMITS)
-        + attribute(_ACCEPTED, struct.pack("=I", wanted.accepted_addresses))
-        + attribute(_SUBFLOWS, struct.pack("=I", wanted.subflows))
+        + attribute(_ACCEPTED, struct.pack("=I", limits.accepted_addresses))
+        + attribute(_SUBFLOWS, struct.pack("=I", limits.subflows))
     )

@@ -89,7 +89,7 @@ class Health:
         self.probe_all()
 
     def recheck_all(self) -> None:
-        """Somebody is no longer answered: ask all links at once, and do not wait for long."""
+        """Traffic gets no answers any more: probes all links at once, with a short timeout."""
         self._rechecked = set(self.records)
         self.probe_all()
 

@@ -180,10 +180,10 @@ def _next_hops(
         own = tuple(each.address for each in best if each.address.version == version)
         of_version = [route for route in here if route.destination.version == version]
         defaults = [route for route in of_version if route.is_default]
-        told = [each for each in wan.gateway if each.version == version]
-        if not own or not (told or defaults):
+        configured = [each for each in wan.gateway if each.version == version]
+        if not own or not (configured or defaults):
             continue
-        gateway = told[0] if told else min(defaults, key=lambda route: route.metric).gateway
+        gateway = configured[0] if configured else min(defaults, key=lambda route: route.metric).gateway
         delegated = next(filter(None, map(prefix_of, own)), None)
         neighbourhood = (
             route

@@ -1,7 +1,7 @@
 """Login pages of captive portals, as in hotels and trains. Pure: the caller passes the clock.
 
 A captive network answers every web request, mostly with a redirect to its login page (RFC 8952 section 2.4). So when
-the gateway does not answer by a link, a page is requested from an address that nobody has: any answer is the portal's.
+the gateway does not answer by a link, a page is requested from an unassigned address: any answer is the portal's.
 No third party is asked, and no name is looked up. Some networks announce the login page by DHCP (RFC 8910): then the
 gateway's silence is enough.
 """
@@ -38,8 +38,8 @@ def login_page(answer: bytes, announced: str | None = None) -> str | None:
     head = answer.partition(b"\r\n\r\n")[0].decode("latin-1")
     if not re.match(r"HTTP/1\.[01] \d{3}", head):
         return announced
-    told = re.search(r"^location:[ \t]*(https?://[!-~]{1,500})[ \t]*\r?$", head, re.IGNORECASE | re.MULTILINE)
-    return told[1] if told else announced or PAGE
+    location = re.search(r"^location:[ \t]*(https?://[!-~]{1,500})[ \t]*\r?$", head, re.IGNORECASE | re.MULTILINE)
+    return location[1] if location else announced or PAGE
 
 
 class Portals(PeriodicChecks[PortalPath, str]):

@@ -3,8 +3,8 @@ passes the clock.
 
 What a probe's round-trip time exceeds that of an idle link is queueing outside of this router. If two of the last four
 probes are late, the busier direction is slowed to less than what it carried lately; if none is late, a direction with a
-high load is raised in small steps. So the rate follows that of the link. The idea is that of cake-autorate for CAKE on
-OpenWrt; the steps and numbers are our own.
+high load is raised slowly. So the rate follows that of the link. The idea is that of cake-autorate for CAKE on
+OpenWrt; the numbers are different.
 """
 
 from collections import deque
@@ -49,16 +49,16 @@ class Bytes:
     received: int
     sent: int
 
-    def of(self, way: Direction) -> int:
-        return self.received if way is Direction.DOWN else self.sent
+    def of(self, direction: Direction) -> int:
+        return self.received if direction is Direction.DOWN else self.sent
 
 
 class AutoRate:
     """One link; ``max_rates`` are the configured rates in bits per second, of the directions that have one."""
 
     def __init__(self, download: int | None, upload: int | None) -> None:
-        given = {Direction.DOWN: download, Direction.UP: upload}
-        self.max_rates = {way: rate for way, rate in given.items() if rate is not None}
+        configured = {Direction.DOWN: download, Direction.UP: upload}
+        self.max_rates = {direction: rate for direction, rate in configured.items() if rate is not None}
         self.rates = dict(self.max_rates)
         self.idle_rtt: float | None = None
         self._counts: deque[Bytes] = deque()
@@ -74,17 +74,17 @@ class AutoRate:
         while len(self._counts) > 2 and self._counts[1].time <= count.time - _COUNT_WINDOW:
             self._counts.popleft()
 
-    def throughput(self, way: Direction) -> float:
+    def throughput(self, direction: Direction) -> float:
         """Bits per second lately."""
         if len(self._counts) < 2:
             return 0.0
         first, last = self._counts[0], self._counts[-1]
-        return 8 * (last.of(way) - first.of(way)) / max(last.time - first.time, 1e-3)
+        return 8 * (last.of(direction) - first.of(direction)) / max(last.time - first.time, 1e-3)
 
     @property
     def is_busy(self) -> bool:
         """Whether a direction is in use."""
-        return any(self.throughput(way) >= IDLE_BELOW * most for way, most in self.max_rates.items())
+        return any(self.throughput(direction) >= IDLE_BELOW * most for direction, most in self.max_rates.items())
 
     @property
     def interval(self) -> float:
@@ -124,13 +124,13 @@ class AutoRate:
     def _decrease(self, now: float) -> bool:
         if now < self._decreased + AFTER_DECREASE:
             return False
-        shares = {way: self.throughput(way) / most for way, most in self.max_rates.items()}
+        shares = {direction: self.throughput(direction) / most for direction, most in self.max_rates.items()}
         before = dict(self.rates)
-        for way, share in shares.items():
+        for direction, share in shares.items():
             if share >= IDLE_BELOW and share >= max(shares.values()) / 2:
-                rate = self.rates[way]
-                aim = max(MAX_STEP_DOWN * rate, min(DECREASE * rate, HEADROOM * self.throughput(way)))
-                self.rates[way] = int(max(MIN_SHARE * self.max_rates[way], aim))
+                rate = self.rates[direction]
+                aim = max(MAX_STEP_DOWN * rate, min(DECREASE * rate, HEADROOM * self.throughput(direction)))
+                self.rates[direction] = int(max(MIN_SHARE * self.max_rates[direction], aim))
         if self.rates == before:
             self._take_for_idle(now)
             return False
@@ -146,9 +146,9 @@ class AutoRate:
         if len(self._late) < WINDOW or now < max(self._increased + AFTER_INCREASE, self._decreased + AFTER_DECREASE):
             return False
         before = dict(self.rates)
-        for way, rate in before.items():
-            if self.throughput(way) >= HIGH_LOAD * rate:
-                self.rates[way] = min(self.max_rates[way], int(INCREASE * rate))
+        for direction, rate in before.items():
+            if self.throughput(direction) >= HIGH_LOAD * rate:
+                self.rates[direction] = min(self.max_rates[direction], int(INCREASE * rate))
         if self.rates == before:
             return False
         self._increased = now

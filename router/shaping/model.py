@@ -96,7 +96,7 @@ def shapes(links: Sequence[Link], rates: Mapping[str, tuple[int | None, int | No
 
 
 def diff(
-    desired: Sequence[Shape], installed_qdiscs: InstalledQdiscs, given: Mapping[str, Shape], devices: Collection[str]
+    desired: Sequence[Shape], installed_qdiscs: InstalledQdiscs, applied: Mapping[str, Shape], devices: Collection[str]
 ) -> Iterator[ShapingOperation]:
     """The operations to the ``desired`` shapes; ``given`` is the last shape of each interface, ``devices`` are the
     existing ones.
@@ -113,7 +113,7 @@ def diff(
     for shape in desired:
         if shape.interface in installed_qdiscs.foreign:
             continue
-        last = given.get(shape.interface)
+        last = applied.get(shape.interface)
         if last is None or not _is_whole(shape, installed_qdiscs) or _without_rates(last) != _without_rates(shape):
             yield SetShape(shape)
         elif last != shape:

@@ -62,8 +62,8 @@ class LinkShapers:
     def capacities(self) -> Mapping[str, Rates]:
         """The capacities of links now: the configured ones or, with adaptive rates, those of their shapers."""
         fixed = {name: Rates(*self._rates[name]) for name in self._settings.wan if name not in self.auto_rates}
-        standing = [(name, self._applied.shapes.get(interface)) for name, interface in self._auto_rated()]
-        return {**fixed, **{name: Rates(shape.download, shape.upload) for name, shape in standing if shape}}
+        existing = [(name, self._applied.shapes.get(interface)) for name, interface in self._auto_rated()]
+        return {**fixed, **{name: Rates(shape.download, shape.upload) for name, shape in existing if shape}}
 
     @property
     def _rates(self) -> Mapping[str, tuple[int | None, int | None]]:

@@ -49,7 +49,7 @@ class RecordFile:
         """Replaces the file atomically; raises CommandError, exit 71."""
         self._file.replace(_written(record))
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Removes the file; raises CommandError, exit 71."""
         self._file.remove()
 

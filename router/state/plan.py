@@ -170,8 +170,10 @@ def _translating(translation: PrefixTranslation | None) -> str:
     """A summary of the script for nft(8)."""
     if translation is None:
         return f"nft delete table inet {TABLE}"
-    said = ", ".join(f"{each.prefix} by {each.interface}" for each in translation.mappings) or "nothing"
-    return f"nft --file - (table inet {TABLE}: {translation.lan_prefix} of {translation.lan_interface} becomes {said})"
+    mappings = ", ".join(f"{each.prefix} by {each.interface}" for each in translation.mappings) or "nothing"
+    return (
+        f"nft --file - (table inet {TABLE}: {translation.lan_prefix} of {translation.lan_interface} becomes {mappings})"
+    )
 
 
 def _name(interface: int, names: Mapping[int, str]) -> str:
@@ -180,11 +182,11 @@ def _name(interface: int, names: Mapping[int, str]) -> str:
 
 def _setup(config: TunnelConfig) -> str:
     """The commands in one line, without keys."""
-    given = "".join(f" ip address replace {address} dev {config.name};" for address in config.inside)
+    addresses = "".join(f" ip address replace {address} dev {config.name};" for address in config.inside)
     peers = " ".join(f"endpoint {peer.endpoint or '(unknown yet)'}" for peer in config.interface.peers)
     return (
         f"wg set {config.name} fwmark {config.interface.mark:#x} peer ... {peers};"
-        f"{given} ip link set {config.name} mtu {config.mtu} up"
+        f"{addresses} ip link set {config.name} mtu {config.mtu} up"
     )
 
 

@@ -264,8 +264,8 @@ class Reconciler:
     @property
     def target(self) -> Target | None:
         """Where probes connect to: with tunnels the converter inside, unless the settings name another target."""
-        told, enrolment = self.settings.probe.target, self.gateways.current
-        return Target(enrolment.inside, CONVERT_PORT) if told is None and enrolment else told
+        configured, enrolment = self.settings.probe.target, self.gateways.current
+        return Target(enrolment.inside, CONVERT_PORT) if configured is None and enrolment else configured
 
     def _path(self, link: Link) -> Path | None:
         """The path from a link to the gateway's public address; None if there is none, or the address is unknown."""
@@ -371,8 +371,8 @@ class Reconciler:
         return Reason.NO_ANSWER if link.name in self.health.down else link.down
 
     def on_subflow_closed(self, event: SubflowClosed, now: float) -> None:
-        standing = {str(address) for address in self.endpoints}
-        if event.reason in (Ended.RESET, Ended.TIMEOUT) and event.subflow.local in standing:
+        existing = {str(address) for address in self.endpoints}
+        if event.reason in (Ended.RESET, Ended.TIMEOUT) and event.subflow.local in existing:
             self.refresher.on_subflow_lost(event.subflow.local, event.token, now)
 
     def refresh_endpoints(self, sessions: Mapping[int, frozenset[str]], now: float) -> Decision:
@@ -395,9 +395,9 @@ class Reconciler:
         owned = self._owned(owned_state(observed, self.record.endpoints, ()), observed)
         return diff(DesiredState(limits=before), owned, observed.endpoints, self._last_id)
 
-    def _note_endpoints(self, standing: Mapping[int, Endpoint], operations: tuple[Operation, ...]) -> None:
+    def _note_endpoints(self, existing: Mapping[int, Endpoint], operations: tuple[Operation, ...]) -> None:
         """Notes which endpoints exist after ``operations``, and the last id in use."""
-        after = dict(standing)
+        after = dict(existing)
         for operation in operations:
             if isinstance(operation, RemoveEndpoint):
                 after.pop(operation.number, None)

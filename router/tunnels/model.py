@@ -184,8 +184,8 @@ def _setup(
 
 
 def _keepalive(settings: RouterSettings, link: Link) -> int:
-    told = int(settings.tunnels.keepalive.seconds)
-    return max(METERED, told) if link.wan.metered else told
+    configured = int(settings.tunnels.keepalive.seconds)
+    return max(METERED, configured) if link.wan.metered else configured
 
 
 def _address6(enrolment: Enrolment, slot: int) -> IPv6Address | None:
@@ -213,8 +213,8 @@ def outsides(link: Link, found: Collection[Address]) -> list[Address]:
 def outside(link: Link, found: Collection[Address], chosen: Mapping[str, Address] | None = None) -> Address | None:
     """The one of them that is ``chosen`` for the link, or the first; None if there is none."""
     usable = outsides(link, found)
-    wanted = (chosen or {}).get(link.name)
-    return wanted if wanted in usable else next(iter(usable), None)
+    preferred = (chosen or {}).get(link.name)
+    return preferred if preferred in usable else next(iter(usable), None)
 
 
 def _endpoint(enrolment: Enrolment, address: Address | None) -> str | None:

@@ -87,4 +87,4 @@ def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> 
         shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "qdisc": "CAKE", "idle_rtt_ms": 41.2},
     )
     said = " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
-    assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, waits in CAKE, 41.2 ms when idle" in said
+    assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, queue CAKE, 41.2 ms when idle" in said

@@ -52,7 +52,7 @@ def test_the_next_gateway_s_prefix_takes_the_place_of_the_first_one_s() -> None:
     script.now(DSL, LTE, LAN)
     script.answered("dsl", "lte")
     script.failed("dsl", "lte")
-    assert script.keeper.fail_over(0.0)
+    assert script.reconciler.fail_over(0.0)
     assert not [each for each in script.reconcile() if "address add" in each]
     assert "ip address add 2001:db8:2:7::1/64 dev end0" in script.answered("dsl")
     standing = {str(each.address) for each in script.kernel.addresses if each.interface == LAN.interface.index}
@@ -84,7 +84,7 @@ def test_all_of_it_is_taken_away() -> None:
     script.now(DSL, LTE, LAN)
     script.answered("dsl")
     before = {each.address for each in script.kernel.addresses}
-    for operation in script.keeper.removal(script.kernel):
+    for operation in script.reconciler.removal(script.kernel):
         script.kernel = after(script.kernel, [operation])
     assert {str(each) for each in before - {each.address for each in script.kernel.addresses}} == {"2001:db8:1:1::1"}
     assert not [each for each in script.kernel.routes if each.interface == LAN.interface.index]

@@ -34,7 +34,7 @@ class Script:
     """A keeper without tunnels, and the kernel that it acts upon."""
 
     def __init__(self, more: str, links: str = SETTINGS, memory: OwnershipRecord | None = None) -> None:
-        self.keeper = Reconciler(settings(more + links), memory or OwnershipRecord())
+        self.reconciler = Reconciler(settings(more + links), memory or OwnershipRecord())
         self.kernel = KernelState()
 
     def now(self, *plugs: Plug, wall: float = 0) -> list[str]:
@@ -43,7 +43,7 @@ class Script:
         found = changed(self.kernel, house(*plugs))
         self.kernel = replace(found, addresses=(*found.addresses, *standing))
         said: list[str] = []
-        while operations := self.keeper.reconcile(self.kernel, wall).operations:
+        while operations := self.reconciler.reconcile(self.kernel, wall).operations:
             said += texts(operations, self.kernel)
             self.kernel = after(self.kernel, operations)
         return said
@@ -85,7 +85,7 @@ def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -
         "2001:db8:1::2",
         "2001:db8:a2:0:8400::1",
     ]
-    status = api.status(script.keeper, 0, 0)
+    status = api.status(script.reconciler, 0, 0)
     assert [link["delegated"] for link in status["wan"]] == ["2001:db8:a1::/64", "2001:db8:a2::/64"]
     assert script.now(*BOTH) == []
 
@@ -98,7 +98,7 @@ def test_a_prefix_whose_link_is_gone_is_refused_for_as_long_as_devices_may_have_
     assert "ip -6 route add default dev end0 table 8409 metric 1 proto 84" in said
     assert script.ways == {"2001:db8:a1::/64": 8409, "2001:db8:a2::/64": 8402}
     # A daemon that was restarted meanwhile knows it of the route that is still there.
-    script.keeper = Reconciler(settings(LINK + SETTINGS), script.keeper.record)
+    script.reconciler = Reconciler(settings(LINK + SETTINGS), script.reconciler.record)
     assert script.now(*BOTH[1:], wall=100) == []
     script.now(*BOTH[1:], wall=8000)
     assert script.ways == {"2001:db8:a2::/64": 8402}
@@ -151,14 +151,14 @@ def test_private_addresses_stand_while_they_can_be_translated() -> None:
 def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_end() -> None:
     script = Script(TRANSLATED)
     script.now(*BOTH)
-    assert script.keeper.record.translates
-    script.keeper = Reconciler(settings(TRANSLATED + SETTINGS), script.keeper.record)
+    assert script.reconciler.record.translates
+    script.reconciler = Reconciler(settings(TRANSLATED + SETTINGS), script.reconciler.record)
     assert [each for each in script.now(*BOTH) if "nft" in each]
-    said = texts(script.keeper.removal(script.kernel), script.kernel)
+    said = texts(script.reconciler.removal(script.kernel), script.kernel)
     assert "nft delete table inet tributary-translated" in said
-    script = Script(LINK, memory=script.keeper.record)
+    script = Script(LINK, memory=script.reconciler.record)
     assert "nft delete table inet tributary-translated" in script.now(*BOTH)
-    assert not script.keeper.record.translates
+    assert not script.reconciler.record.translates
 
 
 def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_link() -> None:

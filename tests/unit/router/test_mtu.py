@@ -173,7 +173,7 @@ def test_a_link_by_which_the_tunnel_is_silent_is_measured_at_once_and_then_each_
 def test_the_tunnels_packets_are_made_to_fit_what_was_measured() -> None:
     script = Script(FIRST)
     script.now(DSL, LTE)
-    paths = script.keeper.paths
+    paths = script.reconciler.paths
     assert paths.start_due(100.0) == ["dsl", "lte"]
     assert paths.next_probe("dsl") == (WAY, 1500, 1.0)
     paths.answered("dsl", 0.02, 100.0)
@@ -189,14 +189,14 @@ def test_the_tunnels_packets_are_made_to_fit_what_was_measured() -> None:
 def test_what_was_measured_never_makes_a_tunnels_packets_larger() -> None:
     script = Script(FIRST)
     script.now(DSL)
-    script.keeper.paths.start_due(100.0)
-    script.keeper.paths.answered("dsl", 0.02, 100.0)
+    script.reconciler.paths.start_due(100.0)
+    script.reconciler.paths.answered("dsl", 0.02, 100.0)
     assert script.reconcile() == []
 
 
 def test_without_tunnels_the_way_to_the_probed_target_is_measured() -> None:
     script = Script(FIRST)
-    script.keeper.change_settings(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'))
+    script.reconciler.change_settings(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'))
     script.now(DSL)
-    script.keeper.paths.start_due(100.0)
-    assert script.keeper.paths.next_probe("dsl") == (WAY, 1500, 1.0)
+    script.reconciler.paths.start_due(100.0)
+    assert script.reconciler.paths.next_probe("dsl") == (WAY, 1500, 1.0)

@@ -9,7 +9,7 @@ from router.kernel_state import Limits
 from router.state.owned import OwnershipRecord, RecordFile
 from tributary.settings.errors import CommandError, Exit
 
-MEMORY = OwnershipRecord(
+RECORD = OwnershipRecord(
     {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0), gateway="203.0.113.5:51840"
 )
 
@@ -17,17 +17,17 @@ MEMORY = OwnershipRecord(
 def test_what_was_saved_is_loaded_and_what_is_forgotten_is_not(tmp_path: Path) -> None:
     store = RecordFile(tmp_path / "not" / "there", 5)
     assert store.load() == OwnershipRecord()
-    store.save(MEMORY)
-    assert RecordFile(tmp_path / "not" / "there", 5).load() == MEMORY
+    store.save(RECORD)
+    assert RecordFile(tmp_path / "not" / "there", 5).load() == RECORD
     store.save(OwnershipRecord())
     assert store.load() == OwnershipRecord()
-    store.forget()
-    store.forget()
+    store.remove()
+    store.remove()
     assert list((tmp_path / "not" / "there").iterdir()) == []
 
 
 def test_each_network_namespace_has_its_own(tmp_path: Path) -> None:
-    RecordFile(tmp_path, 5).save(MEMORY)
+    RecordFile(tmp_path, 5).save(RECORD)
     assert RecordFile(tmp_path, 6).load() == OwnershipRecord()
 
 
@@ -45,5 +45,5 @@ def test_a_file_that_is_not_ours_is_refused_by_its_name(tmp_path: Path, text: st
 def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CommandError) as caught:
-        RecordFile(tmp_path / "file", 5).save(MEMORY)
+        RecordFile(tmp_path / "file", 5).save(RECORD)
     assert caught.value.code == Exit.SYSTEM

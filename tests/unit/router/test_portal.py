@@ -79,12 +79,12 @@ def silent(*links: str) -> Script:
 
 
 def test_a_link_by_which_the_gateway_answers_is_not_asked() -> None:
-    assert silent().keeper.portals.start_due(100.0) == []
+    assert silent().reconciler.portals.start_due(100.0) == []
 
 
 def test_a_link_with_a_login_page_says_so_until_the_gateway_answers() -> None:
     script = silent("lte")
-    reconciler = script.keeper
+    reconciler = script.reconciler
     assert reconciler.portals.start_due(100.0) == ["lte"]
     assert reconciler.portals.path("lte") == PortalPath("usb0", ip_address("10.64.0.2"))
     reconciler.portals.on_response("lte", FOUND, None, 100.1)
@@ -99,7 +99,7 @@ def test_a_link_with_a_login_page_says_so_until_the_gateway_answers() -> None:
 
 def test_silence_and_late_answers_tell_nothing() -> None:
     script = silent("lte")
-    portals = script.keeper.portals
+    portals = script.reconciler.portals
     portals.on_response("lte", FOUND, None, 99.0)
     portals.start_due(100.0)
     portals.on_response("lte", b"", None, 105.0)
@@ -108,8 +108,8 @@ def test_silence_and_late_answers_tell_nothing() -> None:
 
 def test_the_only_link_keeps_its_default_route_so_that_the_login_page_can_be_reached() -> None:
     script = silent("dsl", "lte")
-    assert sorted(script.keeper.portals.start_due(100.0)) == ["dsl", "lte"]
-    script.keeper.portals.on_response("lte", FOUND, None, 100.1)
+    assert sorted(script.reconciler.portals.start_due(100.0)) == ["dsl", "lte"]
+    script.reconciler.portals.on_response("lte", FOUND, None, 100.1)
     script.reconcile()
     assert [route for route in script.kernel.routes if route.table == 254 and route.metric == 2 and route.is_default]
 
@@ -118,11 +118,11 @@ def test_a_link_without_ipv4_is_not_asked() -> None:
     script = Script(FIRST)
     script.now(Plug(DSL.interface, ("2001:db8:1::2/64",), ("2001:db8:1::1",)))
     script.failed("dsl")
-    assert script.keeper.portals.start_due(100.0) == []
+    assert script.reconciler.portals.start_due(100.0) == []
 
 
 def test_it_can_be_switched_off() -> None:
     script = Script(FIRST, more="probe.captive = false\n")
     script.now(DSL)
     script.failed("dsl")
-    assert script.keeper.portals.start_due(100.0) == []
+    assert script.reconciler.portals.start_due(100.0) == []

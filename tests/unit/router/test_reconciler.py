@@ -20,12 +20,12 @@ class Script:
     """A keeper and the kernel that it acts upon."""
 
     def __init__(self, observed: KernelState, text: str = SETTINGS, memory: OwnershipRecord | None = None) -> None:
-        self.keeper = Reconciler(settings(text), memory or OwnershipRecord())
+        self.reconciler = Reconciler(settings(text), memory or OwnershipRecord())
         self.kernel = observed
 
     def reconcile(self) -> list[str]:
         """The commands of one look, which are then done."""
-        operations = self.keeper.reconcile(self.kernel, 0).operations
+        operations = self.reconciler.reconcile(self.kernel, 0).operations
         said = texts(operations, self.kernel)
         self.kernel = after(self.kernel, operations)
         return said
@@ -138,7 +138,7 @@ def carry(script: Script, now: float, dsl: float) -> None:
     for second in range(30):
         received = int(dsl * (second + 1) * 10**6 / 8)
         counts = {"dsl": Octets(received, 0), "lte": Octets(received // 2, 0)}
-        script.keeper.count(counts, {}, now + second)
+        script.reconciler.count(counts, {}, now + second)
 
 
 def test_an_overflow_link_is_a_backup_until_the_others_are_full_and_no_subflow_ends_by_that() -> None:
@@ -147,7 +147,7 @@ def test_an_overflow_link_is_a_backup_until_the_others_are_full_and_no_subflow_e
         "ip mptcp endpoint add 10.64.0.2 dev usb0 id 129 subflow backup",
         "ip mptcp endpoint add 2001:db8:2::2 dev usb0 id 130 subflow backup",
     ]
-    assert script.keeper.counted_interfaces == {"dsl": "eth0", "lte": "usb0"}
+    assert script.reconciler.counted_interfaces == {"dsl": "eth0", "lte": "usb0"}
     carry(script, 100, 20)
     assert script.reconcile() == [
         "ip mptcp endpoint change id 129 nobackup",
@@ -166,7 +166,7 @@ def test_an_overflow_link_is_no_backup_while_no_other_link_works() -> None:
     script.reconcile()
     operations = script.now(cut(DSL), LTE)
     assert "ip mptcp endpoint change id 129 nobackup" in operations
-    assert script.keeper.counted_interfaces == {}
+    assert script.reconciler.counted_interfaces == {}
     assert "ip mptcp endpoint change id 129 backup" in script.now(DSL, LTE)
 
 
@@ -191,7 +191,7 @@ def test_an_address_with_somebody_elses_endpoint_gets_none_of_ours_and_that_one_
     foreign = {1: Endpoint(ip_address("192.168.1.2"), 0, Flags.SUBFLOW)}
     script = Script(house(DSL, endpoints=foreign))
     assert not [operation for operation in script.reconcile() if "endpoint" in operation]
-    script.kernel = after(script.kernel, script.keeper.removal(script.kernel))
+    script.kernel = after(script.kernel, script.reconciler.removal(script.kernel))
     assert script.kernel.endpoints == foreign
 
 
@@ -222,14 +222,14 @@ def test_what_somebody_removes_is_made_anew() -> None:
 def test_what_a_killed_daemon_left_is_taken_over_as_it_is() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    heir = Script(script.kernel, memory=script.keeper.record)
+    heir = Script(script.kernel, memory=script.reconciler.record)
     assert heir.reconcile() == []
 
 
 def test_what_a_killed_daemon_left_and_nobody_wants_any_more_is_taken_away() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    heir = Script(script.kernel, '[wan.dsl]\ninterface = "eth0"', script.keeper.record)
+    heir = Script(script.kernel, '[wan.dsl]\ninterface = "eth0"', script.reconciler.record)
     operations = heir.reconcile()
     assert operations and all(
         "8402" in operation or "usb0" in operation or "delete id" in operation for operation in operations
@@ -247,26 +247,26 @@ def test_limits_from_before_come_back_unless_somebody_else_has_set_others() -> N
     script.reconcile()
     assert script.kernel.limits == Limits(8, 0)
     assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in texts(
-        script.keeper.removal(script.kernel), script.kernel
+        script.reconciler.removal(script.kernel), script.kernel
     )
     elses = replace(script.kernel, limits=Limits(4, 4))
-    assert not [operation for operation in texts(script.keeper.removal(elses), elses) if "limits" in operation]
+    assert not [operation for operation in texts(script.reconciler.removal(elses), elses) if "limits" in operation]
 
 
 def test_a_link_that_does_not_answer_keeps_its_table_and_loses_endpoint_and_default_route() -> None:
     script = Script(house(DSL, LTE), SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"\nfailures = 1')
     script.reconcile()
-    assert script.keeper.health.start_due(0) == ["dsl", "lte"]
-    script.keeper.health.record("lte", 0.03)
-    script.keeper.health.record("dsl", None)
+    assert script.reconciler.health.start_due(0) == ["dsl", "lte"]
+    script.reconciler.health.record("lte", 0.03)
+    script.reconciler.health.record("dsl", None)
     assert script.reconcile() == [
         "ip mptcp endpoint delete id 128",
         "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
     ]
-    assert script.keeper.states["dsl"].down == Reason.NO_ANSWER
+    assert script.reconciler.states["dsl"].down == Reason.NO_ANSWER
     for _ in range(3):
         assert script.reconcile() == []
-        script.keeper.health.record("dsl", 0.01)
+        script.reconciler.health.record("dsl", 0.01)
     assert script.reconcile() == [
         "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
         "ip mptcp endpoint add 192.168.1.2 dev eth0 id 131 subflow",
@@ -276,7 +276,7 @@ def test_a_link_that_does_not_answer_keeps_its_table_and_loses_endpoint_and_defa
 def test_a_link_without_an_address_of_the_targets_ip_version_is_not_probed() -> None:
     script = Script(house(DSL, LTE), SETTINGS + '[probe]\ntarget = "[2001:db8::5]:5124"')
     script.reconcile()
-    assert script.keeper.health.start_due(0) == ["lte"]
+    assert script.reconciler.health.start_due(0) == ["lte"]
 
 
 def closed(local: str, reason: Ended) -> SubflowClosed:
@@ -286,43 +286,43 @@ def closed(local: str, reason: Ended) -> SubflowClosed:
 def test_an_endpoint_is_made_anew_when_the_kernel_has_given_up_its_subflow() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    script.keeper.on_subflow_closed(closed("10.64.0.2", Ended.RESET), 100.0)
-    assert script.keeper.refresher.next_due == 101.0
-    operations = script.keeper.refresh_endpoints({7: frozenset({"192.168.1.2"})}, 101.0).operations
+    script.reconciler.on_subflow_closed(closed("10.64.0.2", Ended.RESET), 100.0)
+    assert script.reconciler.refresher.next_due == 101.0
+    operations = script.reconciler.refresh_endpoints({7: frozenset({"192.168.1.2"})}, 101.0).operations
     assert texts(operations, script.kernel) == [
         "ip mptcp endpoint delete id 129",
         "ip mptcp endpoint add 10.64.0.2 dev usb0 id 131 subflow",
     ]
     script.kernel = after(script.kernel, operations)
     assert script.reconcile() == []
-    assert script.keeper.record.endpoints[131] == ip_address("10.64.0.2")
+    assert script.reconciler.record.endpoints[131] == ip_address("10.64.0.2")
 
 
 def test_a_subflow_that_ends_well_or_whose_endpoint_is_gone_is_not_mended() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    script.keeper.on_subflow_closed(closed("10.64.0.2", Ended.CLOSED), 100.0)
+    script.reconciler.on_subflow_closed(closed("10.64.0.2", Ended.CLOSED), 100.0)
     script.now(cut(DSL), LTE)
-    script.keeper.on_subflow_closed(closed("192.168.1.2", Ended.RESET), 100.0)
-    assert script.keeper.refresher.next_due is None
+    script.reconciler.on_subflow_closed(closed("192.168.1.2", Ended.RESET), 100.0)
+    assert script.reconciler.refresher.next_due is None
 
 
 def test_a_loss_is_forgotten_when_the_link_goes_down() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    script.keeper.on_subflow_closed(closed("192.168.1.2", Ended.TIMEOUT), 100.0)
+    script.reconciler.on_subflow_closed(closed("192.168.1.2", Ended.TIMEOUT), 100.0)
     script.now(cut(DSL), LTE)
-    assert script.keeper.refresher.next_due is None
+    assert script.reconciler.refresher.next_due is None
 
 
 def test_other_settings_take_effect_at_the_next_look() -> None:
     script = Script(house(DSL, LTE))
     script.reconcile()
-    script.keeper.change_settings(settings('[wan.lte]\ninterface = "usb*"\n[mptcp]\nsubflows = 2'))
+    script.reconciler.change_settings(settings('[wan.lte]\ninterface = "usb*"\n[mptcp]\nsubflows = 2'))
     operations = script.reconcile()
     assert "ip mptcp limits set subflows 2 add_addr_accepted 0" in operations
     assert "ip rule del priority 8400 from 192.168.1.2 lookup 8401 protocol 84" in operations
-    assert list(script.keeper.states) == ["lte"]
+    assert list(script.reconciler.states) == ["lte"]
     assert script.reconcile() == []
 
 
@@ -365,7 +365,7 @@ def test_whatever_links_do_one_look_is_enough_and_nothing_of_others_is_touched(h
         script.kernel = changed(script.kernel, house(*plugs, routes=[default]))
         script.reconcile()
         assert script.reconcile() == []
-    left = after(script.kernel, script.keeper.removal(script.kernel))
+    left = after(script.kernel, script.reconciler.removal(script.kernel))
     clean = house(*history[-1], routes=[default], endpoints=foreign)
     assert set(left.routes) == set(clean.routes)
     assert (left.rules, left.endpoints, left.limits) == (clean.rules, clean.endpoints, clean.limits)

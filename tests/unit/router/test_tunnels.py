@@ -26,7 +26,7 @@ class Script:
 
     def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
         tables = "".join(map(text, enrolments or (FIRST,)))
-        self.keeper = Reconciler(settings(more + SETTINGS + tables), memory or OwnershipRecord())
+        self.reconciler = Reconciler(settings(more + SETTINGS + tables), memory or OwnershipRecord())
         self.kernel = KernelState()
 
     def now(self, *plugs: Plug) -> list[str]:
@@ -36,7 +36,7 @@ class Script:
 
     def reconcile(self) -> list[str]:
         said: list[str] = []
-        while operations := self.keeper.reconcile(self.kernel, 0).operations:
+        while operations := self.reconciler.reconcile(self.kernel, 0).operations:
             said += texts(operations, self.kernel)
             self.kernel = after(self.kernel, operations)
         return said
@@ -44,14 +44,14 @@ class Script:
     def answered(self, *links: str) -> list[str]:
         """The gateway answers by these links; the commands that follow."""
         for link in links:
-            self.keeper.health.record(link, 0.02)
+            self.reconciler.health.record(link, 0.02)
         return self.reconcile()
 
     def failed(self, *links: str) -> list[str]:
         """It fails to answer by these so often that they count as dead; the commands that follow."""
         for _ in range(3):
             for link in links:
-                self.keeper.health.record(link, None)
+                self.reconciler.health.record(link, None)
         return self.reconcile()
 
 
@@ -132,54 +132,54 @@ def test_packets_are_as_large_as_the_link_lets_them() -> None:
 
 def test_a_name_is_looked_up_and_the_tunnels_wait_for_it() -> None:
     script = Script(SECOND)
-    assert script.keeper.gateways.names == {"gateway.example.net"}
+    assert script.reconciler.gateways.names == {"gateway.example.net"}
     assert [each for each in script.now(DSL) if "(unknown yet)" in each]
     six, four = ip_address("2001:db8::9"), ip_address("203.0.113.9")
-    assert script.keeper.gateways.set_resolved({"gateway.example.net": (six, four)})
+    assert script.reconciler.gateways.set_resolved({"gateway.example.net": (six, four)})
     # The link has no IPv6.
     assert [each for each in script.reconcile() if "endpoint 203.0.113.9:7;" in each]
-    assert not script.keeper.gateways.set_resolved({"gateway.example.net": (four, six)})
+    assert not script.reconciler.gateways.set_resolved({"gateway.example.net": (four, six)})
     assert script.reconcile() == []
 
 
 def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_first() -> None:
     script = Script(FIRST, SECOND)
-    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    assert not script.keeper.fail_over(0.0)
+    assert not script.reconciler.fail_over(0.0)
     script.failed("dsl")
-    assert not script.keeper.fail_over(0.0)
+    assert not script.reconciler.fail_over(0.0)
     script.failed("dsl", "lte")
-    assert script.keeper.fail_over(0.0)
+    assert script.reconciler.fail_over(0.0)
     said = script.reconcile()
     assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
     assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
     script.failed("dsl", "lte")
-    assert script.keeper.fail_over(0.0) and script.keeper.gateways.address == "203.0.113.5:51840"
+    assert script.reconciler.fail_over(0.0) and script.reconciler.gateways.address == "203.0.113.5:51840"
 
 
 def test_the_first_gateway_is_asked_by_a_tunnel_of_its_own_and_gone_back_to_when_it_has_answered_for_long() -> None:
     script = Script(SECOND, FIRST)
-    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     assert not [each for each in script.now(DSL, LTE) if "tb9" in each]
     script.failed("dsl", "lte")
-    assert script.keeper.fail_over(0.0)
+    assert script.reconciler.fail_over(0.0)
     said = [each for each in script.reconcile() if "tb9" in each]
     assert said[0] == "ip link add tb9 type wireguard"
     assert "fwmark 0x8410 peer ... endpoint 203.0.113.9:7; ip address replace 10.84.0.33/32 dev tb9" in said[1]
     script.answered("dsl")
-    assert script.keeper.failback_path == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
-    gateways = script.keeper.gateways
+    assert script.reconciler.failback_path == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
+    gateways = script.reconciler.gateways
     gateways.failback.record(True, gateways.index, 10.0)
-    assert not script.keeper.fail_back(309.0)
-    assert script.keeper.fail_back(310.0) and gateways.index == 0
+    assert not script.reconciler.fail_back(309.0)
+    assert script.reconciler.fail_back(310.0) and gateways.index == 0
     said = script.reconcile()
-    assert "ip link delete dev tb9" in said and script.keeper.failback_path is None
+    assert "ip link delete dev tb9" in said and script.reconciler.failback_path is None
     assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
     # Nothing leaves outside of the tunnels while the gateway that has just answered is asked by each link.
-    assert script.keeper.gateway_tunnels and script.keeper.gateway_tunnels.answers
-    assert script.keeper.health.start_due(400.0) == ["dsl", "lte"]
+    assert script.reconciler.gateway_tunnels and script.reconciler.gateway_tunnels.answers
+    assert script.reconciler.health.start_due(400.0) == ["dsl", "lte"]
 
 
 def test_a_step_that_failed_is_tried_again() -> None:
@@ -187,16 +187,16 @@ def test_a_step_that_failed_is_tried_again() -> None:
     script.now(DSL)
     assert script.reconcile() == []
     [operation] = [
-        each for each in Script().keeper.reconcile(house(DSL), 0).operations if isinstance(each, ConfigureTunnel)
+        each for each in Script().reconciler.reconcile(house(DSL), 0).operations if isinstance(each, ConfigureTunnel)
     ][:1]
-    script.keeper.on_failure(operation)
+    script.reconciler.on_failure(operation)
     assert [each.split()[2] for each in script.reconcile()] == [operation.config.name]
 
 
 def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     script = Script(more="bypass = true\n")
     script.now(DSL, LTE, Plug(Interface(9, "wg0")))
-    for operation in script.keeper.removal(script.kernel):
+    for operation in script.reconciler.removal(script.kernel):
         script.kernel = after(script.kernel, [operation])
     assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
     assert not script.kernel.rules and not script.kernel.endpoints
@@ -206,12 +206,12 @@ def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is
     script = Script(SECOND, FIRST)
     script.now(DSL, LTE)
     script.failed("dsl", "lte")
-    script.keeper.fail_over(0.0)
+    script.reconciler.fail_over(0.0)
     script.reconcile()
-    assert "tb9" in script.keeper.record.tunnels
-    script.keeper.change_settings(Script(FIRST).keeper.settings)
+    assert "tb9" in script.reconciler.record.tunnels
+    script.reconciler.change_settings(Script(FIRST).reconciler.settings)
     assert "ip link delete dev tb9" in script.reconcile()
-    assert script.keeper.record.tunnels == {"tb0", "tb1", "tb2"}
+    assert script.reconciler.record.tunnels == {"tb0", "tb1", "tb2"}
     somebody_elses = Plug(Interface(9, "tb9"))
     assert script.now(DSL, LTE, somebody_elses) == []
 
@@ -219,24 +219,24 @@ def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is
 def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
     script = Script()
     said = script.now(DSL, LTE, Plug(Interface(9, "tb0")))
-    assert script.keeper.names_taken == {"tb0"}
+    assert script.reconciler.names_taken == {"tb0"}
     assert not [each for each in said + script.answered("dsl", "lte") if "tb0" in each]
-    assert "tb0" not in script.keeper.record.tunnels and "ip link add tb1 type wireguard" in said
-    withdrawn = script.keeper.removal(script.kernel)
+    assert "tb0" not in script.reconciler.record.tunnels and "ip link add tb1 type wireguard" in said
+    withdrawn = script.reconciler.removal(script.kernel)
     assert {"ip link delete dev tb1", "ip link delete dev tb2"} <= set(texts(withdrawn, script.kernel))
     assert "ip link delete dev tb0" not in texts(withdrawn, script.kernel)
 
 
 def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
     script = Script()
-    operations = script.keeper.reconcile(house(DSL), 0).operations
-    script.keeper.on_failure(next(each for each in operations if isinstance(each, CreateTunnel)))
-    assert script.keeper.record.tunnels == {"tb1", "tb2"}
+    operations = script.reconciler.reconcile(house(DSL), 0).operations
+    script.reconciler.on_failure(next(each for each in operations if isinstance(each, CreateTunnel)))
+    assert script.reconciler.record.tunnels == {"tb1", "tb2"}
 
 
 def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew() -> None:
     script = Script(FIRST, SECOND)
-    reconciler = script.keeper
+    reconciler = script.reconciler
     reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.now(DSL, LTE)
     script.failed("dsl", "lte")
@@ -258,19 +258,19 @@ def test_a_restart_goes_on_with_the_gateway_that_was_used() -> None:
     script = Script(FIRST, SECOND)
     script.now(DSL)
     script.failed("dsl")
-    assert script.keeper.fail_over(0.0)
+    assert script.reconciler.fail_over(0.0)
     script.reconcile()
-    assert Script(FIRST, SECOND, memory=script.keeper.record).keeper.gateways.index == 1
-    assert Script(FIRST, memory=script.keeper.record).keeper.gateways.index == 0
+    assert Script(FIRST, SECOND, memory=script.reconciler.record).reconciler.gateways.index == 1
+    assert Script(FIRST, memory=script.reconciler.record).reconciler.gateways.index == 0
 
 
 def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
     script = Script(FIRST, SECOND)
     script.now(DSL)
     script.failed("dsl")
-    assert script.keeper.fail_over(0.0)
-    script.keeper.change_settings(Script(FIRST).keeper.settings)
-    assert script.keeper.gateways.address == "203.0.113.5:51840" and not script.keeper.health.answers
+    assert script.reconciler.fail_over(0.0)
+    script.reconciler.change_settings(Script(FIRST).reconciler.settings)
+    assert script.reconciler.gateways.address == "203.0.113.5:51840" and not script.reconciler.health.answers
 
 
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
@@ -318,11 +318,11 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
     script.now(DSL)
 
     def said() -> str:
-        answer = {"settings": "router.toml", "uptime_s": 1.0, **api.status(script.keeper, 1.0, 1.0)}
+        answer = {"settings": "router.toml", "uptime_s": 1.0, **api.status(script.reconciler, 1.0, 1.0)}
         return " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
 
     assert "The gateway's name gateway.example.net:7 is not found" in said()
-    script.keeper.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
     script.reconcile()
     assert "The gateway gateway.example.net:7 is being tried." in said()
     script.failed("dsl")
@@ -349,16 +349,16 @@ def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.recheck_all()
-    assert script.keeper.health.start_due(50.0) == ["dsl", "lte"]
-    assert script.keeper.health.timeout("dsl") < 1
-    script.keeper.health.record("dsl", None)
+    script.reconciler.health.recheck_all()
+    assert script.reconciler.health.start_due(50.0) == ["dsl", "lte"]
+    assert script.reconciler.health.timeout("dsl") < 1
+    script.reconciler.health.record("dsl", None)
     # The gateway itself may be away: nothing is left before it answers by another link.
     assert script.reconcile() == []
     said = script.answered("lte")
     assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
-    assert script.keeper.health.timeout("dsl") > 1
+    assert script.reconciler.health.timeout("dsl") > 1
     best = [route for route in script.kernel.routes if route.table == 8400 and route.destination.version == 4]
     assert [route.interface for route in best] == [LTE.interface.index]
     assert {str(each.address) for each in script.kernel.endpoints.values()} == {"10.84.0.18", "10.84.0.19"}
@@ -371,7 +371,7 @@ def test_a_doubt_that_all_links_answer_changes_nothing() -> None:
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.recheck_all()
+    script.reconciler.health.recheck_all()
     assert script.answered("dsl", "lte") == []
 
 
@@ -379,24 +379,24 @@ def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
     script = Script()
     script.now(DSL, LTE)
     script.answered("dsl", "lte")
-    script.keeper.health.recheck_all()
+    script.reconciler.health.recheck_all()
     for link in ("dsl", "lte"):
-        script.keeper.health.record(link, None)
+        script.reconciler.health.record(link, None)
     assert script.reconcile() == []
 
 
 def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
     script = Script()
     metered = settings(SETTINGS + "metered = true\n" + text(FIRST))
-    script.keeper.change_settings(metered)
+    script.reconciler.change_settings(metered)
     script.now(DSL, LTE)
-    kept = {name: config.interface.peers[0].keepalive for name, config in script.keeper.gateways.applied.items()}
+    kept = {name: config.interface.peers[0].keepalive for name, config in script.reconciler.gateways.applied.items()}
     assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
 
 
 def outside(script: Script, tunnel: str) -> str | None:
     """Where a tunnel leads to."""
-    [peer] = script.keeper.gateways.applied[tunnel].interface.peers
+    [peer] = script.reconciler.gateways.applied[tunnel].interface.peers
     return peer.endpoint
 
 
@@ -407,15 +407,15 @@ BOTH = (ip_address("2001:db8::7"), ip_address("203.0.113.7"))
 def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_where_one_is_silent() -> None:
     """Its name has A and AAAA, and UDP over IPv6 is dropped on the way."""
     script = Script(SECOND)
-    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(LTE)
     assert outside(script, "tb2") == outside(script, "tb0") == SIX
     for failures, wanted in enumerate([SIX, SIX, FOUR, FOUR, FOUR, SIX, SIX], start=1):
-        script.keeper.health.record("lte", None)
+        script.reconciler.health.record("lte", None)
         script.reconcile()
         assert outside(script, "tb2") == outside(script, "tb0") == wanted, failures
     for _ in range(5):
-        script.keeper.health.record("lte", None)
+        script.reconciler.health.record("lte", None)
         script.reconcile()
     assert outside(script, "tb2") == FOUR
     script.answered("lte")
@@ -426,7 +426,7 @@ def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_wher
 
 def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() -> None:
     script = Script(SECOND)
-    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(DSL)
     for _ in range(4):
         script.failed("dsl")
@@ -435,20 +435,20 @@ def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() 
 
 def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there_by_that() -> None:
     script = Script(SECOND, FIRST)
-    script.keeper.gateways.set_resolved({"gateway.example.net": BOTH})
+    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
     script.now(LTE)
-    assert script.keeper.fail_over(0.0) is False
+    assert script.reconciler.fail_over(0.0) is False
     script.failed("lte")
-    assert script.keeper.fail_over(10.0)
+    assert script.reconciler.fail_over(10.0)
     script.reconcile()
     assert outside(script, "tb9") == SIX
-    scout = script.keeper.gateways.failback
+    scout = script.reconciler.gateways.failback
     for now in (20.0, 30.0, 40.0):
         scout.record(False, 1, now)
     script.reconcile()
     assert outside(script, "tb9") == FOUR
     for now in (50.0, 50.0 + scout.required):
         scout.record(True, 1, now)
-    assert script.keeper.fail_back(50.0 + scout.required)
+    assert script.reconciler.fail_back(50.0 + scout.required)
     script.reconcile()
     assert outside(script, "tb2") == FOUR
