@@ -140,7 +140,7 @@ class Daemon:
         if ending == signals.LEAVE:
             self._log.event("left in place for the next start")
         else:
-            self._withdraw()
+            self._remove_all()
         self._log.close()
 
     @property
@@ -193,7 +193,7 @@ class Daemon:
             act()
         except CommandError as failure:
             self._failures += 1
-            self._next_reconcile = time.monotonic() + self._pause()
+            self._next_reconcile = time.monotonic() + self._retry_delay()
             self._log.event("failed", Level.ERROR, reason=str(failure))
 
     def _reconcile(self) -> None:
@@ -210,13 +210,13 @@ class Daemon:
                 interface=name,
                 reason="another program has created it: the tunnel is omitted",
             )
-        is_well = self._apply(decision.operations)
+        all_applied = self._apply(decision.operations)
         self._probes.announce_endpoint(decision.operations, time.monotonic())
-        is_well &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
-        self._failures = 0 if is_well else self._failures + 1
-        self._next_reconcile = time.monotonic() + self._pause()
+        all_applied &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
+        self._failures = 0 if all_applied else self._failures + 1
+        self._next_reconcile = time.monotonic() + self._retry_delay()
 
-    def _pause(self) -> float:
+    def _retry_delay(self) -> float:
         if self._failures == 0:
             return _RECONCILE_INTERVAL
         return min(_AFTER_FAILURE * 2.0 ** min(self._failures - 1, 5), _RECONCILE_INTERVAL)
@@ -237,16 +237,16 @@ class Daemon:
         if self._reconciler.record != self._saved:
             self._store.save(self._reconciler.record)
             self._saved = self._reconciler.record
-        failures, hung = 0, False
+        failures, timed_out = 0, False
         for operation in operations:
             text = command(operation, self._names)
             try:
-                if hung and isinstance(operation, BY_PROGRAMS):
+                if timed_out and isinstance(operation, BY_PROGRAMS):
                     raise CommandError(Exit.SYSTEM, "postponed, since an earlier program timed out")
                 self._kernel.apply(operation)
                 self._log.event("applied", command=text)
             except (OSError, CommandError) as error:
-                hung |= isinstance(error, TimedOut)
+                timed_out |= isinstance(error, TimedOut)
                 # The kernel's state may have changed since the snapshot.
                 failures += 1
                 self._reconciler.on_failure(operation)
@@ -282,12 +282,12 @@ class Daemon:
             return
         reconciler = self._reconciler
         counts = {name: octets(interface) for name, interface in reconciler.counted_interfaces.items()}
-        waiting, nearly = reconciler.overflow.standby, reconciler.usage.at(CapLevel.NEAR)
+        standby, near_cap = reconciler.overflow.standby, reconciler.usage.at(CapLevel.NEAR)
         if reconciler.count({name: each for name, each in counts.items() if each}, self._shapers.capacities, now):
             self._next_reconcile = now
-        for name in reconciler.overflow.standby ^ waiting:
-            self._log.event("overflow link is used" if name in waiting else "overflow link on standby", link=name)
-        for name in reconciler.usage.at(CapLevel.NEAR) - nearly:
+        for name in reconciler.overflow.standby ^ standby:
+            self._log.event("overflow link is used" if name in standby else "overflow link on standby", link=name)
+        for name in reconciler.usage.at(CapLevel.NEAR) - near_cap:
             self._log.event("monthly cap nearly used up", Level.WARNING, link=name)
         self._save_usage(now)
         self._next_measure = now + _MEASURE_INTERVAL
@@ -358,7 +358,7 @@ class Daemon:
         self._try(self._reconcile)
         return {}
 
-    def _withdraw(self) -> None:
+    def _remove_all(self) -> None:
         """Removes all that is owned; raises CommandError, exit 71, at the end if something is left."""
         errors: list[str] = []
         observed = self._kernel.snapshot()

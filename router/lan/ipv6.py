@@ -61,15 +61,15 @@ class Lan:
     @property
     def interface(self) -> int | None:
         """The index of the LAN's interface, if it exists and is up."""
-        return self._there.index if self._there else None
+        return self._interface.index if self._interface else None
 
     @property
     def name(self) -> str | None:
         """The name of that interface; settings may have used an alternative name."""
-        return self._there.name if self._there else None
+        return self._interface.name if self._interface else None
 
     @property
-    def _there(self) -> Interface | None:
+    def _interface(self) -> Interface | None:
         there = self.observed.interfaces
         return next((each for each in there if self.settings.lan in each.names and each.is_up), None)
 
@@ -102,7 +102,7 @@ class Prefixes:
         """Those that devices may still have addresses of."""
         return list(self._seen)
 
-    def keep(self, lan: Lan, wall: float) -> None:
+    def update(self, lan: Lan, wall: float) -> None:
         """Adds the prefixes at ``wall``, in seconds since 1970, and drops old ones."""
         if lan.settings.lan_ipv6 is not LanIpv6.LINK:
             self._seen = {}

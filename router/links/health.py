@@ -81,7 +81,7 @@ class Health:
         self._history: dict[str, _Past] = {}
         self._metered: frozenset[str] = frozenset()
         self._rechecked: set[str] = set()
-        self._late: set[str] = set()
+        self._timed_out: set[str] = set()
 
     def change_probe(self, probe: Probe) -> None:
         """Ask the same target in another way from now on; all links at once."""
@@ -104,10 +104,10 @@ class Health:
     @property
     def suspect(self) -> frozenset[str]:
         """Links that did not answer a recheck while another did: not down, but the others are better now."""
-        unsure = self._late | self._rechecked
+        unsure = self._timed_out | self._rechecked
         used = {name: record for name, record in self.records.items() if not record.is_down}
         is_other_well = any(record.answers for name, record in used.items() if name not in unsure)
-        return frozenset(self._late & self.records.keys()) if is_other_well else frozenset()
+        return frozenset(self._timed_out & self.records.keys()) if is_other_well else frozenset()
 
     @property
     def down(self) -> frozenset[str]:
@@ -170,9 +170,9 @@ class Health:
         if record is None:
             return
         if rtt is None and name in self._rechecked:
-            self._late.add(name)
+            self._timed_out.add(name)
         elif rtt is not None:
-            self._late.discard(name)
+            self._timed_out.discard(name)
         self._rechecked.discard(name)
         if rtt is not None:
             steady = record.stable_since if record.successes else record.began

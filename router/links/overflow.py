@@ -78,8 +78,8 @@ class Overflow:
         self._counts: dict[str, Octets] = {}
         self._counted_at = 0.0
         self._peaks: dict[str, _Pair] = {}
-        self._full: float | None = None
-        self._fits: float | None = None
+        self._full_since: float | None = None
+        self._fits_since: float | None = None
         self._trial: _Trial | None = None
         self._pause, self._next_trial, self._last_failed_load = FIRST_PAUSE, float("-inf"), 0.0
 
@@ -97,7 +97,7 @@ class Overflow:
     def set_candidates(self, candidates: Candidates) -> None:
         """Sets the working links. Used standby links stay in use only if nothing has changed."""
         if candidates != self.candidates:
-            self._used, self._full, self._fits, self._trial = 0, None, None, None
+            self._used, self._full_since, self._fits_since, self._trial = 0, None, None, None
         self.candidates = candidates
 
     def count(self, counts: Mapping[str, Octets], configured: Mapping[str, Rates], now: float) -> bool:
@@ -127,14 +127,14 @@ class Overflow:
             self._evaluate_trial(self._trial, total[self._trial.direction], now, span)
             return
         full = next((each for each in (0, 1) if self._is_full(now_used, each, total[each])), None)
-        self._full = _since(self._full, full is not None, now - span)
+        self._full_since = _since(self._full_since, full is not None, now - span)
         fits = self._used > 0 and all(
             total[each] <= FITS * self._capacity(self._in_use(self._used - 1), each) for each in (0, 1)
         )
-        self._fits = _since(self._fits, fits, now - span)
-        if full is not None and self._full is not None and now - self._full >= FULL_FOR:
+        self._fits_since = _since(self._fits_since, fits, now - span)
+        if full is not None and self._full_since is not None and now - self._full_since >= FULL_FOR:
             self._use_next(now_used, full, total[full], now)
-        elif self._fits is not None and now - self._fits >= FITS_FOR:
+        elif self._fits_since is not None and now - self._fits_since >= FITS_FOR:
             self._use(self._used - 1)
 
     def _use_next(self, links: Sequence[str], direction: int, total: float, now: float) -> None:
@@ -160,7 +160,7 @@ class Overflow:
         self._use(self._used - 1)
 
     def _use(self, number: int) -> None:
-        self._used, self._full, self._fits = number, None, None
+        self._used, self._full_since, self._fits_since = number, None, None
 
     def _in_use(self, standby: int) -> tuple[str, ...]:
         return (*self.candidates.active, *self.candidates.standby[:standby])

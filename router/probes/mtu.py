@@ -33,13 +33,13 @@ class Search:
         """The smallest that cannot pass."""
         self._tries = 0
         self._rtt: float | None = None
-        self._is_said = False
+        self._is_reported = False
         self._is_checked = True
         self.size: int | None = most
         """None when the search is over."""
 
     @property
-    def found(self) -> int | None:
+    def result(self) -> int | None:
         """The result of a search that is over; None if there was no answer."""
         return self._low if self.size is None else None
 
@@ -54,7 +54,7 @@ class Search:
         self._low = max(self._low or 0, self.size)
         # A router reported an MTU, and a packet of that size passed.
         self._is_checked = True
-        if self._is_said:
+        if self._is_reported:
             self._high = self._low + 1
         self._next()
 
@@ -67,7 +67,7 @@ class Search:
             # Nothing passes any more: the earlier losses mean nothing.
             self._low, self.size = None, None
             return
-        self._is_said = False
+        self._is_reported = False
         self._high = self.size
         self._is_checked = False
         self._next()
@@ -80,7 +80,7 @@ class Search:
             return
         self._high = min(self._high, self.size)
         self._low = None if self._low is None or most < self._low else self._low
-        self._is_said = True
+        self._is_reported = True
         self._go(most)
 
     def _go(self, size: int | None) -> None:
@@ -170,10 +170,10 @@ class Paths(PeriodicChecks[Path, int]):
         if search.size is not None:
             return
         del self._searches[name]
-        self.reached[name] = search.found is not None
+        self.reached[name] = search.result is not None
         pause = METERED if self.paths[name].is_metered else AGAIN
-        if search.found is not None:
-            self.results[name] = search.found
+        if search.result is not None:
+            self.results[name] = search.result
             self._unanswered.pop(name, None)
         else:
             # A firewall in front of the gateway may drop all pings.

@@ -20,14 +20,14 @@ DIRECTORY = Path("/run/tributary/router")
 class OwnershipRecord:
     """The endpoints by id, and the names of tunnels' interfaces, that exist or are about to be created.
 
-    ``limits_before`` is None if the limits were not changed. ``translates``: the nft table exists. ``gateway`` is
+    ``limits_before`` is None if the limits were not changed. ``has_translation``: the nft table exists. ``gateway`` is
     HOST:PORT of the gateway in use, as in the settings.
     """
 
     endpoints: Mapping[int, Address] = field(default_factory=dict)
     limits_before: Limits | None = None
     tunnels: frozenset[str] = frozenset()
-    translates: bool = False
+    has_translation: bool = False
     gateway: str | None = None
 
 
@@ -60,7 +60,7 @@ def _written(record: OwnershipRecord) -> dict[str, Any]:
         "endpoints": {number: str(address) for number, address in record.endpoints.items()},
         "limits_before": [before.subflows, before.accepted_addresses] if before else None,
         "tunnels": sorted(record.tunnels),
-        "translates": record.translates,
+        "has_translation": record.has_translation,
         "gateway": record.gateway,
     }
 
@@ -71,6 +71,6 @@ def _read(document: dict[str, Any]) -> OwnershipRecord:
         {int(number): ip_address(address) for number, address in document["endpoints"].items()},
         Limits(int(before[0]), int(before[1])) if before else None,
         frozenset(map(str, document.get("tunnels", []))),
-        bool(document.get("translates", False)),
+        bool(document.get("has_translation", False)),
         document.get("gateway"),
     )

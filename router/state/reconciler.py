@@ -86,7 +86,7 @@ class Reconciler:
         self.unmanaged: dict[int, Endpoint] = {}
         self.names_taken: frozenset[str] = frozenset()
         """Tunnels whose names other programs' interfaces have: these are omitted."""
-        self._translation = UNKNOWN if memory.translates else None
+        self._translation = UNKNOWN if memory.has_translation else None
         self._prefixes = ipv6.Prefixes()
         self._ids_in_use: frozenset[int] = frozenset()
         self._failed_rounds: dict[str, int] = {}
@@ -192,7 +192,7 @@ class Reconciler:
         )
         enrolment = self.gateways.current
         inside = self._lan(observed, working(self.links, {*down, *suspect}))
-        self._prefixes.keep(inside, wall)
+        self._prefixes.update(inside, wall)
         inside = replace(inside, remembered=self._prefixes.remembered)
         desired = replace(
             desired,

@@ -151,14 +151,14 @@ def test_private_addresses_stand_while_they_can_be_translated() -> None:
 def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_end() -> None:
     script = Script(TRANSLATED)
     script.now(*BOTH)
-    assert script.reconciler.record.translates
+    assert script.reconciler.record.has_translation
     script.reconciler = Reconciler(settings(TRANSLATED + SETTINGS), script.reconciler.record)
     assert [each for each in script.now(*BOTH) if "nft" in each]
     said = texts(script.reconciler.removal(script.kernel), script.kernel)
     assert "nft delete table inet tributary-translated" in said
     script = Script(LINK, memory=script.reconciler.record)
     assert "nft delete table inet tributary-translated" in script.now(*BOTH)
-    assert not script.reconciler.record.translates
+    assert not script.reconciler.record.has_translation
 
 
 def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_link() -> None:

@@ -37,27 +37,27 @@ def sizes(search: Search, way: Callable[[int], int]) -> Iterator[int]:
 def test_where_everything_passes_one_probe_is_enough() -> None:
     search = Search(1500)
     assert list(sizes(search, passes(1500, says=True))) == [1500]
-    assert search.found == 1500
+    assert search.result == 1500
 
 
 def test_what_a_router_says_is_tried_and_believed() -> None:
     search = Search(1500)
     assert list(sizes(search, passes(1492, says=True))) == [1500, 1492]
-    assert search.found == 1492
+    assert search.result == 1492
 
 
 def test_behind_routers_that_say_nothing_1492_is_tried_first() -> None:
     search = Search(1500)
     sent = list(sizes(search, passes(1492, says=False)))
     assert sent[:5] == [1500, 1500, 1500, 1200, 1492]
-    assert search.found == 1492 and len(sent) < 20
+    assert search.result == 1492 and len(sent) < 20
 
 
 @given(st.integers(1200, 1500), st.booleans(), st.sampled_from([4, 6]))
 def test_it_finds_exactly_what_passes(most: int, says: bool, version: int) -> None:
     search = Search(1500, version)
     sent = list(sizes(search, passes(most, says=says)))
-    assert search.found == (most if version == 4 or most >= 1280 else None)
+    assert search.result == (most if version == 4 or most >= 1280 else None)
     assert len(sent) <= 40
 
 
@@ -66,26 +66,26 @@ def test_it_ends_whatever_comes(told: list[int]) -> None:
     answers = iter(told)
     search = Search(1500)
     assert len(list(sizes(search, lambda _: next(answers, SILENCE)))) < 300
-    assert search.found is None or 1200 <= search.found <= 1500
+    assert search.result is None or 1200 <= search.result <= 1500
 
 
 def test_where_nothing_is_answered_nothing_is_found() -> None:
     search = Search(1500)
     assert list(sizes(search, lambda _: SILENCE)) == [1500, 1500, 1500, 1200, 1200, 1200]
-    assert search.found is None
+    assert search.result is None
 
 
 def test_a_way_that_ends_during_the_search_is_not_taken_for_a_narrow_one() -> None:
     search = Search(1500)
     answers = iter([SILENCE] * 3 + [ECHO])
     list(sizes(search, lambda _: next(answers, SILENCE)))
-    assert search.found is None
+    assert search.result is None
 
 
 def test_probes_that_are_lost_now_and_then_change_nothing() -> None:
     search, lost = Search(1500), iter(range(1000))
     list(sizes(search, lambda size: SILENCE if next(lost) % 3 == 0 else passes(1430, says=False)(size)))
-    assert search.found == 1430
+    assert search.result == 1430
 
 
 def test_once_an_answers_time_is_known_the_next_one_is_not_waited_for_so_long() -> None:
@@ -93,7 +93,7 @@ def test_once_an_answers_time_is_known_the_next_one_is_not_waited_for_so_long() 
     assert search.timeout == 1.0
     search.too_large(1400)
     search.answered(0.1)
-    assert search.found == 1400
+    assert search.result == 1400
     slow = Search(1500)
     for _ in range(3):
         slow.lost()
