@@ -229,7 +229,7 @@ def _packets(found: Any) -> Address | Network | Mark | None:
 def route_body(route: Route) -> bytes:
     """What an RTM_NEWROUTE or RTM_DELROUTE of ``route`` holds.
 
-    A gateway is said to be on the link, since some providers' are outside of the prefix that they give.
+    It is onlink: some providers' gateways are outside of the prefix that they assign.
     """
     version, bits = route.destination.version, route.destination.prefixlen
     # fib_check_nh of net/ipv4/fib_semantics.c: a route to a neighbour has the scope "link".

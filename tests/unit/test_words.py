@@ -35,13 +35,9 @@ INSTEAD: dict[str, dict[str, str]] = {
         "[Ll]eg": "GatewayTunnels",
         "[Ss]cout": "FailbackMonitor",
         "Steps?|steps?": "operation",
-        "anew": "again",
         "gives? up|gave up|go back": "fail over, fail back",
-        "heeds?": "handles",
         "nobody": "no one, none",
-        "ours": "owned",
         "shunned": "suspect",
-        "told": "on_..., set_...",
     },
     "throttler": {
         "[Hh]eld": "throttled",
