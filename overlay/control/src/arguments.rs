@@ -1,4 +1,4 @@
-//! What the command takes.
+//! The arguments of the command.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use overlay_control::failure::Failure;
 use overlay_control::members::{Members, endpoint};
 use overlay_control::name::Name;
-use overlay_control::permissions::{ADMINISTRATOR, MEMBER, Part};
+use overlay_control::permissions::{ADMINISTRATOR, MEMBER, Role};
 
 /// The overlay's control plane on etcd: agents measure delays, a controller publishes chains of converters.
 #[derive(Debug, Parser)]
@@ -35,38 +35,38 @@ Exit status:
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say that a node is alive, and publish the round-trip times to its peers
+    /// Register a node, and publish the round-trip times to its peers
     Agent(Agent),
-    /// Compute the tables of all ingresses and publish them, when elected
+    /// When elected, compute and publish the tables of all ingresses
     Controller(Controller),
-    /// Which way an ingress's connections to a server go, as JSON
+    /// Print the path from an ingress to a server, as JSON
     Explain(Explain),
-    /// What is so now, as JSON
-    Status(Reached),
-    /// Make users of names in etcd, and have it ask everybody for one; prints the changes as JSON
+    /// Print the state of the overlay, as JSON
+    Status(EtcdArguments),
+    /// Create a user in etcd for each name, and turn authentication on; prints the changes as JSON
     Authorize(Authorize),
-    /// Take from names all that they may do, and remove what they published; prints the changes as JSON
+    /// Delete the users of names, and the keys that they wrote; prints the changes as JSON
     Revoke(Revoke),
 }
 
-const HERE: &str = "http://127.0.0.1:2379";
+const LOCAL_ETCD: &str = "http://127.0.0.1:2379";
 
-/// How etcd is reached.
+/// How to reach etcd.
 #[derive(Debug, Args)]
-pub struct Reached {
+pub struct EtcdArguments {
     /// etcd's members: https, or http on this machine
-    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = HERE, value_parser = endpoint)]
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', default_value = LOCAL_ETCD, value_parser = endpoint)]
     pub endpoints: Vec<String>,
     /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
     #[arg(long, value_name = "FOLDER")]
     pub identity: Option<PathBuf>,
-    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    /// Allow http to etcd on other machines: only in a network that nobody else can reach
     #[arg(long)]
     pub insecure_transport: bool,
 }
 
-impl Reached {
-    /// How it is asked.
+impl EtcdArguments {
+    /// etcd's members, if the arguments fit together.
     pub fn members(&self) -> Result<Members, Failure> {
         let identity = self.identity.as_deref();
         Members::new(self.endpoints.clone(), identity, self.insecure_transport)
@@ -77,39 +77,40 @@ impl Reached {
 pub struct Agent {
     /// The node's name: 1 to 64 of A-Z a-z 0-9 . _ , + -
     pub name: Name,
-    /// Where it answers its peers' pings (UDP); they learn this address
+    /// The address at which it answers its peers' pings (UDP), published to them
     #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
     pub address: SocketAddr,
     #[command(flatten)]
-    pub reached: Reached,
-    /// Milliseconds from one ping of a peer to the next; a slower answer counts as lost
+    pub etcd: EtcdArguments,
+    /// Milliseconds between two pings of a peer; a slower reply counts as lost
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub interval_ms: u64,
-    /// Ping only as many peers, half of them the nearest, half by lot; to others delays are estimated (default: all)
+    /// Ping only so many peers, half of them the nearest, half at random; other delays are estimated (default: all)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(4..=1000))]
     pub peers: Option<u16>,
-    /// A delay is published again when it is so many percent away from what was published ...
+    /// Publish a delay again when it has changed by so many percent ...
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub change_percent: u32,
     /// ... and so many milliseconds
     #[arg(long, default_value = "2", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub change_ms: u32,
-    /// Where the node's converter listens (kind "convert"); chains do not pass a node without, or if it does not answer
+    /// The address of the node's converter (kind "convert"); chains avoid a node without one, or whose does not answer
     #[arg(long, value_name = "IP:PORT", value_parser = own_address)]
     pub converter: Option<SocketAddr>,
-    /// The pressure on the processors (PSI) by which the node counts as loaded: the machine's, or a control group's
+    /// The processor pressure (PSI) that counts as the node's load: the machine's, or a control group's
     #[arg(long, value_name = "FILE", default_value = "/proc/pressure/cpu")]
     pub pressure: PathBuf,
-    /// The routes file of the node's converter, which is written by the node's table from now on
+    /// The routes file of the node's converter, which the agent writes
     #[arg(long, value_name = "FILE", requires = "egresses")]
     pub routes: Option<PathBuf>,
-    /// Which node is next to which servers, a line each: PREFIX [port N] NODE[|NODE...] [ROUNDS] [probe IP:PORT]; PREFIX may be default
+    /// The egress of each server network, one per line: PREFIX [port N] NODE[|NODE...] [ROUNDS] [probe IP:PORT]; PREFIX may
+    /// be default
     #[arg(long, value_name = "FILE", requires = "routes")]
     pub egresses: Option<PathBuf>,
-    /// Private networks in which servers that egresses name may be probed, as the converter's targets.allow
+    /// Private networks in which the servers named in egresses may be probed, as the converter's targets.allow
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
     pub allow: Vec<IpNet>,
-    /// What has the converter read its routes anew, for the shell
+    /// The shell command that makes the converter reload its routes
     #[arg(
         long,
         value_name = "COMMAND",
@@ -120,34 +121,34 @@ pub struct Agent {
 
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// The node where clients come in
+    /// The node that clients connect to
     pub ingress: Name,
     /// The server's address
     pub server: IpAddr,
     /// The server's port
     #[arg(long)]
     pub port: Option<NonZero<u16>>,
-    /// The size of a transfer; without, as many rounds as the ingress has the server in
+    /// The size of the transfer; default: the rounds of the ingress's line for the server
     #[arg(long)]
     pub bytes: Option<u64>,
     #[command(flatten)]
-    pub reached: Reached,
+    pub etcd: EtcdArguments,
 }
 
 #[derive(Debug, Args)]
 pub struct Controller {
     /// The controller's name
     pub name: Name,
-    /// etcd's members; without, an etcd of its own on this machine
+    /// etcd's members; default: an etcd of the controller's own on this machine
     #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     pub endpoints: Vec<String>,
     /// The folder that `scripts/overlay enrol` made; with https
     #[arg(long, value_name = "FOLDER", requires = "endpoints")]
     pub identity: Option<PathBuf>,
-    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    /// Allow http to etcd on other machines: only in a network that nobody else can reach
     #[arg(long)]
     pub insecure_transport: bool,
-    /// The data of its own etcd
+    /// The data folder of its own etcd
     #[arg(
         long,
         default_value = "/var/lib/tributary-overlay",
@@ -157,35 +158,35 @@ pub struct Controller {
     /// The port of its own etcd on 127.0.0.1; 0 takes a free one
     #[arg(long, default_value = "2379", conflicts_with = "endpoints")]
     pub port: u16,
-    /// Tables are refused if, of the pairs that a node is no end of, more percent have no way but through it
+    /// Refuse new tables if more than so many percent of the pairs between other nodes could only go through one node
     #[arg(long, default_value = "90", value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub most_through: u32,
+    pub max_through: u32,
 }
 
 #[derive(Debug, Args)]
 pub struct Authorize {
-    /// As in the certificates of these nodes, controllers or readers
+    /// The names in the certificates of nodes, controllers or readers
     #[arg(required = true, value_parser = user)]
     pub names: Vec<Name>,
-    /// What they are
-    #[arg(long = "as", value_enum, value_name = "PART", default_value_t = Part::Node)]
-    pub part: Part,
+    /// Their role
+    #[arg(long = "as", value_enum, value_name = "ROLE", default_value_t = Role::Node)]
+    pub role: Role,
     #[command(flatten)]
-    pub changed: Changed,
+    pub etcd: UserArguments,
 }
 
 #[derive(Debug, Args)]
 pub struct Revoke {
-    /// As in the certificates
+    /// The names in the certificates
     #[arg(required = true, value_parser = user)]
     pub names: Vec<Name>,
     #[command(flatten)]
-    pub changed: Changed,
+    pub etcd: UserArguments,
 }
 
-/// How etcd's users are changed.
+/// How to reach etcd as its user root.
 #[derive(Debug, Args)]
-pub struct Changed {
+pub struct UserArguments {
     /// etcd's members
     #[arg(long, value_name = "URL,...", value_delimiter = ',', required = true, value_parser = endpoint)]
     endpoints: Vec<String>,
@@ -197,14 +198,14 @@ pub struct Changed {
     pub dry_run: bool,
 }
 
-impl Changed {
-    /// Who is asked.
+impl UserArguments {
+    /// etcd's members, if the arguments fit together.
     pub fn members(&self) -> Result<Members, Failure> {
         Members::new(self.endpoints.clone(), Some(&self.identity), false)
     }
 }
 
-/// A name that is no administrator's and no member's.
+/// Refuses the names that etcd itself uses.
 fn user(text: &str) -> Result<Name, String> {
     if [ADMINISTRATOR, MEMBER].contains(&text) {
         return Err("accepted: a name that etcd does not use itself".into());
@@ -212,7 +213,7 @@ fn user(text: &str) -> Result<Name, String> {
     text.parse()
 }
 
-/// One that peers can send to.
+/// An address that peers can reach.
 fn own_address(text: &str) -> Result<SocketAddr, String> {
     let address: Option<SocketAddr> = text.parse().ok();
     address

@@ -1,4 +1,4 @@
-//! The time that others are told.
+//! The time in published values.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! The controller: of several the one that etcd elects computes the tables and publishes them.
+//! The controller: the elected one computes the tables and publishes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -8,47 +8,50 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::clock::now;
-use crate::election::{Office, campaign};
+use crate::codec;
+use crate::election::{Leadership, campaign};
 use crate::estimates::Estimates;
 use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, REPORT, SERVERS, TABLES};
-use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
+use crate::schema::{EgressChoices, Report, Table};
+use crate::session_error::SessionError;
 use crate::snapshot::Snapshot;
 use crate::store::{Lease, Store};
-use crate::tables::Chosen;
-use crate::values::{self, Exits, Report, Table};
-use crate::{canary, estimates, published, tables};
+use crate::tables::TableSet;
+use crate::{estimates, published, sanity, tables};
 
-/// Changes come in bunches: after the first, wait for more.
+/// Changes come in bursts: after the first, wait for others.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Without a change all is computed again after this time.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(300);
+/// The tables are computed again after this time even without a change.
+const RECOMPUTE_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What a controller is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name.
+    /// The controller's name.
     pub name: Name,
     /// etcd's members.
     pub members: Members,
-    /// The canary's limit in percent of pairs, see [`canary::judge`].
-    pub most_through: u32,
+    /// The limit of [`sanity::check`], in percent of pairs.
+    pub max_through: u32,
 }
 
-/// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
-pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
+/// One session with etcd, until an error. `held` is the lease, which the caller may revoke.
+pub async fn session(
+    settings: &Settings,
+    held: &mut Option<Lease>,
+) -> Result<Infallible, SessionError> {
     let store = Store::connect(&settings.members).await?;
     store.has_room().await?;
     let lease = store.lease(held).await?;
     info!("{} is a candidate", settings.name);
-    let office = campaign(&store, &settings.name, lease).await?;
+    let leadership = campaign(&store, &settings.name, lease).await?;
     info!("{} is elected", settings.name);
-    let published = left_by_others(&store).await?;
-    let term = Term {
+    let published = published_tables(&store).await?;
+    let term = ElectedController {
         settings,
         store,
-        office,
+        leadership,
         published,
         estimates: Estimates::new(),
         refused: Vec::new(),
@@ -56,20 +59,20 @@ pub async fn session(settings: &Settings, held: &mut Option<Lease>) -> Result<In
     Box::pin(term.serve(lease)).await
 }
 
-/// The time between an election and the loss of the office.
-struct Term<'a> {
+/// A controller from its election until it loses the leadership.
+struct ElectedController<'a> {
     settings: &'a Settings,
     store: Store,
-    office: Office,
+    leadership: Leadership,
     published: BTreeMap<Name, Table>,
-    /// Of pairs that nobody measured, as the last tables had them.
+    /// The estimates of unmeasured pairs in the last tables.
     estimates: Estimates,
-    /// The refusals last reported.
+    /// The refusals of the last report.
     refused: Vec<String>,
 }
 
-impl Term<'_> {
-    async fn serve(mut self, lease: &mut Lease) -> Result<Infallible, Lost> {
+impl ElectedController<'_> {
+    async fn serve(mut self, lease: &mut Lease) -> Result<Infallible, SessionError> {
         let start = self.store.list_keys(NODES).await?.revision;
         let mut nodes = self.store.watch(NODES, start).await?;
         let mut delays = self.store.watch(DELAYS, start).await?;
@@ -79,44 +82,48 @@ impl Term<'_> {
         loop {
             let revision = self.turn(lease).await?;
             tokio::select! {
-                lost = lease.lost() => return Err(lost),
+                error = lease.expired() => return Err(error),
                 changed = nodes.after(revision) => changed?,
                 changed = delays.after(revision) => changed?,
                 changed = servers.after(revision) => changed?,
                 changed = health.after(revision) => changed?,
                 changed = egresses.after(revision) => changed?,
-                () = sleep(AT_LEAST_EVERY) => {}
+                () = sleep(RECOMPUTE_INTERVAL) => {}
             }
             sleep(SETTLE).await;
         }
     }
 
-    /// Read, compute, publish; returns the revision that was read.
-    async fn turn(&mut self, lease: &Lease) -> Result<i64, Lost> {
+    /// Reads, computes and publishes; returns the revision that it read.
+    async fn turn(&mut self, lease: &Lease) -> Result<i64, SessionError> {
         let (revision, listed) = published::all(&self.store).await?;
-        let taken = Snapshot::read(&listed);
-        let mut refused = taken.refused.clone();
+        let snapshot = Snapshot::read(&listed);
+        let mut refused = snapshot.refused.clone();
         let before = self.published.iter();
-        let before = before.map(|(ingress, table)| (ingress.clone(), table.exits.clone()));
+        let before = before.map(|(ingress, table)| (ingress.clone(), table.choices.clone()));
         let before = (before.collect(), std::mem::take(&mut self.estimates));
-        let most_through = self.settings.most_through;
-        let (chosen, estimates) = compute(taken, before, most_through).await?;
+        let max_through = self.settings.max_through;
+        let (tables_chosen, estimates) = compute(snapshot, before, max_through).await?;
         self.estimates = estimates;
-        match chosen {
-            Ok(chosen) => refused.extend(self.publish(&chosen, revision).await?),
+        match tables_chosen {
+            Ok(tables_chosen) => refused.extend(self.publish(&tables_chosen, revision).await?),
             Err(refusal) => refused.push(format!("new tables: {refusal}")),
         }
         self.report(refused, lease).await?;
         Ok(revision)
     }
 
-    /// A line for each table that cannot be published: there, the one before stays.
-    async fn publish(&mut self, chosen: &Chosen, version: i64) -> Result<Vec<String>, Lost> {
-        let changed = tables::changed(chosen, &self.published, version, now());
+    /// Returns a line for each table that could not be published: there the previous one stays.
+    async fn publish(
+        &mut self,
+        tables_chosen: &TableSet,
+        version: i64,
+    ) -> Result<Vec<String>, SessionError> {
+        let changed = tables::changed(tables_chosen, &self.published, version, now());
         let gone: BTreeSet<Name> = self
             .published
             .keys()
-            .filter(|ingress| !chosen.contains_key(ingress))
+            .filter(|ingress| !tables_chosen.contains_key(ingress))
             .cloned()
             .collect();
         if !changed.is_empty() || !gone.is_empty() {
@@ -134,41 +141,41 @@ impl Term<'_> {
             }
         }
         for ingress in gone {
-            self.office.delete(&keys::key(TABLES, &ingress)).await?;
+            self.leadership.delete(&keys::key(TABLES, &ingress)).await?;
             self.published.remove(&ingress);
         }
         Ok(refused)
     }
 
-    async fn publish_one(&self, table: &Table) -> Result<Result<(), String>, Lost> {
+    async fn publish_one(&self, table: &Table) -> Result<Result<(), String>, SessionError> {
         let key = keys::key(TABLES, &table.ingress);
         let fewer = "fewer lines among its egresses, or fewer nodes in them";
-        let put = match values::encode_bounded(table) {
-            Ok(value) => self.office.put(&key, value, None).await,
+        let put = match codec::encode_bounded(table) {
+            Ok(value) => self.leadership.put(&key, value, None).await,
             Err(refusal) => return Ok(Err(format!("{key}: {refusal}: {fewer}"))),
         };
         match put {
-            Err(lost) if lost.is_too_large() => {
-                Ok(Err(format!("{key}: {lost}: accepted: {fewer}")))
+            Err(error) if error.is_too_large() => {
+                Ok(Err(format!("{key}: {error}: accepted: {fewer}")))
             }
             other => other.map(Ok),
         }
     }
 
-    async fn report(&mut self, refused: Vec<String>, lease: &Lease) -> Result<(), Lost> {
+    async fn report(&mut self, refused: Vec<String>, lease: &Lease) -> Result<(), SessionError> {
         for line in refused.iter().filter(|line| !self.refused.contains(line)) {
             warn!("refused: {line}");
         }
         let report = Report::new(self.settings.name.clone(), now(), refused.clone());
         self.refused = refused;
-        self.office
-            .put(REPORT, values::encode(&report), Some(lease))
+        self.leadership
+            .put(REPORT, codec::encode(&report), Some(lease))
             .await
     }
 }
 
-/// The tables that an earlier controller left. One that is refused is written anew if its ingress is alive.
-async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
+/// The tables of the previous controller. Refused ones are replaced if their ingress is alive.
+async fn published_tables(store: &Store) -> Result<BTreeMap<Name, Table>, SessionError> {
     let mut found = BTreeMap::new();
     for (ingress, table) in published::tables(store).await? {
         match table {
@@ -179,19 +186,19 @@ async fn left_by_others(store: &Store) -> Result<BTreeMap<Name, Table>, Lost> {
     Ok(found)
 }
 
-/// All pairs of 300 nodes take a second on a busy machine: not where the lease is kept alive.
+/// All pairs of 300 nodes take a second on a busy machine: not on the thread that keeps the lease alive.
 async fn compute(
-    taken: Snapshot,
-    (exits, before): (BTreeMap<Name, Vec<Exits>>, Estimates),
-    most_through: u32,
-) -> Result<(Result<Chosen, String>, Estimates), Lost> {
+    snapshot: Snapshot,
+    (choices, before): (BTreeMap<Name, Vec<EgressChoices>>, Estimates),
+    max_through: u32,
+) -> Result<(Result<TableSet, String>, Estimates), SessionError> {
     let work = move || {
-        let estimates = estimates::steady(&before, estimates::of(&taken));
-        let chosen = tables::choose(&taken, &estimates, &exits);
-        let judged = canary::judge(&chosen, most_through);
-        (judged.map(|()| chosen), estimates)
+        let estimates = estimates::steady(&before, estimates::of(&snapshot));
+        let tables_chosen = tables::choose(&snapshot, &estimates, &choices);
+        let checked = sanity::check(&tables_chosen, max_through);
+        (checked.map(|()| tables_chosen), estimates)
     };
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Lost::new(error.to_string()))
+        .map_err(|error| SessionError::new(error.to_string()))
 }

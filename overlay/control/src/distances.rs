@@ -1,4 +1,4 @@
-//! How far nodes are from each other and from servers: what they measured, and what the pressure on them adds.
+//! The distances between nodes and to servers: measured delays, plus a penalty for loaded nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,33 @@ use overlay_paths::Graph;
 use crate::egresses::Egress;
 use crate::health::{Health, Pressure};
 use crate::name::Name;
+use crate::schema::{Delay, Delays};
 use crate::snapshot::Snapshot;
-use crate::values::{Delay, Delays};
 
-/// Agents keep to themselves what changes by less than 2 ms: a detour that gains no more is noise. With delays in whole
-/// steps of as much, nodes that are next to each other have no detours, and a little noise no say in the others'.
+/// Agents do not publish changes below 2 ms: a detour that gains no more is noise. With delays in steps of the same size,
+/// near nodes have no detours, and noise does not change the chains of others.
 const STEP_US: u32 = 2000;
 
-/// So much farther is a node from all others, in milliseconds, from this pressure on its processors on.
+/// The penalty in milliseconds from each processor pressure (percent) on.
 ///
-/// What waits for a processor waits for a few milliseconds: a busy node is worth a little detour, one that hardly gets on a
-/// large one.
-const FARTHER_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
+/// Tasks that wait for a processor wait for some milliseconds: a busy node is worth a small detour, an overloaded one a
+/// large detour.
+const PENALTY_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
 
-/// How far the servers of a line are from a node: what it measured, as much more as the pressure on it adds, in whole steps.
-pub(crate) fn to_servers(taken: &Snapshot, line: &Egress, node: &Name) -> Option<Delay> {
-    let measured = *taken.servers.get(node)?.round_trip_us.get(&line.to)?;
-    let pressure = taken.health.get(node).map(|health| health.pressure_percent);
+/// The distance from a node to the servers of a line: the measured delay plus the node's penalty, in whole steps.
+pub(crate) fn to_servers(snapshot: &Snapshot, line: &Egress, node: &Name) -> Option<Delay> {
+    let measured = *snapshot.servers.get(node)?.round_trip_us.get(&line.to)?;
+    let pressure = snapshot
+        .health
+        .get(node)
+        .map(|health| health.pressure_percent);
     let more = pressure.map_or(0, added_ms) * 1000;
     let whole = Delay::of_microseconds(u128::from(measured.microseconds()) + more);
     Some(Delay::of_microseconds(stepped(whole).into()))
 }
 
-/// What nodes measured, and as much more on each link as the pressure on both of its ends adds.
-pub fn farther(
+/// The measured delays plus the penalties of both ends of each link.
+pub fn penalised(
     delays: &BTreeMap<Name, Delays>,
     health: &BTreeMap<Name, Health>,
 ) -> BTreeMap<Name, Delays> {
@@ -39,23 +42,23 @@ pub fn farther(
             .get(node)
             .map_or(0, |of| added_ms(of.pressure_percent))
     };
-    let mut farther = delays.clone();
-    for (owner, measured) in &mut farther {
+    let mut penalised = delays.clone();
+    for (owner, measured) in &mut penalised {
         for (peer, delay) in &mut measured.round_trip_us {
             let more = (added(owner) + added(peer)) * 1000;
             *delay = Delay::of_microseconds(u128::from(delay.microseconds()) + more);
         }
     }
-    farther
+    penalised
 }
 
 fn added_ms(pressure: Pressure) -> u128 {
     let reached = |step: &&(u8, u128)| step.0 <= pressure.percent();
-    FARTHER_MS.iter().rfind(reached).map_or(0, |step| step.1)
+    PENALTY_MS.iter().rfind(reached).map_or(0, |step| step.1)
 }
 
-/// The round-trip times between these nodes. Where both ends measured, the longer one is taken: a link that
-/// became slow is slow as soon as one of them says so.
+/// The graph of these nodes. Where both ends measured a link, the longer delay counts: it is slow as soon as one of them
+/// says so.
 pub(crate) fn graph(nodes: &[Name], delays: &BTreeMap<Name, Delays>) -> Graph {
     let mut graph = Graph::new(nodes.iter().map(Name::to_string).collect());
     let places: BTreeMap<&Name, u16> = nodes.iter().zip(0..).collect();

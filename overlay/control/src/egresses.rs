@@ -1,9 +1,9 @@
-//! Which node is next to which servers: a file that an operator writes for an ingress.
+//! The egress of each server network: a file that an operator writes for an ingress.
 //!
-//! A line has the servers' network, or `default` for all that no other line covers; `port` and their port, if it is for that
-//! one alone; the node, or several of which the nearest is to be taken, with `|` between; how many rounds a transfer takes
-//! from there, if it is not [`USUAL_ROUNDS`]; and `probe` and a server of the network, if several nodes may connect to it to
-//! find out how far they are. `#` begins a comment.
+//! A line has the servers' network, or `default` for all that no other line covers; `port` and the servers' port, if it is
+//! for one port only; the node, or several with `|` between, of which the nearest is chosen; the rounds of a transfer, if
+//! not [`DEFAULT_ROUNDS`]; and `probe` and a server of the network, if several nodes may measure their delay by connecting
+//! to it. `#` begins a comment.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,73 +12,75 @@ use std::num::NonZero;
 use std::path::Path;
 
 use ipnet::IpNet;
+use overlay_paths::MAX_ROUNDS;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Exit, Failure};
+use crate::codec::encode_bounded;
+use crate::failure::{ExitCode, Failure};
 use crate::name::Name;
-use crate::values::{MOST_ROUNDS, encode_bounded};
 
-/// So many networks, at most; what is published of them goes into one value of etcd's.
-pub(crate) const MOST: usize = 4096;
-/// Of as many nodes the nearest can be looked for: each of them is compared for each line and ingress.
-const MOST_CANDIDATES: usize = 8;
-/// Up to 465 kB.
-const USUAL_ROUNDS: u8 = 5;
+/// At most so many lines, since they are published as one value.
+pub(crate) const MAX_EGRESSES: usize = 4096;
+/// At most so many nodes per line, since each is compared for each line and ingress.
+const MAX_CANDIDATES: usize = 8;
+/// Transfers of up to 465 kB.
+const DEFAULT_ROUNDS: u8 = 5;
 
-/// Who is next to some servers.
+/// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Egress {
     /// The servers' network.
     pub to: IpNet,
-    /// Their port; all that have no line of their own, if there is none.
+    /// The servers' port; without one, all ports that have no line of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZero<u16>>,
-    /// The node; of several the one that is named first.
+    /// The node, or the first of several.
     pub node: Name,
-    /// The others, as they are named; only if there are any is one chosen by measurement.
+    /// The other nodes, in order. If there are any the egress is chosen by measurement.
     #[serde(default, rename = "or", skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Name>,
-    /// How many rounds a transfer takes, 1 to [`MOST_ROUNDS`].
+    /// The rounds of a transfer, 1 to [`MAX_ROUNDS`].
     pub rounds: u8,
-    /// A server that the nodes may connect to, to find out how far it is.
+    /// The server to which the nodes may connect to measure their delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<SocketAddr>,
 }
 
 impl Egress {
-    /// Which connections it is for, as a line begins.
+    /// The beginning of the line.
     pub fn servers(&self) -> impl fmt::Display {
         let port = self.port.map(|port| format!(" port {port}"));
         format!("{}{}", self.to, port.unwrap_or_default())
     }
 
-    /// All nodes that may be next to the servers, as they are named.
+    /// All nodes of the line, in order.
     pub fn candidates(&self) -> impl Iterator<Item = &Name> {
         [&self.node].into_iter().chain(&self.others)
     }
 
-    /// Whether it is one of several.
+    /// Whether it is one of several nodes of the line.
     pub fn is_candidate(&self, node: &Name) -> bool {
         !self.others.is_empty() && self.candidates().any(|each| each == node)
     }
 }
 
-/// The egresses of an ingress, each network once for a port.
+/// The egresses of an ingress, with each network and port once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Egress>")]
 pub struct Egresses(Vec<Egress>);
 
 impl Egresses {
-    /// What the file says; a failure exits with 66 if it cannot be read, with 65 if a line is wrong.
+    /// Reads the file; exits with 66 if that fails, with 65 if a line is wrong.
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-        Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{name}:{wrong}")))
+            .map_err(|error| Failure::new(ExitCode::NoInput, format!("{name}: {error}")))?;
+        Self::parse(&text)
+            .map_err(|wrong| Failure::new(ExitCode::BadData, format!("{name}:{wrong}")))
     }
 
-    /// What the text says, or what is wrong with its first line that is, and that line's number.
+    /// Parses the file's text. The error begins with the number of the first wrong line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         let mut known = BTreeSet::new();
@@ -94,8 +96,10 @@ impl Egresses {
                 }
                 all.push(egress);
             }
-            if all.len() > MOST {
-                return Err(format!("{number}: accepted: at most {MOST} networks"));
+            if all.len() > MAX_EGRESSES {
+                return Err(format!(
+                    "{number}: accepted: at most {MAX_EGRESSES} networks"
+                ));
             }
         }
         let all = Self(all);
@@ -107,12 +111,12 @@ impl Egresses {
         }
     }
 
-    /// All of them, in the order of the file.
+    /// All lines, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Egress> {
         self.0.iter()
     }
 
-    /// The one of the longest prefix that `server` is in; of two of the same prefix the one for `port`.
+    /// The line with the longest prefix for `server`; of two with the same prefix the one for `port`.
     pub fn towards(&self, server: IpAddr, port: Option<NonZero<u16>>) -> Option<&Egress> {
         let covers = |egress: &&Egress| {
             egress.to.contains(&server) && (egress.port.is_none() || egress.port == port)
@@ -125,10 +129,10 @@ impl Egresses {
 impl TryFrom<Vec<Egress>> for Egresses {
     type Error = String;
 
-    /// Those that somebody else published: what no file may say is refused.
+    /// Checks published lines as strictly as those of a file.
     fn try_from(all: Vec<Egress>) -> Result<Self, String> {
-        if all.len() > MOST {
-            return Err(format!("accepted: at most {MOST} networks"));
+        if all.len() > MAX_EGRESSES {
+            return Err(format!("accepted: at most {MAX_EGRESSES} networks"));
         }
         let mut known = BTreeSet::new();
         for egress in &all {
@@ -172,7 +176,7 @@ fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
         _ => (behind, None),
     };
     let (nodes, rounds) = match *behind {
-        [nodes] => (nodes, USUAL_ROUNDS),
+        [nodes] => (nodes, DEFAULT_ROUNDS),
         [nodes, rounds] => (nodes, read_rounds(rounds)?),
         _ => {
             let line = words.join(" ");
@@ -199,7 +203,7 @@ fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
     Ok(each.collect())
 }
 
-/// The first one, and the others.
+/// The first node, and the others.
 fn read_nodes(text: &str) -> Result<(Name, Vec<Name>), String> {
     let words: Vec<&str> = text.split('|').collect();
     let nodes: Result<Vec<Name>, String> = words.iter().map(|word| word.parse()).collect();
@@ -214,8 +218,8 @@ fn check_nodes(nodes: &[&str]) -> Result<(), String> {
     if let Some(node) = nodes.iter().find(|node| !known.insert(**node)) {
         return Err(format!("{text}: {node} twice: accepted: each node once"));
     }
-    if nodes.len() > MOST_CANDIDATES {
-        return Err(format!("{text}: accepted: at most {MOST_CANDIDATES} nodes"));
+    if nodes.len() > MAX_CANDIDATES {
+        return Err(format!("{text}: accepted: at most {MAX_CANDIDATES} nodes"));
     }
     Ok(())
 }
@@ -237,7 +241,7 @@ fn no_server(text: &str) -> String {
     format!("{text}: accepted: a server's address and port: 192.0.2.1:443")
 }
 
-/// Whether such a probe tells anything.
+/// Checks that the probe is a server of the network, and that there are several nodes.
 fn probed(probe: SocketAddr, networks: &[IpNet], others: &[Name]) -> Result<(), String> {
     if others.is_empty() {
         return Err(format!(
@@ -282,14 +286,14 @@ fn read_rounds(text: &str) -> Result<u8, String> {
 }
 
 fn check_rounds(rounds: u8) -> Result<(), String> {
-    if (1..=MOST_ROUNDS).contains(&rounds) {
+    if (1..=MAX_ROUNDS).contains(&rounds) {
         return Ok(());
     }
     Err(no_rounds(&rounds.to_string()))
 }
 
 fn no_rounds(text: &str) -> String {
-    format!("{text}: accepted: rounds from 1 to {MOST_ROUNDS}")
+    format!("{text}: accepted: rounds from 1 to {MAX_ROUNDS}")
 }
 
 #[cfg(test)]
@@ -483,7 +487,7 @@ mod tests {
             assert!(refusal.starts_with(what), "{lines}: {refusal}");
         }
         let line = r#"{"to": "10.0.0.0/8", "node": "a", "rounds": 5}"#;
-        let refusal = taken(&format!("[{}]", vec![line; MOST + 1].join(","))).unwrap_err();
+        let refusal = taken(&format!("[{}]", vec![line; MAX_EGRESSES + 1].join(","))).unwrap_err();
         assert!(refusal.starts_with("accepted: at most 4096"), "{refusal}");
     }
 
@@ -496,8 +500,8 @@ mod tests {
                 text
             })
         };
-        assert!(Egresses::parse(&text(MOST)).is_ok());
-        let wrong = Egresses::parse(&text(MOST + 1)).unwrap_err();
+        assert!(Egresses::parse(&text(MAX_EGRESSES)).is_ok());
+        let wrong = Egresses::parse(&text(MAX_EGRESSES + 1)).unwrap_err();
         assert_eq!(wrong, "4097: accepted: at most 4096 networks");
     }
 }

@@ -1,28 +1,33 @@
-//! The election among controllers: each writes a key under its lease, and the one whose key is the oldest is elected.
+//! The election of a controller: each writes a key under its lease, and the one with the oldest key is elected.
 //!
-//! Of etcd's primitives, not etcd's own election: there, candidates share a watch, with the permissions of who came first.
+//! It uses etcd's primitives, not etcd's own election: there candidates share a watch, with the permissions of the first
+//! one.
 
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, TxnOp};
 
 use crate::keys::{self, ELECTION};
-use crate::lost::Lost;
 use crate::name::Name;
+use crate::session_error::SessionError;
 use crate::store::{Lease, Store};
 
-/// Be elected, however long that takes.
-pub async fn campaign(store: &Store, name: &Name, lease: &mut Lease) -> Result<Office, Lost> {
+/// Waits until this controller is elected.
+pub async fn campaign(
+    store: &Store,
+    name: &Name,
+    lease: &mut Lease,
+) -> Result<Leadership, SessionError> {
     let key = keys::key(ELECTION, name);
     if !store.claim(&key, name.as_str().into(), lease).await? {
         let line = format!("another controller is {name}, or was until a moment ago");
-        return Err(Lost::new(line));
+        return Err(SessionError::new(line));
     }
     loop {
         let (revision, keys) = store.oldest_first(ELECTION).await?;
         let Some(place) = keys.iter().position(|each| each.key() == key.as_bytes()) else {
-            return Err(Lost::new(format!("{key}: somebody removed it")));
+            return Err(SessionError::new(format!("{key}: somebody removed it")));
         };
         if place == 0 {
-            return Ok(Office {
+            return Ok(Leadership {
                 store: store.clone(),
                 since: keys[place].create_revision(),
                 key,
@@ -30,43 +35,47 @@ pub async fn campaign(store: &Store, name: &Name, lease: &mut Lease) -> Result<O
         }
         let mut watch = store.watch(ELECTION, revision).await?;
         tokio::select! {
-            lost = lease.lost() => return Err(lost),
+            error = lease.expired() => return Err(error),
             changed = watch.after(revision) => changed?,
         }
     }
 }
 
-/// The names of the controllers, the elected one first.
-pub async fn candidates(store: &Store) -> Result<Vec<String>, Lost> {
+/// The controllers' names, the elected one first.
+pub async fn candidates(store: &Store) -> Result<Vec<String>, SessionError> {
     let (_, found) = store.oldest_first(ELECTION).await?;
     let name = |key: &KeyValue| String::from_utf8_lossy(key.value()).into_owned();
     Ok(found.iter().map(name).collect())
 }
 
-/// What a controller was elected to: it writes as long as nobody else was.
-pub struct Office {
+/// Proof of the election: writes succeed only while no other controller has been elected.
+pub struct Leadership {
     store: Store,
     key: String,
     since: i64,
 }
 
-impl Office {
-    /// Write one key, to go with `lease` or to stay.
-    pub async fn put(&self, key: &str, value: Vec<u8>, lease: Option<&Lease>) -> Result<(), Lost> {
+impl Leadership {
+    /// Writes a key, which expires with `lease` if there is one.
+    pub async fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: Option<&Lease>,
+    ) -> Result<(), SessionError> {
         let options = lease.map(|lease| PutOptions::new().with_lease(lease.id()));
         self.perform(TxnOp::put(key, value, options)).await
     }
 
-    /// Remove one key.
-    pub async fn delete(&self, key: &str) -> Result<(), Lost> {
+    pub async fn delete(&self, key: &str) -> Result<(), SessionError> {
         self.perform(TxnOp::delete(key, None)).await
     }
 
-    async fn perform(&self, operation: TxnOp) -> Result<(), Lost> {
+    async fn perform(&self, operation: TxnOp) -> Result<(), SessionError> {
         let held = Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.since);
         if self.store.transact(held, operation).await? {
             return Ok(());
         }
-        Err(Lost::new("another controller was elected"))
+        Err(SessionError::new("another controller was elected"))
     }
 }

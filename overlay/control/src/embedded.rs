@@ -1,4 +1,4 @@
-//! An etcd of the controller's own, for one machine: on loopback, with a data folder, gone when the controller is.
+//! An etcd of the controller's own, for one machine: on loopback, with a data folder, ended with the controller.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -10,30 +10,30 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
 use crate::store::Store;
 
-/// It reads its data, and elects itself.
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
-const ASKED_EVERY: Duration = Duration::from_millis(100);
+/// etcd reads its data and elects itself.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The process.
+/// The process of etcd.
 pub struct Etcd {
     child: Child,
-    /// Where it answers.
+    /// Its URL.
     pub endpoint: String,
 }
 
 impl Etcd {
-    /// One that answers on this port of loopback (0: a free one), with its data in `folder`.
+    /// Starts etcd at this port of loopback (0: any free one), with its data in `folder`.
     pub async fn start(folder: &Path, port: u16) -> Result<Self, Failure> {
-        // setpriv(1) is what is started: it would tell by its exit code alone that there is no etcd.
+        // Checked here, since the exit code of setpriv(1) would not tell that etcd is missing.
         if !is_installed("etcd") {
             let line =
                 "etcd: not found: install Debian's etcd-server, or name members by --endpoints";
-            return Err(Failure::new(Exit::Unavailable, line));
+            return Err(Failure::new(ExitCode::Unavailable, line));
         }
         DirBuilder::new()
             .recursive(true)
@@ -55,39 +55,39 @@ impl Etcd {
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
-        let end = Instant::now() + STARTS_WITHIN;
+        let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
             tokio::select! {
                 failure = ended(&mut self.child) => return Err(failure),
                 answers = answers(&self.endpoint) => if answers { return Ok(()) },
             }
-            sleep(ASKED_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
-        let waited = STARTS_WITHIN.as_secs();
+        let waited = START_TIMEOUT.as_secs();
         Err(Failure::new(
-            Exit::System,
+            ExitCode::System,
             format!("etcd at {} does not answer after {waited} s", self.endpoint),
         ))
     }
 
-    /// Wait until it ends, which it should not.
+    /// Waits until etcd ends unexpectedly.
     pub async fn ended(&mut self) -> Failure {
         ended(&mut self.child).await
     }
 
-    /// Have it write what it has to, and end.
+    /// Ends etcd by SIGTERM, so that it writes its data.
     pub async fn stop(mut self) {
         if let Some(id) = self.child.id() {
             let _ = Command::new("kill").arg(id.to_string()).status().await;
         }
-        // One that does not end is killed when it is dropped.
-        let _ = timeout(ENDS_WITHIN, self.child.wait()).await;
+        // If it does not end it is killed when it is dropped.
+        let _ = timeout(STOP_TIMEOUT, self.child.wait()).await;
     }
 }
 
 async fn ended(child: &mut Child) -> Failure {
     match child.wait().await {
-        Ok(status) => Failure::new(Exit::System, format!("etcd ended: {status}")),
+        Ok(status) => Failure::new(ExitCode::System, format!("etcd ended: {status}")),
         Err(error) => Failure::from_io("etcd", &error),
     }
 }
@@ -106,7 +106,7 @@ fn is_installed(program: &str) -> bool {
     })
 }
 
-/// This port of loopback, or a free one in place of 0; an error if it is in use.
+/// This port of loopback, or any free one for 0; fails if it is in use.
 fn free(port: u16) -> Result<u16, Failure> {
     let attempted = format!("127.0.0.1:{port}, where etcd should answer");
     let listener = TcpListener::bind(("127.0.0.1", port));
@@ -116,7 +116,7 @@ fn free(port: u16) -> Result<u16, Failure> {
         .map_err(|error| Failure::from_io(&attempted, &error))
 }
 
-/// setpriv(1) has the kernel end it when we are killed.
+/// setpriv(1) has the kernel end etcd when the controller is killed.
 fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -142,7 +142,7 @@ fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
             peers,
         ])
         .args(["--initial-cluster", &format!("overlay={peers}")])
-        // Of what was before only the last hour is kept.
+        // Keeps one hour of history.
         .args([
             "--auto-compaction-mode",
             "periodic",
@@ -157,7 +157,7 @@ fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
             "--log-level",
             "error",
         ])
-        // Ctrl-C is for the controller, which ends it when it has no use for it any more.
+        // Ctrl-C reaches only the controller, which ends etcd itself.
         .process_group(0)
         .kill_on_drop(true);
     command

@@ -1,5 +1,4 @@
-//! How far nodes are from each other of which neither measured the other, as each measures only some: estimated by network
-//! coordinates out of what was measured.
+//! Estimated delays between nodes that measure only samples of their peers, and not each other: by network coordinates.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +6,36 @@ use overlay_paths::{Coordinates, Node};
 
 use crate::distances::graph;
 use crate::name::Name;
+use crate::schema::{Delay, Delays};
 use crate::snapshot::Snapshot;
 use crate::threshold::Threshold;
-use crate::values::{Delay, Delays};
 
-/// A new measurement moves all coordinates a little: an estimate changes when it is as far from what it was.
+/// Each new measurement moves all coordinates a little: an estimate is kept until it changes by this much.
 const CHANGE: Threshold = Threshold {
     percent: 10,
     least_us: 2000,
 };
 
-/// The estimated round-trip times, longer by what they may be off; of the two names the lesser is first.
+/// The estimated round-trip times including their likely error, by pairs with the lesser name first.
 pub type Estimates = BTreeMap<(Name, Name), Delay>;
 
-/// Those of the pairs that nobody measured, if both of them measure only some, and neither has asked the other in vain.
-pub fn of(taken: &Snapshot) -> Estimates {
-    let only_some = |node: &Name| taken.delays.get(node).is_some_and(|own| own.only_some);
-    if !taken.alive.iter().any(only_some) {
+/// Estimates the pairs that neither end measured, if both measure only samples and neither pinged the other in vain.
+pub fn of(snapshot: &Snapshot) -> Estimates {
+    let only_some = |node: &Name| snapshot.delays.get(node).is_some_and(|own| own.only_some);
+    if !snapshot.alive.iter().any(only_some) {
         return Estimates::new();
     }
-    let alive: Vec<Name> = taken.alive.iter().cloned().collect();
-    let graph = graph(&alive, &taken.delays);
+    let alive: Vec<Name> = snapshot.alive.iter().cloned().collect();
+    let graph = graph(&alive, &snapshot.delays);
     let coordinates = Coordinates::of(&graph);
     let nodes: Vec<(Node, &Name)> = (0..)
-        .zip(&taken.alive)
+        .zip(&snapshot.alive)
         .filter(|(_, node)| only_some(node))
         .collect();
     let mut found = Estimates::new();
     for (place, &(a, first)) in nodes.iter().enumerate() {
         for &(b, second) in &nodes[place + 1..] {
-            if graph.delay(a, b).is_some() || in_vain(taken, first, second) {
+            if graph.delay(a, b).is_some() || in_vain(snapshot, first, second) {
                 continue;
             }
             if let Some((delay, error)) = coordinates.estimate(a, b) {
@@ -48,9 +47,9 @@ pub fn of(taken: &Snapshot) -> Estimates {
     found
 }
 
-fn in_vain(taken: &Snapshot, a: &Name, b: &Name) -> bool {
+fn in_vain(snapshot: &Snapshot, a: &Name, b: &Name) -> bool {
     let silent = |own, peer| {
-        taken
+        snapshot
             .delays
             .get(own)
             .is_some_and(|own: &Delays| own.silent.contains(peer))
@@ -58,7 +57,7 @@ fn in_vain(taken: &Snapshot, a: &Name, b: &Name) -> bool {
     silent(a, b) || silent(b, a)
 }
 
-/// The estimates of `now`, but those of before that they are hardly away from.
+/// Keeps the previous estimate of a pair unless the new one differs by more than [`CHANGE`].
 pub fn steady(before: &Estimates, mut now: Estimates) -> Estimates {
     for (pair, delay) in &mut now {
         match before.get(pair) {
@@ -69,7 +68,7 @@ pub fn steady(before: &Estimates, mut now: Estimates) -> Estimates {
     now
 }
 
-/// As if the lesser of each two had measured it.
+/// The estimates in the form of measurements by the first node of each pair.
 pub fn as_delays(estimates: &Estimates) -> BTreeMap<Name, Delays> {
     let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
     for ((first, second), delay) in estimates {
@@ -79,7 +78,7 @@ pub fn as_delays(estimates: &Estimates) -> BTreeMap<Name, Delays> {
     all
 }
 
-/// Of each node, with how many others the way is estimated.
+/// How many peers of each node are estimated.
 pub fn by_node(estimates: &Estimates) -> BTreeMap<&Name, usize> {
     let mut counts = BTreeMap::new();
     for node in estimates.keys().flat_map(|(first, second)| [first, second]) {
@@ -96,9 +95,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// n0 to n9 along a line, 10 ms from one to the next; each measured the next two and the fifth, and those of `silent` one
-    /// another in vain.
-    fn taken(only_some: bool, silent: &[(usize, usize)]) -> Snapshot {
+    /// n0 to n9 on a line, 10 ms apart; each measured the next two and the fifth; pairs in `silent` pinged each other in
+    /// vain.
+    fn snapshot(only_some: bool, silent: &[(usize, usize)]) -> Snapshot {
         let names: Vec<Name> = (0..10).map(|number| name(&format!("n{number}"))).collect();
         let delays = |own: usize| {
             let others = [own + 1, own + 2, own + 5]
@@ -130,26 +129,26 @@ mod tests {
 
     #[test]
     fn pairs_that_nobody_measured_are_estimated_and_no_others() {
-        let found = of(&taken(true, &[]));
+        let found = of(&snapshot(true, &[]));
         assert_eq!(found.len(), 45 - 9 - 8 - 5);
         assert!(!found.contains_key(&pair(0, 5)));
         let far = found[&pair(0, 9)].microseconds();
         assert!((80_000..=110_000).contains(&far), "{far}");
-        assert_eq!(of(&taken(false, &[])), Estimates::new());
+        assert_eq!(of(&snapshot(false, &[])), Estimates::new());
     }
 
     #[test]
     fn who_was_asked_in_vain_is_not_estimated_from_either_side() {
-        let found = of(&taken(true, &[(0, 9), (8, 1)]));
+        let found = of(&snapshot(true, &[(0, 9), (8, 1)]));
         assert_eq!(found.len(), 21);
         assert!(!found.contains_key(&pair(0, 9)) && !found.contains_key(&pair(1, 8)));
     }
 
     #[test]
     fn who_measures_all_and_left_one_out_could_not_reach_it() {
-        let mut taken = taken(true, &[]);
-        taken.delays.get_mut(&name("n0")).unwrap().only_some = false;
-        let found = of(&taken);
+        let mut snapshot = snapshot(true, &[]);
+        snapshot.delays.get_mut(&name("n0")).unwrap().only_some = false;
+        let found = of(&snapshot);
         assert!(found.keys().all(|(first, _)| *first != name("n0")));
         assert_eq!(found.len(), 17);
     }
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn estimates_are_like_delays_and_are_counted_by_node() {
-        let found = of(&taken(true, &[]));
+        let found = of(&snapshot(true, &[]));
         let all = as_delays(&found);
         let delay = all[&name("n0")].round_trip_us[&name("n9")];
         assert_eq!(delay, found[&pair(0, 9)]);

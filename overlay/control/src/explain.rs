@@ -1,147 +1,147 @@
-//! Which way an ingress's connections to a server go, and why, as JSON: what scripts/overlay explain calls.
+//! Explains the path from an ingress to a server, as JSON for scripts/overlay explain.
 
 use std::net::IpAddr;
 use std::num::NonZero;
 
-use overlay_paths::{Graph, Rounds, transfer_time};
+use overlay_paths::{Graph, MAX_ROUNDS, Rounds, transfer_time};
 use serde::Serialize;
 
+use crate::codec;
 use crate::distances::to_servers;
+use crate::egress_choice::{self, in_order};
 use crate::egresses::{Egress, Egresses};
 use crate::estimates;
-use crate::exits::{self, in_order};
-use crate::failure::{Exit, Failure};
+use crate::failure::{ExitCode, Failure};
 use crate::keys::{self, EGRESSES, TABLES};
-use crate::lost::Lost;
 use crate::members::Members;
-use crate::mesh::{Known, Mesh};
+use crate::mesh::{LinkDelays, Mesh};
 use crate::name::Name;
 use crate::published;
 use crate::routes::by_preference;
+use crate::schema::{self, Delay, Table};
+use crate::session_error::SessionError;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::values::{self, Delay, MOST_ROUNDS, Table};
 
-/// What is asked for.
+/// The transfer in question.
 #[derive(Debug)]
 pub struct Transfer {
-    /// The server's address.
     pub server: IpAddr,
-    /// The server's port; without one, what the ingress has for all ports.
+    /// The server's port; without one, the ingress's line for all ports counts.
     pub port: Option<NonZero<u16>>,
-    /// How many bytes; without, of as many rounds as the ingress has the server's in.
+    /// Its size in bytes; without one, the rounds of the ingress's line count.
     pub bytes: Option<u64>,
 }
 
-/// By what it is known how many rounds a transfer takes.
+/// Where the number of rounds comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum RoundsBy {
-    /// The size that was asked for.
+    /// The size in the question.
     Size,
-    /// A line of the egresses for the server's port.
+    /// The line of egresses for the server's port.
     Port,
-    /// A line of the egresses for the server's network.
+    /// The line of egresses for the server's network.
     Network,
 }
 
-/// By what an egress is the one.
+/// Why this node is the egress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum ChosenBy {
-    /// The line names no other.
+    /// The line names no other node.
     Name,
-    /// A transfer takes least time by it, as measured; or hardly more, and it was the one before.
+    /// Transfers through it take the least time, as measured; or hardly more, and it was the previous choice.
     Measurement,
-    /// It is the first one named that a chain leads to: nothing is measured, or who is nearer does not take part now.
+    /// It is the first node of the line that a chain leads to: nothing is measured, or the nearest node is away.
     Order,
 }
 
-/// One of several nodes that may be next to the server.
+/// One of several nodes that a line names.
 #[derive(Debug, PartialEq, Serialize)]
 struct Candidate {
     node: Name,
-    /// It is alive, and its converter answers.
+    /// Whether it is alive and its converter answers.
     passable: bool,
-    /// From it to the servers of the line; null if it has not measured that.
+    /// Its delay to the line's servers; null if not measured.
     to_servers_ms: Option<f64>,
-    /// Of a transfer by it; null if that, or the way to it, is not measured.
+    /// The time of a transfer through it; null if not all of the path is measured.
     time_ms: Option<f64>,
 }
 
-/// The way of one ingress to one server.
+/// The path from an ingress to a server.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     ingress: Name,
     server: IpAddr,
     /// The line of the ingress's egresses that covers the server.
     egress: Egress,
-    /// Which node of that line is the egress now.
+    /// The current egress.
     node: Name,
     node_by: ChosenBy,
-    /// All that the line names, if it is one of several.
+    /// All nodes of the line, if it names several.
     candidates: Vec<Candidate>,
-    /// What the chains are compared for.
+    /// The rounds for which chains are compared.
     rounds: u8,
     rounds_by: RoundsBy,
-    /// The table's; null without one.
+    /// The version of the table; null without one.
     version: Option<i64>,
-    /// In the order in which they are tried.
-    chains: Vec<Way>,
-    /// Without a converter between the ingress and the egress.
-    direct: Way,
+    /// The chains in the order in which they are tried.
+    chains: Vec<Path>,
+    /// From the ingress to the egress without a converter between them.
+    direct: Path,
 }
 
-/// A chain, with its round-trip times in milliseconds as the controller takes them; null where a hop is not measured. Where
-/// the way from the egress to the servers is measured, the time has it in.
+/// A chain with its round-trip times in milliseconds, null where a hop is not measured. The time includes the hop to the
+/// servers if that is measured.
 #[derive(Debug, PartialEq, Serialize)]
-struct Way {
+struct Path {
     nodes: Vec<Name>,
     hops_ms: Vec<Option<f64>>,
-    /// Which of them nobody measured.
+    /// Whether a hop is estimated, not measured.
     hops_estimated: Vec<bool>,
     time_ms: Option<f64>,
 }
 
-/// Ask etcd.
+/// Explains the path by what is in etcd.
 ///
-/// Exits with 64 if the ingress or the server is not among those that are known, with 69 without etcd.
+/// Exits with 64 for an unknown ingress or a server that no line covers, with 69 without etcd.
 pub async fn ask(
     members: &Members,
     ingress: &Name,
     asked: &Transfer,
 ) -> Result<Explanation, Failure> {
-    let away = |lost: Lost| lost.failure(members);
+    let away = |error: SessionError| error.failure(members);
     let store = Store::connect(members).await.map_err(away)?;
     let egresses = store.list(EGRESSES, None).await.map_err(away)?.entries;
     let own = keys::key(EGRESSES, ingress);
     let Some((_, value)) = egresses.iter().find(|(key, _)| key == own.as_bytes()) else {
-        let known = egresses
+        let ingresses = egresses
             .iter()
             .map(|(key, _)| String::from_utf8_lossy(&key[EGRESSES.len()..]));
-        let known = known.collect::<Vec<_>>().join(", ");
+        let ingresses = ingresses.collect::<Vec<_>>().join(", ");
         return Err(Failure::new(
-            Exit::Usage,
-            format!("{ingress} is no ingress now: accepted: {known}"),
+            ExitCode::Usage,
+            format!("{ingress} is no ingress now: accepted: {ingresses}"),
         ));
     };
-    let egresses = refused_in(&own, values::decode_egresses(value))?;
+    let egresses = refused_in(&own, codec::decode(value))?;
     let key = keys::key(TABLES, ingress);
     let table = store.get(&key).await.map_err(away)?;
-    let table = table.map(|value| refused_in(&key, values::decode_table(ingress, &value)));
+    let table = table.map(|value| refused_in(&key, schema::decode_table(ingress, &value)));
     let (_, listed) = published::all(&store).await.map_err(away)?;
-    let taken = Snapshot::read(&listed);
+    let snapshot = Snapshot::read(&listed);
     explain(
         ingress,
         asked,
         &egresses,
         table.transpose()?.as_ref(),
-        &taken,
+        &snapshot,
     )
 }
 
 fn refused_in<T>(key: &str, read: Result<T, String>) -> Result<T, Failure> {
-    read.map_err(|what| Failure::new(Exit::Unavailable, format!("{key}: {what}")))
+    read.map_err(|what| Failure::new(ExitCode::Unavailable, format!("{key}: {what}")))
 }
 
 fn explain(
@@ -149,40 +149,41 @@ fn explain(
     asked: &Transfer,
     egresses: &Egresses,
     table: Option<&Table>,
-    taken: &Snapshot,
+    snapshot: &Snapshot,
 ) -> Result<Explanation, Failure> {
     let server = asked.server;
     let Some(egress) = egresses.towards(server, asked.port) else {
         let line = format!(
             "{server}: no line of {ingress}'s egresses covers it: accepted: a server that one does"
         );
-        return Err(Failure::new(Exit::Usage, line));
+        return Err(Failure::new(ExitCode::Usage, line));
     };
     let (rounds, rounds_by) = match (asked.bytes, egress.port) {
         (Some(bytes), _) => (
-            Rounds::of_size(bytes).count().min(MOST_ROUNDS),
+            Rounds::of_size(bytes).count().min(MAX_ROUNDS),
             RoundsBy::Size,
         ),
         (None, Some(_)) => (egress.rounds, RoundsBy::Port),
         (None, None) => (egress.rounds, RoundsBy::Network),
     };
-    let known = Known::of(taken, &estimates::of(taken));
-    let alive: Vec<Name> = taken.alive.iter().cloned().collect();
-    let graphs = known.graphs(&alive);
-    let exit = table.and_then(|table| exits::at(table.exits_of(egress), rounds));
+    let delays = LinkDelays::of(snapshot, &estimates::of(snapshot));
+    let alive: Vec<Name> = snapshot.alive.iter().cloned().collect();
+    let graphs = delays.graphs(&alive);
+    let choice = table.and_then(|table| egress_choice::at(table.choices_of(egress), rounds));
     let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
-    let reached =
-        |node: &&Name| *node == ingress || taken.passable.contains(*node) && chains(node).is_some();
-    let node = in_order(egress, exit).into_iter().find(reached);
+    let reached = |node: &&Name| {
+        *node == ingress || snapshot.passable.contains(*node) && chains(node).is_some()
+    };
+    let node = in_order(egress, choice).into_iter().find(reached);
     let node = node.unwrap_or(&egress.node);
-    let measured = exit.filter(|exit| exit.node == *node);
-    let last = to_servers(taken, egress, node).filter(|_| !egress.others.is_empty());
-    let way = |through: &[Name]| Way::new(ingress, through, node, last, rounds, &graphs);
+    let measured = choice.filter(|choice| choice.node == *node);
+    let last = to_servers(snapshot, egress, node).filter(|_| !egress.others.is_empty());
+    let path = |through: &[Name]| Path::new(ingress, through, node, last, rounds, &graphs);
     let chains = by_preference(chains(node).map_or(&[][..], Vec::as_slice), rounds);
     let mut chains: Vec<&[Name]> = chains.iter().map(|chain| &*chain.through).collect();
-    if let Some(exit) = measured.filter(|_| node != ingress) {
-        chains.retain(|through| *through != exit.through);
-        chains.insert(0, &exit.through);
+    if let Some(choice) = measured.filter(|_| node != ingress) {
+        chains.retain(|through| *through != choice.through);
+        chains.insert(0, &choice.through);
     }
     Ok(Explanation {
         ingress: ingress.clone(),
@@ -194,12 +195,12 @@ fn explain(
             Some(_) => ChosenBy::Measurement,
             None => ChosenBy::Order,
         },
-        candidates: candidates(ingress, egress, rounds, taken, &known),
+        candidates: candidates(ingress, egress, rounds, snapshot, &delays),
         rounds,
         rounds_by,
         version: table.map(|table| table.version),
-        chains: chains.into_iter().map(way).collect(),
-        direct: way(&[]),
+        chains: chains.into_iter().map(path).collect(),
+        direct: path(&[]),
     })
 }
 
@@ -208,21 +209,21 @@ fn candidates(
     ingress: &Name,
     egress: &Egress,
     rounds: u8,
-    taken: &Snapshot,
-    known: &Known,
+    snapshot: &Snapshot,
+    delays: &LinkDelays,
 ) -> Vec<Candidate> {
     if egress.others.is_empty() {
         return Vec::new();
     }
-    let mesh = Mesh::of(&taken.passable, &taken.alive, known);
+    let mesh = Mesh::of(&snapshot.passable, &snapshot.alive, delays);
     let each = egress.candidates().map(|node| {
-        let last = to_servers(taken, egress, node).map(Delay::microseconds);
+        let last = to_servers(snapshot, egress, node).map(Delay::microseconds);
         let time = last
             .zip(Rounds::new(rounds))
-            .and_then(|(last, rounds)| exits::time(&mesh, ingress, node, last, rounds));
+            .and_then(|(last, rounds)| egress_choice::time(&mesh, ingress, node, last, rounds));
         Candidate {
             node: node.clone(),
-            passable: taken.passable.contains(node),
+            passable: snapshot.passable.contains(node),
             to_servers_ms: last.map(|us| f64::from(us) / 1e3),
             time_ms: time.map(|us| us / 1e3),
         }
@@ -230,7 +231,7 @@ fn candidates(
     each.collect()
 }
 
-impl Way {
+impl Path {
     fn new(
         ingress: &Name,
         through: &[Name],
@@ -251,8 +252,8 @@ impl Way {
         let guessed =
             |hop: &[Name]| delay(hop, measured).is_none() && delay(hop, estimated).is_some();
         let hops_estimated = nodes.windows(2).map(guessed).collect();
-        let known: Option<Vec<u32>> = hops.iter().copied().collect();
-        let time = known.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
+        let delays: Option<Vec<u32>> = hops.iter().copied().collect();
+        let time = delays.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
             hops.extend(last.map(Delay::microseconds));
             let longest = hops.iter().copied().max().unwrap_or(0);
             transfer_time(hops.iter().sum(), longest, rounds) / 1e3
@@ -274,14 +275,14 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::values::{Chain, Delays, Exits, ServerDelays};
+    use crate::schema::{Chain, Delays, EgressChoices, ServerDelays};
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
     }
 
     /// A B 20 ms, A C 12 ms, B C 8 ms; D is silent.
-    fn taken() -> Snapshot {
+    fn snapshot() -> Snapshot {
         let delays = [("A", "B", 20), ("A", "C", 12), ("B", "C", 8)].map(|(from, to, ms)| {
             let delay = Delay::of_microseconds(ms * 1000);
             (from, (name(to), delay))
@@ -316,7 +317,7 @@ mod tests {
                 (name("B"), vec![chain(1, &[]), chain(2, &["C"])]),
                 (name("C"), vec![chain(1, &[])]),
             ]),
-            exits: Vec::new(),
+            choices: Vec::new(),
         }
     }
 
@@ -342,13 +343,13 @@ mod tests {
             bytes,
         };
         let egresses = Egresses::parse(egresses).unwrap();
-        explain(&name("A"), &asked, &egresses, table, &taken())
+        explain(&name("A"), &asked, &egresses, table, &snapshot())
     }
 
     fn times(found: &Explanation) -> Vec<(String, Option<f64>)> {
-        let each = found.chains.iter().map(|way| {
-            let nodes: Vec<&str> = way.nodes.iter().map(Name::as_str).collect();
-            (nodes.join(" "), way.time_ms)
+        let each = found.chains.iter().map(|path| {
+            let nodes: Vec<&str> = path.nodes.iter().map(Name::as_str).collect();
+            (nodes.join(" "), path.time_ms)
         });
         each.collect()
     }
@@ -404,33 +405,33 @@ mod tests {
         let line = "192.0.2.0/24 B|C|A|D";
         let egresses = Egresses::parse(line).unwrap();
         let network = "192.0.2.0/24".parse().unwrap();
-        let mut taken = taken();
+        let mut snapshot = snapshot();
         let far = |ms: u128| ServerDelays {
             round_trip_us: BTreeMap::from([(network, Delay::of_microseconds(ms * 1000))]),
         };
-        taken.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
+        snapshot.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
         let asked = Transfer {
             server: "192.0.2.1".parse().unwrap(),
             port: None,
             bytes: None,
         };
-        let explained = |table: &Table, taken: &Snapshot| {
-            explain(&name("A"), &asked, &egresses, Some(table), taken).unwrap()
+        let explained = |table: &Table, snapshot: &Snapshot| {
+            explain(&name("A"), &asked, &egresses, Some(table), snapshot).unwrap()
         };
-        let first = explained(&table(), &taken);
+        let first = explained(&table(), &snapshot);
         assert_eq!((first.node, first.node_by), (name("B"), ChosenBy::Order));
         let mut measured = table();
-        let exit = values::Exit {
+        let choice = schema::EgressChoice {
             rounds: 1,
             node: name("B"),
             through: vec![name("C")],
         };
-        measured.exits = vec![Exits {
+        measured.choices = vec![EgressChoices {
             to: network,
             port: None,
-            best: vec![exit],
+            best: vec![choice],
         }];
-        let found = explained(&measured, &taken);
+        let found = explained(&measured, &snapshot);
         assert_eq!(found.node_by, ChosenBy::Measurement);
         // 1/2 * (20 + 4) + 4 * 12, and 1/2 * (20 + 4) + 4 * 20; by C 1/2 * (12 + 40) + 4 * 40.
         assert_eq!(
@@ -456,8 +457,8 @@ mod tests {
             ("D", true, None, None),
         ];
         assert_eq!(compared, expected);
-        taken.passable.remove(&name("B"));
-        let dead = explained(&measured, &taken);
+        snapshot.passable.remove(&name("B"));
+        let dead = explained(&measured, &snapshot);
         assert_eq!((dead.node, dead.node_by), (name("C"), ChosenBy::Order));
         let named = explained_at("192.0.2.1", None, None, Some(&table())).unwrap();
         assert_eq!((named.node_by, named.candidates), (ChosenBy::Name, vec![]));
@@ -465,7 +466,7 @@ mod tests {
 
     #[test]
     fn hops_that_nobody_measured_are_marked() {
-        let mut some = taken();
+        let mut some = snapshot();
         for node in ["A", "B", "C", "D"] {
             some.delays.entry(name(node)).or_default().only_some = true;
         }
@@ -493,7 +494,7 @@ mod tests {
     #[test]
     fn a_server_of_no_egress_is_refused() {
         let refusal = explained("10.0.0.1", None, Some(&table())).unwrap_err();
-        assert_eq!(refusal.exit, Exit::Usage);
+        assert_eq!(refusal.exit, ExitCode::Usage);
         assert!(
             refusal
                 .line

@@ -1,16 +1,16 @@
-//! How the command can fail: one line, and an exit code of sysexits(3), the same as those of every other command.
+//! A command's failure: one line, and an exit code of sysexits(3), as in every Tributary command.
 
-/// The exit codes.
+/// sysexits(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Exit {
+pub enum ExitCode {
     /// Wrong arguments.
     Usage = 64,
     /// A file has what is not accepted.
     BadData = 65,
     /// A file cannot be read.
     NoInput = 66,
-    /// Something needed is missing: etcd.
+    /// Something needed is missing, such as etcd.
     Unavailable = 69,
     /// The system refused an operation.
     System = 71,
@@ -23,28 +23,26 @@ pub enum Exit {
 /// A failure that a user can act on.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the process ends with.
-    pub exit: Exit,
-    /// What was attempted, what was wrong, what would be right.
+    pub exit: ExitCode,
+    /// The attempt, what was wrong, and what is accepted.
     pub line: String,
 }
 
 impl Failure {
-    /// A failure with this exit code and line.
-    pub fn new(exit: Exit, line: impl Into<String>) -> Self {
+    pub fn new(exit: ExitCode, line: impl Into<String>) -> Self {
         Self {
             exit,
             line: line.into(),
         }
     }
 
-    /// What the system said to an attempt.
+    /// The exit code follows from the kind of the error.
     pub fn from_io(attempted: &str, error: &std::io::Error) -> Self {
         let exit = match error.kind() {
-            std::io::ErrorKind::AddrInUse => Exit::InUse,
-            std::io::ErrorKind::PermissionDenied => Exit::NoPermission,
-            std::io::ErrorKind::NotFound => Exit::Unavailable,
-            _ => Exit::System,
+            std::io::ErrorKind::AddrInUse => ExitCode::InUse,
+            std::io::ErrorKind::PermissionDenied => ExitCode::NoPermission,
+            std::io::ErrorKind::NotFound => ExitCode::Unavailable,
+            _ => ExitCode::System,
         };
         Self::new(exit, format!("{attempted}: {error}"))
     }

@@ -1,24 +1,23 @@
-//! How a node fares: the pressure on its processors, and whether its converter answers.
+//! The health of a node: the pressure on its processors, and whether its converter answers.
 
 use serde::{Deserialize, Serialize};
 
-/// As far from what was last published, in percent, pressure is published again. So pressure that swings by less than
-/// twice as much is published once at most.
+/// Pressure is published again when it has changed by so many percentage points. So pressure that swings by less than twice
+/// as much is published once at most.
 const CHANGE: u8 = 10;
 
-/// What an agent publishes beside its node once there is something to say; without it, nothing is amiss.
+/// Published once it is not the default, which means healthy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// That on the processors.
     pub pressure_percent: Pressure,
-    /// The node has a converter, but it does not answer: meanwhile the node is known as one without.
+    /// Whether the node has a converter that does not answer. Until it answers, the node is published without it.
     #[serde(default)]
     pub converter_silent: bool,
 }
 
 impl Health {
-    /// What to publish in place of `self`, by what is so now; None if that can stay.
+    /// The value to publish in place of `self`; None if nothing has changed.
     pub fn next(&self, pressure: Pressure, converter_silent: bool) -> Option<Self> {
         let before = self.pressure_percent;
         let next = Self {
@@ -39,8 +38,7 @@ impl Health {
 pub struct Pressure(u8);
 
 impl Pressure {
-    /// That of the last ten seconds, as the kernel tells it (Documentation/accounting/psi.rst); an error if it is no such
-    /// text.
+    /// Parses the average of the last ten seconds from the kernel's file (Documentation/accounting/psi.rst).
     pub fn parse(text: &str) -> Result<Self, String> {
         let words = text
             .lines()
@@ -55,7 +53,6 @@ impl Pressure {
             })
     }
 
-    /// How many percent it is.
     pub fn percent(self) -> u8 {
         self.0
     }

@@ -1,8 +1,7 @@
-//! An ingress: its converter goes by the table that the controller publishes for it.
+//! The agent's part for an ingress: makes its converter's routes from the table that the controller publishes.
 //!
-//! The converter knows nothing of etcd. Without etcd, controller or agent it goes on with the routes that it has.
+//! The converter knows nothing of etcd. Without etcd, controller or agent it continues with its routes.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,41 +10,41 @@ use tokio::signal::unix::Signal;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use crate::codec;
 use crate::egresses::Egresses;
-use crate::handed::Handed;
 use crate::keys::{self, EGRESSES, NODES, ROUTES, TABLES};
-use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::routes;
-use crate::snapshot::Entry;
+use crate::routes_file::RoutesFile;
+use crate::schema::{self, InUse, Table};
+use crate::session_error::SessionError;
+use crate::snapshot;
 use crate::store::{Lease, Store};
-use crate::values::{self, InUse, Node, Table};
 
-/// A node that dies changes nodes and tables: after one, wait for the other.
+/// A dead node changes both nodes and tables: after one change, wait for the other.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Routes that could not be handed over are so again after this time, then after twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// But not after more.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The first pause before a failed reload is tried again; it doubles each time.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// What an ingress is told, and what it has handed to its converter.
+/// The state of an ingress.
 pub struct Ingress {
     name: Name,
     members: Members,
     egresses_file: PathBuf,
     egresses: Egresses,
-    handed: Handed,
+    routes_file: RoutesFile,
     hangup: Signal,
 }
 
 impl Ingress {
-    /// With these `egresses`, read from `egresses_file`, and again from there at each of `hangup`.
+    /// Reads `egresses_file` again at each `hangup`.
     pub fn new(
         name: Name,
         members: Members,
         (egresses_file, egresses): (PathBuf, Egresses),
-        handed: Handed,
+        routes_file: RoutesFile,
         hangup: Signal,
     ) -> Self {
         Self {
@@ -53,13 +52,13 @@ impl Ingress {
             members,
             egresses_file,
             egresses,
-            handed,
+            routes_file,
             hangup,
         }
     }
 
-    /// One session with etcd: until something goes wrong. `held` is the lease, for who ends it earlier.
-    pub async fn session(&mut self, held: &mut Option<Lease>) -> Result<Infallible, Lost> {
+    /// One session with etcd, until an error. `held` is the lease, which the caller may revoke.
+    pub async fn session(&mut self, held: &mut Option<Lease>) -> Result<Infallible, SessionError> {
         let store = Store::connect(&self.members).await?;
         let lease = store.lease(held).await?;
         let own = keys::key(TABLES, &self.name);
@@ -69,17 +68,17 @@ impl Ingress {
         self.publish_egresses(&store, lease).await?;
         let mut pause = None;
         loop {
-            let (revision, handed) = self.turn(&store, lease).await?;
-            pause = handed.err().map(|what| {
+            let (revision, applied) = self.turn(&store, lease).await?;
+            pause = applied.err().map(|what| {
                 warn!("{what}; trying again");
                 longer(pause)
             });
             tokio::select! {
-                lost = lease.lost() => return Err(lost),
+                error = lease.expired() => return Err(error),
                 changed = nodes.after(revision) => changed?,
                 changed = tables.after(revision) => changed?,
                 _ = self.hangup.recv() => {
-                    self.take_anew();
+                    self.reload_egresses();
                     self.publish_egresses(&store, lease).await?;
                 }
                 () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
@@ -88,19 +87,19 @@ impl Ingress {
         }
     }
 
-    /// Read, write, tell; returns the revision that was read, and what kept the converter from its routes, if anything
-    /// did. Without a table a converter that has routes keeps them.
+    /// Reads the table and applies it. Returns the revision that it read, and the error if the converter could not be
+    /// reloaded. Without a table, a converter that has routes keeps them.
     async fn turn(
         &mut self,
         store: &Store,
         lease: &Lease,
-    ) -> Result<(i64, Result<(), String>), Lost> {
+    ) -> Result<(i64, Result<(), String>), SessionError> {
         let listing = store.list(NODES, None).await?;
         let table = self.table(store).await?;
-        if table.is_some() || !self.handed.has_routes() {
-            let nodes = alive(&listing.entries);
+        if table.is_some() || !self.routes_file.has_routes() {
+            let nodes = snapshot::nodes(&listing.entries);
             let text = routes::text(&self.name, table.as_ref(), &nodes, &self.egresses);
-            if let Err(what) = self.handed.over(text).await {
+            if let Err(what) = self.routes_file.apply(text).await {
                 return Ok((listing.revision, Err(what)));
             }
             let in_use = InUse {
@@ -108,15 +107,15 @@ impl Ingress {
                 made: table.as_ref().map(|table| table.made),
             };
             let key = keys::key(ROUTES, &self.name);
-            store.put(&key, values::encode(&in_use), lease).await?;
+            store.put(&key, codec::encode(&in_use), lease).await?;
         }
         Ok((listing.revision, Ok(())))
     }
 
-    async fn table(&self, store: &Store) -> Result<Option<Table>, Lost> {
+    async fn table(&self, store: &Store) -> Result<Option<Table>, SessionError> {
         let key = keys::key(TABLES, &self.name);
         let value = store.get(&key).await?;
-        let table = value.map(|value| values::decode_table(&self.name, &value));
+        let table = value.map(|value| schema::decode_table(&self.name, &value));
         Ok(table.and_then(|table| {
             table
                 .map_err(|refusal| warn!("{key}: {refusal}; routes stay as they are"))
@@ -124,12 +123,12 @@ impl Ingress {
         }))
     }
 
-    async fn publish_egresses(&self, store: &Store, lease: &Lease) -> Result<(), Lost> {
+    async fn publish_egresses(&self, store: &Store, lease: &Lease) -> Result<(), SessionError> {
         let key = keys::key(EGRESSES, &self.name);
-        store.put(&key, values::encode(&self.egresses), lease).await
+        store.put(&key, codec::encode(&self.egresses), lease).await
     }
 
-    fn take_anew(&mut self) {
+    fn reload_egresses(&mut self) {
         match Egresses::load(&self.egresses_file) {
             Ok(egresses) => {
                 info!("{} read anew", self.egresses_file.display());
@@ -141,14 +140,5 @@ impl Ingress {
 }
 
 fn longer(pause: Option<Duration>) -> Duration {
-    pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE))
-}
-
-/// The nodes that may be passed. Values that are refused have none; the controller tells of them.
-fn alive(nodes: &[Entry]) -> BTreeMap<Name, Node> {
-    let each = nodes.iter().filter_map(|(key, value)| {
-        let name = keys::name(NODES, key).ok()?;
-        Some((name, values::decode_node(value).ok()?))
-    });
-    each.collect()
+    pause.map_or(MIN_RETRY_DELAY, |pause| (pause * 2).min(MAX_RETRY_DELAY))
 }

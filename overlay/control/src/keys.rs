@@ -2,45 +2,43 @@
 //!
 //! | key | value | whose |
 //! |---|---|---|
-//! | `nodes/NAME` | [`crate::values::Node`] | the agent's, under its lease |
-//! | `delays/NAME` | [`crate::values::Delays`]: what this node measured | the agent's, under its lease |
-//! | `servers/NAME` | [`crate::values::ServerDelays`]: what this node measured to servers that it may be next to | the agent's, under its lease |
+//! | `nodes/NAME` | [`crate::schema::Node`] | the agent's, under its lease |
+//! | `delays/NAME` | [`crate::schema::Delays`]: what this node measured | the agent's, under its lease |
+//! | `servers/NAME` | [`crate::schema::ServerDelays`]: what this node measured to servers that it may be next to | the agent's, under its lease |
 //! | `health/NAME` | [`crate::health::Health`]: how this node fares, if there is something to say | the agent's, under its lease |
-//! | `tables/INGRESS` | [`crate::values::Table`] | the elected controller's |
+//! | `tables/INGRESS` | [`crate::schema::Table`] | the elected controller's |
 //! | `egresses/INGRESS` | [`crate::egresses::Egresses`] | the agent's, under its lease |
-//! | `routes/INGRESS` | [`crate::values::InUse`]: which table its converter goes by | the agent's, under its lease |
-//! | `report` | [`crate::values::Report`] | the elected controller's, under its lease |
+//! | `routes/INGRESS` | [`crate::schema::InUse`]: which table its converter goes by | the agent's, under its lease |
+//! | `report` | [`crate::schema::Report`] | the elected controller's, under its lease |
 //! | `controller/NAME` | the controller's name | each controller's, under its lease: whose is the oldest writes |
 
 use crate::name::Name;
 
-/// All of them.
 pub const ALL: &str = "tributary/overlay/";
-/// Nodes that are alive.
+/// Live nodes.
 pub const NODES: &str = "tributary/overlay/nodes/";
 /// Round-trip times, by the node that measured them.
 pub const DELAYS: &str = "tributary/overlay/delays/";
 /// Round-trip times to servers, by the node that measured them.
 pub const SERVERS: &str = "tributary/overlay/servers/";
-/// How nodes fare.
 pub const HEALTH: &str = "tributary/overlay/health/";
-/// Chains, by the ingress that they are for.
+/// By ingress.
 pub const TABLES: &str = "tributary/overlay/tables/";
-/// Which node is next to which servers, by the ingress that has it so.
+/// By ingress.
 pub const EGRESSES: &str = "tributary/overlay/egresses/";
-/// Which table an ingress's converter goes by.
+/// The table that the converter of each ingress uses.
 pub const ROUTES: &str = "tributary/overlay/routes/";
-/// What the controller has to say.
+/// The elected controller's report.
 pub const REPORT: &str = "tributary/overlay/report";
 /// Controllers that would write, see [`crate::election`].
 pub const ELECTION: &str = "tributary/overlay/controller/";
 
-/// The key of this name in one of the folders above.
+/// The key of this name under one of the prefixes above.
 pub fn key(folder: &str, name: &Name) -> String {
     format!("{folder}{name}")
 }
 
-/// The name at the end of a key of `folder`; an error if it is none.
+/// The name in a key of `folder`; fails if it is malformed.
 pub fn name(folder: &str, key: &[u8]) -> Result<Name, String> {
     let text = String::from_utf8_lossy(key);
     text.strip_prefix(folder)

@@ -1,49 +1,51 @@
-//! The control plane of the overlay: agents measure delays and publish them, a controller computes chains of converters
-//! by them and publishes to each ingress the table that it needs. All of them are clients of etcd.
+//! The overlay's control plane: agents measure delays and publish them, a controller computes chains of converters and
+//! publishes a table for each ingress. All are clients of etcd.
 //!
-//! Pure: what etcd holds ([`name`], [`values`], [`keys`]), whom an agent measures ([`few`]), what it publishes
-//! ([`window`], [`threshold`], [`health`]), what a controller does ([`distances`], [`estimates`], [`mesh`], [`exits`],
-//! [`tables`], [`canary`]), what an ingress's converter is told ([`egresses`], [`routes`]), who may write what
-//! ([`permissions`]). The rest talks: to peers ([`meter`]), to servers ([`servers`]), to the kernel ([`standing`]), to etcd
-//! ([`store`], [`election`], [`users`], `published`) and to the converter ([`answering`], [`handed`]). [`program`] is what a
-//! command does around that.
+//! Pure: the contents of etcd ([`name`], [`codec`], [`schema`], [`keys`]), which peers an agent pings ([`peer_sample`]),
+//! what it publishes ([`window`], [`threshold`], [`health`]), what a controller decides ([`distances`], [`estimates`],
+//! [`mesh`], [`egress_choice`], [`tables`], [`sanity`]), the routes of an ingress ([`egresses`], [`routes`]), and who may
+//! write what ([`permissions`]). The others do I/O: with peers ([`meter`]), servers ([`servers`]), the kernel
+//! ([`kernel_rtt`]), etcd ([`store`], [`election`], [`users`], `published`) and the converter ([`converter_check`],
+//! [`routes_file`]). [`program`] is the frame of the commands.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 pub mod agent;
-pub mod answering;
-pub mod canary;
 mod clock;
+pub mod codec;
 pub mod controller;
+pub mod converter_check;
 pub mod distances;
+pub mod egress_choice;
 pub mod egresses;
 pub mod election;
 pub mod embedded;
 pub mod estimates;
-pub mod exits;
 pub mod explain;
 pub mod failure;
-pub mod few;
-pub mod handed;
 pub mod health;
 pub mod ingress;
+pub mod kernel_rtt;
 pub mod keys;
-pub mod lost;
 pub mod members;
 pub mod mesh;
 pub mod meter;
 pub mod name;
+pub mod peer_sample;
 pub mod permissions;
 pub mod program;
 mod published;
 pub mod routes;
+pub mod routes_file;
+pub mod sanity;
+pub mod schema;
 pub mod servers;
+pub mod session_error;
 pub mod snapshot;
-pub mod standing;
 pub mod status;
 pub mod store;
 pub mod tables;
 pub mod threshold;
 pub mod users;
-pub mod values;
 pub mod window;

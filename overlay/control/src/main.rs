@@ -5,35 +5,36 @@
 mod arguments;
 
 use std::convert::Infallible;
-use std::process::ExitCode;
+use std::process;
 use std::time::Duration;
 
 use arguments::{Agent, Arguments, Authorize, Command, Controller, Revoke};
 use overlay_control::egresses::Egresses;
 use overlay_control::embedded::Etcd;
 use overlay_control::explain::{self, Transfer};
-use overlay_control::failure::{Exit, Failure};
-use overlay_control::few::Few;
-use overlay_control::handed::Handed;
+use overlay_control::failure::{ExitCode, Failure};
 use overlay_control::ingress::Ingress;
 use overlay_control::members::Members;
 use overlay_control::meter::{Peers, Readings, measure};
-use overlay_control::program::{self, asked_to_end};
-use overlay_control::servers::Wanted;
-use overlay_control::store::{Lease, forever};
+use overlay_control::peer_sample::PeerSample;
+use overlay_control::program::{self, end_signal};
+use overlay_control::routes_file::RoutesFile;
+use overlay_control::servers::ServerTargets;
+use overlay_control::store::{Lease, retry_forever};
 use overlay_control::threshold::Threshold;
-use overlay_control::{agent, answering, controller, servers, status, users};
+use overlay_control::{agent, controller, converter_check, servers, status, users};
 use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-fn main() -> ExitCode {
+fn main() -> process::ExitCode {
     program::main(|arguments: Arguments| run(arguments.command))
 }
 
-/// On one thread: it does not end before the process does, so that an etcd of ours ends with us alone.
+/// On one thread, which lives as long as the process, so that the kernel ends an etcd of its own with it (prctl(2),
+/// `PR_SET_PDEATHSIG`).
 fn run(command: Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -49,48 +50,55 @@ fn run(command: Command) -> Result<(), Failure> {
                     port: asked.port,
                     bytes: asked.bytes,
                 };
-                print(&explain::ask(&asked.reached.members()?, &asked.ingress, &transfer).await?)
+                print(&explain::ask(&asked.etcd.members()?, &asked.ingress, &transfer).await?)
             }
-            Command::Status(reached) => show(&reached.members()?).await,
-            Command::Authorize(Authorize {
-                names,
-                part,
-                changed,
-            }) => {
-                let members = changed.members()?;
-                print(&users::authorize(&members, part, &names, changed.dry_run).await?)
+            Command::Status(etcd) => show(&etcd.members()?).await,
+            Command::Authorize(Authorize { names, role, etcd }) => {
+                let members = etcd.members()?;
+                print(&users::authorize(&members, role, &names, etcd.dry_run).await?)
             }
-            Command::Revoke(Revoke { names, changed }) => {
-                print(&users::revoke(&changed.members()?, &names, changed.dry_run).await?)
+            Command::Revoke(Revoke { names, etcd }) => {
+                print(&users::revoke(&etcd.members()?, &names, etcd.dry_run).await?)
             }
         }
     })
 }
 
 async fn run_agent(given: Agent) -> Result<(), Failure> {
-    let members = given.reached.members()?;
+    let members = given.etcd.members()?;
     let mut ingress = ingress(&given, &members)?;
     let attempted = format!("{}, where pings are answered", given.address);
     let socket = UdpSocket::bind(given.address)
         .await
         .map_err(|error| Failure::from_io(&attempted, &error))?;
     let every = Duration::from_millis(given.interval_ms);
-    let (peers, told) = watch::channel(Peers::new());
-    let (telling, readings) = watch::channel(Readings::new());
-    let few = given.peers.map(|count| Few {
+    let (peers, peers_changed) = watch::channel(Peers::new());
+    let (readings_sender, readings) = watch::channel(Readings::new());
+    let sample = given.peers.map(|count| PeerSample {
         own: given.name.clone(),
         count: count.into(),
     });
-    let only_some = few.is_some();
-    tokio::spawn(measure(socket, every, few, told, telling));
-    let (wanted, told) = watch::channel(Wanted::default());
-    let (telling, servers) = watch::channel(servers::Readings::new());
+    let only_some = sample.is_some();
+    tokio::spawn(measure(
+        socket,
+        every,
+        sample,
+        peers_changed,
+        readings_sender,
+    ));
+    let (targets, targets_changed) = watch::channel(ServerTargets::default());
+    let (servers_sender, servers) = watch::channel(servers::Readings::new());
     let listening = given.converter.map(|converter| converter.port());
-    tokio::spawn(servers::measure(every, listening, told, telling));
-    let (telling_answers, answers) = watch::channel(false);
+    tokio::spawn(servers::measure(
+        every,
+        listening,
+        targets_changed,
+        servers_sender,
+    ));
+    let (answers_sender, answers) = watch::channel(false);
     if let Some(converter) = given.converter {
-        telling_answers.send_replace(answering::answers(converter).await);
-        tokio::spawn(answering::watch(converter, telling_answers.clone()));
+        answers_sender.send_replace(converter_check::answers(converter).await);
+        tokio::spawn(converter_check::watch(converter, answers_sender.clone()));
     }
     if let Err(what) = agent::pressure(&given.pressure) {
         warn!("{what}; until there is one, this node counts as idle");
@@ -108,26 +116,26 @@ async fn run_agent(given: Agent) -> Result<(), Failure> {
             least_us: given.change_ms * 1000,
         },
     };
-    let mut measured = agent::Measured {
+    let mut measured = agent::Measurements {
         peers,
         readings,
-        wanted,
+        targets,
         servers,
         answers,
     };
     let (mut held, mut held_by_ingress) = (None, None);
     let end = tokio::select! {
-        never = forever(&settings.members, async || Box::pin(agent::session(&settings, &mut held, &mut measured)).await) => match never {},
+        never = retry_forever(&settings.members, async || Box::pin(agent::session(&settings, &mut held, &mut measured)).await) => match never {},
         never = follow(&settings.members, ingress.as_mut(), &mut held_by_ingress) => match never {},
-        end = asked_to_end() => end,
+        end = end_signal() => end,
     };
     for lease in held.into_iter().chain(held_by_ingress) {
-        lease.give_back().await;
+        lease.revoke().await;
     }
     end
 }
 
-/// What the agent of an ingress is told beyond others; the file of its egresses is read, or refused.
+/// What an ingress needs; reads its egresses.
 fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure> {
     let hangup =
         signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
@@ -139,7 +147,7 @@ fn ingress(given: &Agent, members: &Members) -> Result<Option<Ingress>, Failure>
         given.name.clone(),
         members.clone(),
         (file.clone(), egresses),
-        Handed::new(routes.clone(), given.reload.clone()),
+        RoutesFile::new(routes.clone(), given.reload.clone()),
         hangup,
     )))
 }
@@ -150,7 +158,9 @@ async fn follow(
     held: &mut Option<Lease>,
 ) -> Infallible {
     match ingress {
-        Some(ingress) => forever(members, async || Box::pin(ingress.session(held)).await).await,
+        Some(ingress) => {
+            retry_forever(members, async || Box::pin(ingress.session(held)).await).await
+        }
         None => std::future::pending().await,
     }
 }
@@ -163,7 +173,7 @@ async fn run_controller(given: Controller) -> Result<(), Failure> {
     }
     let mut etcd = tokio::select! {
         etcd = Etcd::start(&given.data, given.port) => etcd?,
-        end = asked_to_end() => return end,
+        end = end_signal() => return end,
     };
     info!("etcd answers at {}", etcd.endpoint);
     let settings = settings(&given, Members::here(etcd.endpoint.clone()));
@@ -176,7 +186,7 @@ fn settings(given: &Controller, members: Members) -> controller::Settings {
     controller::Settings {
         name: given.name.clone(),
         members,
-        most_through: given.most_through,
+        max_through: given.max_through,
     }
 }
 
@@ -186,24 +196,24 @@ async fn control(
 ) -> Result<(), Failure> {
     let mut held = None;
     let end = tokio::select! {
-        never = forever(&settings.members, async || Box::pin(controller::session(settings, &mut held)).await) => match never {},
+        never = retry_forever(&settings.members, async || Box::pin(controller::session(settings, &mut held)).await) => match never {},
         failure = failed => return Err(failure),
-        end = asked_to_end() => end,
+        end = end_signal() => end,
     };
     if let Some(lease) = held {
-        lease.give_back().await;
+        lease.revoke().await;
     }
     end
 }
 
 async fn show(members: &Members) -> Result<(), Failure> {
     let status = status::ask(members).await;
-    print(&status.map_err(|lost| lost.failure(members))?)
+    print(&status.map_err(|error| error.failure(members))?)
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+        .map_err(|error| Failure::new(ExitCode::System, error.to_string()))?;
     println!("{text}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! etcd's members, and the identity that they know us by: mutual TLS, or none on loopback.
+//! etcd's members, and the identity to authenticate with: mutual TLS, or none on loopback.
 
 use std::fmt::{Debug, Display, Formatter};
 use std::fs;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use etcd_client::{Certificate, Identity, TlsOptions};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ExitCode, Failure};
 
 const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://IP:PORT";
 
-/// Where etcd answers, and how it is asked.
+/// The endpoints of etcd's members, and the identity.
 #[derive(Clone)]
 pub struct Members {
     endpoints: Vec<String>,
-    /// Its folder, and what is in it.
+    /// The folder, and its contents.
     identity: Option<(PathBuf, TlsOptions)>,
 }
 
@@ -30,7 +30,7 @@ impl Display for Members {
     }
 }
 
-/// Without the key.
+/// Leaves out the key.
 impl Debug for Members {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         Display::fmt(self, formatter)
@@ -38,17 +38,17 @@ impl Debug for Members {
 }
 
 impl Members {
-    /// The members at `endpoints` (each one that [`endpoint`] accepts), asked with the identity in this folder: `ca.pem`,
-    /// `node.pem`, `node.key`.
+    /// The members at `endpoints` (each accepted by [`endpoint`]), with the identity in this folder: `ca.pem`, `node.pem`,
+    /// `node.key`.
     ///
-    /// Fails if a file cannot be read, others can read the key, or https and an identity do not come together; and for
-    /// http to another machine, unless an `insecure` transport is accepted.
+    /// Fails if a file cannot be read, if others can read the key, if only one of https and an identity is given, or for
+    /// http to another machine unless an `insecure` transport is allowed.
     pub fn new(
         endpoints: Vec<String>,
         identity: Option<&Path>,
         insecure: bool,
     ) -> Result<Self, Failure> {
-        let usage = |what: String| Err(Failure::new(Exit::Usage, what));
+        let usage = |what: String| Err(Failure::new(ExitCode::Usage, what));
         let wanted = identity.is_some();
         match endpoints.iter().find(|each| encrypted(each) != wanted) {
             Some(open) if wanted => usage(format!("{open}: accepted with --identity: https://")),
@@ -64,7 +64,7 @@ impl Members {
         }
     }
 
-    /// An etcd of this machine's own.
+    /// An etcd on this machine, without TLS.
     pub fn here(endpoint: String) -> Self {
         Self {
             endpoints: vec![endpoint],
@@ -72,7 +72,6 @@ impl Members {
         }
     }
 
-    /// Where they answer.
     pub fn endpoints(&self) -> &[String] {
         &self.endpoints
     }
@@ -91,7 +90,7 @@ fn read(folder: &Path) -> Result<(PathBuf, TlsOptions), Failure> {
     let own = fs::metadata(&key).is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
     if own {
         let line = format!("{}: others may read it: accepted: mode 0600", key.display());
-        return Err(Failure::new(Exit::NoPermission, line));
+        return Err(Failure::new(ExitCode::NoPermission, line));
     }
     let identity = Identity::from_pem(bytes(&folder.join("node.pem"))?, bytes(&key)?);
     let authority = Certificate::from_pem(bytes(&folder.join("ca.pem"))?);
@@ -104,7 +103,7 @@ fn read(folder: &Path) -> Result<(PathBuf, TlsOptions), Failure> {
 fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
         let line = format!("{}: cannot be read: {error}", path.display());
-        Failure::new(Exit::NoInput, line)
+        Failure::new(ExitCode::NoInput, line)
     })
 }
 
@@ -124,7 +123,7 @@ fn bare(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// A member's address as it is given.
+/// Parses a member's URL.
 pub fn endpoint(text: &str) -> Result<String, String> {
     let (host, port) = host_and_port(text).ok_or(ACCEPTED)?;
     let known =
@@ -168,13 +167,13 @@ mod tests {
     #[test]
     fn https_and_an_identity_come_together() {
         let secret = Members::new(vec!["https://a:1".into()], None, false).unwrap_err();
-        assert_eq!(secret.exit, Exit::Usage);
+        assert_eq!(secret.exit, ExitCode::Usage);
         let folder = Path::new("/nonexistent");
         let open =
             Members::new(vec!["http://127.0.0.1:1".into()], Some(folder), false).unwrap_err();
-        assert_eq!(open.exit, Exit::Usage);
+        assert_eq!(open.exit, ExitCode::Usage);
         let missing = Members::new(vec!["https://a:1".into()], Some(folder), false).unwrap_err();
-        assert_eq!(missing.exit, Exit::NoInput);
+        assert_eq!(missing.exit, ExitCode::NoInput);
         assert!(missing.line.contains("node.pem: cannot be read"));
     }
 
@@ -185,7 +184,7 @@ mod tests {
             assert!(asked(here, false).is_ok(), "{here}");
         }
         let refusal = asked("http://192.0.2.1:2379", false).unwrap_err();
-        assert_eq!(refusal.exit, Exit::Usage);
+        assert_eq!(refusal.exit, ExitCode::Usage);
         assert!(refusal.line.ends_with("or --insecure-transport"));
         assert!(asked("http://192.0.2.1:2379", true).is_ok());
     }

@@ -2,28 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
+use overlay_paths::{Chains, Figures, Graph, MAX_ROUNDS, Node, Rounds, transfer_time};
 
-use crate::distances::{farther, graph};
+use crate::distances::{graph, penalised};
 use crate::estimates::{self, Estimates};
 use crate::name::Name;
+use crate::schema::{Chain, Delays};
 use crate::snapshot::Snapshot;
-use crate::values::{Chain, Delays, MOST_ROUNDS};
 
-/// How far nodes are from each other, with what the pressure on them adds.
-pub struct Known {
-    /// What they measured.
+/// The distances between nodes, including the penalties of loaded nodes.
+pub struct LinkDelays {
     measured: BTreeMap<Name, Delays>,
-    /// What is estimated of other pairs.
+    /// Of pairs without a measurement.
     estimated: BTreeMap<Name, Delays>,
 }
 
-impl Known {
-    /// By what etcd holds, and what is estimated by that.
-    pub fn of(taken: &Snapshot, estimates: &Estimates) -> Self {
+impl LinkDelays {
+    pub fn of(snapshot: &Snapshot, estimates: &Estimates) -> Self {
         Self {
-            measured: farther(&taken.delays, &taken.health),
-            estimated: farther(&estimates::as_delays(estimates), &taken.health),
+            measured: penalised(&snapshot.delays, &snapshot.health),
+            estimated: penalised(&estimates::as_delays(estimates), &snapshot.health),
         }
     }
 
@@ -36,14 +34,14 @@ impl Known {
 /// The best chain for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Best {
-    /// What its time follows from.
+    /// Length and longest hop, which give the time.
     pub figures: Figures,
-    /// Whether it is the way without converters, which nobody measured.
+    /// Whether it is the direct path, by an estimate.
     estimated: bool,
 }
 
 impl Best {
-    /// What a transfer takes if a hop of `last` microseconds follows, in microseconds.
+    /// The time of a transfer with a further hop of `last` microseconds, in microseconds.
     pub fn time(&self, last: u32, rounds: Rounds) -> f64 {
         let Figures {
             length, longest, ..
@@ -52,28 +50,28 @@ impl Best {
     }
 }
 
-/// The chains of all pairs of some nodes.
+/// The chains of all pairs of nodes.
 ///
-/// They consist of measured links. An estimate is only ever compared with them, for the whole way without converters
-/// between: among many chains with estimated hops the best one is likely to be one whose estimates are too low.
+/// They consist of measured links. An estimate is only compared with them as the direct path: among many chains with
+/// estimated hops, the best one would probably be one whose estimates are too low.
 pub struct Mesh {
     chains: Chains,
     estimated: Graph,
-    /// Those that chains pass, in order, and behind them in order those at which chains only begin.
+    /// First the nodes that chains may pass, in order, then those at which they only begin, in order.
     nodes: Vec<Name>,
-    /// How many chains pass.
+    /// The number of nodes that chains may pass.
     passed: usize,
 }
 
 impl Mesh {
-    /// Chains pass and end at the nodes that are `passable`, and begin at all.
-    pub fn of(passable: &BTreeSet<Name>, all: &BTreeSet<Name>, known: &Known) -> Self {
+    /// Chains pass and end at `passable` nodes, and begin at all.
+    pub fn of(passable: &BTreeSet<Name>, all: &BTreeSet<Name>, delays: &LinkDelays) -> Self {
         let nodes: Vec<Name> = passable
             .iter()
             .chain(all.difference(passable))
             .cloned()
             .collect();
-        let (measured, estimated) = known.graphs(&nodes);
+        let (measured, estimated) = delays.graphs(&nodes);
         let passed = passable.len();
         Self {
             chains: Chains::through(measured, passed),
@@ -83,7 +81,7 @@ impl Mesh {
         }
     }
 
-    /// The best chains from `ingress` to all others that are passable, by ascending rounds.
+    /// The best chains from `ingress` to all other passable nodes, by ascending rounds.
     pub fn to_all(&self, ingress: &Name) -> BTreeMap<Name, Vec<Chain>> {
         let others = self.nodes[..self.passed]
             .iter()
@@ -92,8 +90,8 @@ impl Mesh {
         found.filter(|(_, chains)| !chains.is_empty()).collect()
     }
 
-    /// What is best if a hop of `last` microseconds follows; None where no chain joins the two, or one of them is not among
-    /// the nodes.
+    /// The best chain if a hop of `last` microseconds follows; None if no chain joins the two, or one of them is not in the
+    /// mesh.
     pub fn best_before(
         &self,
         ingress: &Name,
@@ -122,7 +120,8 @@ impl Mesh {
     /// The nodes between the ends of the best chain.
     ///
     /// # Panics
-    /// If it is not a chain of these.
+    ///
+    /// If it is not a chain of this mesh.
     pub fn through(&self, from: &Name, to: &Name, best: &Best) -> Vec<Name> {
         if best.estimated {
             return Vec::new();
@@ -142,13 +141,13 @@ impl Mesh {
             Ok(place) => place,
             Err(_) => self.passed + others.binary_search(name).ok()?,
         };
-        Some(Node::try_from(place).expect("MOST_NODES fits"))
+        Some(Node::try_from(place).expect("MAX_NODES fits"))
     }
 
     fn best(&self, ingress: &Name, egress: &Name) -> Vec<Chain> {
         let mut found = Vec::new();
         let mut before = None;
-        for rounds in (1..=MOST_ROUNDS).filter_map(Rounds::new) {
+        for rounds in (1..=MAX_ROUNDS).filter_map(Rounds::new) {
             let best = self.best_before(ingress, egress, 0, rounds);
             if let Some(best) = best.filter(|_| best != before) {
                 found.push(Chain {

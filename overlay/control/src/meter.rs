@@ -1,8 +1,8 @@
-//! Round-trip times: what connections to its peers' converters tell an agent, and what it asks the peers themselves by
-//! datagrams (UDP), and how it answers theirs.
+//! Measures round-trip times to peers: from the kernel where there is a connection to the peer's converter, otherwise by
+//! pings (UDP). Also answers peers' pings.
 //!
-//! A datagram has 16 bytes: seven of a magic, a kind, and eight that nobody can guess and that the answer repeats. An
-//! answer is as long as what it answers, so that nobody makes more traffic of it.
+//! A datagram has 16 bytes: a magic of seven, a type, and an unguessable number of eight, which the reply repeats. A reply
+//! is as long as its request, so that nobody can amplify traffic by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -15,37 +15,36 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-use crate::few::Few;
+use crate::kernel_rtt::BackgroundQuery;
 use crate::name::Name;
-use crate::standing::Background;
-use crate::values::{Delay, Node};
+use crate::peer_sample::PeerSample;
+use crate::schema::{Delay, Node};
 use crate::window::{Reading, Window};
 
-/// Where the agents and the converters of all others are.
+/// The addresses of the other agents and their converters.
 pub type Peers = BTreeMap<Name, Node>;
-/// What is known of each.
+/// The state of each peer.
 pub type Readings = BTreeMap<Name, Reading>;
 
-/// Where a few are asked, one that is not is asked again once in as many turns.
-const ANEW_EVERY: u64 = 60;
+/// With a sample of peers, in one of so many turns another peer is pinged.
+const RETRY_SILENT_EVERY: u64 = 60;
 
 const MAGIC: &[u8; 7] = b"TRIBRTT";
 const SIZE: usize = 16;
-const ASK: u8 = 1;
-const ANSWER: u8 = 2;
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
 
-/// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Datagram {
-    Ask(u64),
-    Answer(u64),
+    Request(u64),
+    Reply(u64),
 }
 
 impl Datagram {
     fn encode(self) -> [u8; SIZE] {
         let (kind, number) = match self {
-            Self::Ask(number) => (ASK, number),
-            Self::Answer(number) => (ANSWER, number),
+            Self::Request(number) => (REQUEST, number),
+            Self::Reply(number) => (REPLY, number),
         };
         let mut bytes = [0; SIZE];
         bytes[..7].copy_from_slice(MAGIC);
@@ -59,79 +58,79 @@ impl Datagram {
         let (&kind, number) = rest.split_first()?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
         match kind {
-            ASK if magic == MAGIC => Some(Self::Ask(number)),
-            ANSWER if magic == MAGIC => Some(Self::Answer(number)),
+            REQUEST if magic == MAGIC => Some(Self::Request(number)),
+            REPLY if magic == MAGIC => Some(Self::Reply(number)),
             _ => None,
         }
     }
 }
 
-/// Ask all `peers`, or a `few` of them, once an `every`, but for those to which a connection tells it; answer whoever asks,
-/// and tell what is known, until nobody has `peers` any more.
+/// Pings all `peers`, or a `sample` of them, once an `every` except those whose round-trip time the kernel knows; answers
+/// pings, and publishes `readings`. Ends when the sender of `peers` is dropped.
 ///
-/// An answer that takes longer than `every` counts as lost.
+/// A reply that takes longer than `every` counts as lost.
 pub async fn measure(
     socket: UdpSocket,
     every: Duration,
-    few: Option<Few>,
+    sample: Option<PeerSample>,
     mut peers: watch::Receiver<Peers>,
     readings: watch::Sender<Readings>,
 ) {
     let mut pings = Pings {
-        few,
+        sample,
         ..Pings::default()
     };
-    let mut kernel = Background::open(untold);
+    let mut kernel = BackgroundQuery::open(warn_without_kernel_rtts);
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // One byte more shows which are too long.
+    // One byte more, to recognise datagrams that are too long.
     let mut bytes = [0; SIZE + 1];
     loop {
         tokio::select! {
-            // Answers that are here count, however late we look.
+            // Replies first: they count however late this task runs.
             biased;
             changed = peers.changed() => match changed {
                 Ok(()) => pings.set(&peers.borrow_and_update()),
                 Err(_) => return,
             },
             Ok((length, from)) = socket.recv_from(&mut bytes) => match Datagram::decode(&bytes[..length]) {
-                // Whom it does not reach asks again.
-                Some(Datagram::Ask(number)) => drop(socket.send_to(&Datagram::Answer(number).encode(), from).await),
-                Some(Datagram::Answer(number)) => pings.heard(number, from, Instant::now()),
+                // A lost reply is asked for again.
+                Some(Datagram::Request(number)) => drop(socket.send_to(&Datagram::Reply(number).encode(), from).await),
+                Some(Datagram::Reply(number)) => pings.heard(number, from, Instant::now()),
                 None => {}
             },
             _ = ticks.tick() => {
                 let converters = pings.converters();
-                let told = kernel.ask(move |kernel| kernel.delays(&converters), untold).await;
-                let asked = pings.ask(&told);
+                let kernel_rtts = kernel.ask(move |kernel| kernel.delays(&converters), warn_without_kernel_rtts).await;
+                let asked = pings.ask(&kernel_rtts);
                 readings.send_if_modified(|before| std::mem::replace(before, pings.readings()) != *before);
                 for (number, address) in asked {
                     pings.sent(number, Instant::now());
-                    // One that does not leave is one without an answer.
-                    let _ = socket.send_to(&Datagram::Ask(number).encode(), address).await;
+                    // A request that cannot be sent counts as unanswered.
+                    let _ = socket.send_to(&Datagram::Request(number).encode(), address).await;
                 }
             }
         }
     }
 }
 
-fn untold(error: &io::Error) {
+fn warn_without_kernel_rtts(error: &io::Error) {
     warn!("the kernel does not tell of connections: {error}; all delays are measured by pings");
 }
 
-/// What was asked, and what was heard.
+/// The state of the pings.
 #[derive(Default)]
 struct Pings {
-    /// None for all of them.
-    few: Option<Few>,
-    /// Those that count, of a few.
+    /// None: all peers.
+    sample: Option<PeerSample>,
+    /// The peers of the sample whose readings are published.
     counted: BTreeSet<Name>,
     peers: BTreeMap<Name, Peer>,
-    /// How often they were asked.
+    /// The number of turns so far.
     turns: u64,
-    /// The questions without an answer yet.
+    /// Requests without a reply yet.
     open: BTreeMap<u64, (Name, Instant)>,
-    /// `SipHash` with a key of our own makes numbers that nobody can guess.
+    /// `SipHash` with a random key makes unguessable numbers.
     unguessable: RandomState,
     count: u64,
 }
@@ -139,7 +138,7 @@ struct Pings {
 struct Peer {
     node: Node,
     window: Window,
-    /// The turn in which it was last asked.
+    /// The turn of the last ping.
     asked: u64,
 }
 
@@ -166,9 +165,9 @@ impl Pings {
             .collect()
     }
 
-    /// The next questions, by their numbers; those still open are lost. Who is as far as was `told` of its converter is not
-    /// asked.
-    fn ask(&mut self, told: &BTreeMap<SocketAddr, Delay>) -> Vec<(u64, SocketAddr)> {
+    /// The next requests by their numbers; open ones count as lost. Peers whose round-trip time the kernel knows are not
+    /// pinged.
+    fn ask(&mut self, kernel_rtts: &BTreeMap<SocketAddr, Delay>) -> Vec<(u64, SocketAddr)> {
         for (name, _) in std::mem::take(&mut self.open).into_values() {
             if let Some(peer) = self.peers.get_mut(&name) {
                 peer.window.missed();
@@ -179,12 +178,12 @@ impl Pings {
         let mut asked = Vec::with_capacity(self.peers.len());
         for (name, peer) in &mut self.peers {
             let converter = peer.node.converter;
-            if let Some(&delay) = converter.and_then(|converter| told.get(&converter)) {
+            if let Some(&delay) = converter.and_then(|converter| kernel_rtts.get(&converter)) {
                 peer.window.heard(delay);
                 peer.asked = self.turns;
                 continue;
             }
-            if wanted.as_ref().is_some_and(|few| !few.contains(name)) {
+            if wanted.as_ref().is_some_and(|sample| !sample.contains(name)) {
                 continue;
             }
             peer.asked = self.turns;
@@ -196,13 +195,14 @@ impl Pings {
         asked
     }
 
-    /// Whom to ask this time; None for all. Once in a while one who has not been asked for long is asked as if for the first
-    /// time: it may be nearer now, or answer again.
+    /// The peers to ping in this turn; None for all. Now and then a peer that was not pinged for long starts again from
+    /// nothing: it may be nearer now, or answer again.
     fn take_turn(&mut self) -> Option<BTreeSet<Name>> {
-        let few = self.few.as_ref()?;
+        let sample = self.sample.as_ref()?;
         self.turns += 1;
         let quiet = self.peers.values_mut().min_by_key(|peer| peer.asked);
-        let is_due = |peer: &&mut Peer| self.turns % ANEW_EVERY == 0 && peer.asked + 1 < self.turns;
+        let is_due =
+            |peer: &&mut Peer| self.turns % RETRY_SILENT_EVERY == 0 && peer.asked + 1 < self.turns;
         if let Some(peer) = quiet.filter(is_due) {
             peer.window = Window::default();
         }
@@ -210,8 +210,8 @@ impl Pings {
             let each = self.peers.iter();
             each.map(|(name, peer)| (name, peer.window.reading()))
         };
-        self.counted = few.counted(readings(), &self.counted);
-        Some(few.asked(readings(), &self.counted))
+        self.counted = sample.counted(readings(), &self.counted);
+        Some(sample.asked(readings(), &self.counted))
     }
 
     fn sent(&mut self, number: u64, now: Instant) {
@@ -241,7 +241,7 @@ impl Pings {
         let each = self.peers.iter();
         let readings = each.map(|(name, peer)| (name.clone(), peer.window.reading()));
         let tells = |name: &Name, reading: Reading| {
-            self.few.is_none() || reading == Reading::Silent || self.counted.contains(name)
+            self.sample.is_none() || reading == Reading::Silent || self.counted.contains(name)
         };
         readings
             .filter(|(name, reading)| tells(name, *reading))
@@ -257,7 +257,7 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
-    /// One whose converter is at the next port.
+    /// With its converter at the next port.
     fn node(port: u16) -> Node {
         Node {
             address: address(port),
@@ -275,9 +275,9 @@ mod tests {
     #[test]
     fn datagrams_are_read_as_written_and_nothing_else_is() {
         for datagram in [
-            Datagram::Ask(0),
-            Datagram::Answer(u64::MAX),
-            Datagram::Ask(1 << 40),
+            Datagram::Request(0),
+            Datagram::Reply(u64::MAX),
+            Datagram::Request(1 << 40),
         ] {
             let bytes = datagram.encode();
             assert_eq!(Datagram::decode(&bytes), Some(datagram));
@@ -342,7 +342,7 @@ mod tests {
         }
         assert_eq!(pings.readings()[&name], Reading::Known(delay));
         assert_eq!(pings.ask(&BTreeMap::from([(address(3), delay)])).len(), 1);
-        // Its converter falls silent: what was measured stays.
+        // Its converter no longer answers: the measurements stay.
         let without = Node {
             converter: None,
             ..node(1)
@@ -362,14 +362,14 @@ mod tests {
             .zip(10..)
             .map(|(name, port)| (name.clone(), node(port)));
         let mut pings = Pings {
-            few: Some(Few {
+            sample: Some(PeerSample {
                 own: "n30".parse().unwrap(),
                 count: 6,
             }),
             ..Pings::default()
         };
         pings.set(&peers.collect());
-        // Port NN answers after NN ms, but 12.
+        // Port NN answers after NN ms, except 12.
         let mut last = BTreeSet::new();
         for turn in 0..40 {
             let asked = pings.ask(&BTreeMap::new());
@@ -417,13 +417,13 @@ mod tests {
         };
         let peers = Peers::from([(name.clone(), node)]);
         let (_mine, given) = watch::channel(Peers::new());
-        let (told, _) = watch::channel(Readings::new());
+        let (kernel_rtts, _) = watch::channel(Readings::new());
         let every = Duration::from_millis(20);
-        tokio::spawn(measure(other, every, None, given, told));
+        tokio::spawn(measure(other, every, None, given, kernel_rtts));
         let (set, given) = watch::channel(Peers::new());
         set.send(peers).unwrap();
-        let (told, mut readings) = watch::channel(Readings::new());
-        tokio::spawn(measure(one, every, None, given, told));
+        let (kernel_rtts, mut readings) = watch::channel(Readings::new());
+        tokio::spawn(measure(one, every, None, given, kernel_rtts));
         let known = |all: &Readings| matches!(all.get(&name), Some(Reading::Known(_)));
         let waited = tokio::time::timeout(Duration::from_secs(10), readings.wait_for(known));
         assert!(waited.await.unwrap().is_ok());

@@ -5,17 +5,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 const ACCEPTED: &str =
     "accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -, the first one a letter or a digit";
 
-/// A name: part of a key in etcd, so that it holds no slash.
+/// A name, as part of a key in etcd: without slashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(String);
 
 impl Name {
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,7 +31,7 @@ impl FromStr for Name {
         let rest = text
             .bytes()
             .all(|it| it.is_ascii_alphanumeric() || b"._,+-".contains(&it));
-        if first && rest && text.len() <= LONGEST {
+        if first && rest && text.len() <= MAX_LENGTH {
             Ok(Self(text.into()))
         } else {
             Err(format!("{text:?} is no name: {ACCEPTED}"))

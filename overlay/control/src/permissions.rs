@@ -1,5 +1,5 @@
-//! Who may read and write what in etcd: a user for each name, which etcd takes from the certificate, with a role of its
-//! own. Pure: what is to be done so that it is so.
+//! Who may read and write what in etcd: a user for each name, which etcd takes from the certificate, and a role of the same
+//! name. Pure: computes the steps to get there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Formatter};
@@ -13,43 +13,43 @@ use crate::name::Name;
 
 /// etcd's name for the user who may do everything.
 pub const ADMINISTRATOR: &str = "root";
-/// The name in the certificates of etcd's members, by which etcd's JSON gateway asks: never a user.
+/// The name in the certificates of etcd's members, as which etcd's JSON gateway authenticates: never a user.
 pub const MEMBER: &str = "etcd";
 
-/// What a name is for.
+/// The role of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// An agent: writes what it says of its own node
+pub enum Role {
+    /// An agent: writes its node's keys
     Node,
     /// Writes all tables
     Controller,
-    /// Asks for the status, and explains
+    /// Reads only: status, explain, overlay-dns
     Reader,
 }
 
-/// What a role may do.
+/// A permission of a role in etcd.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
-    /// Read all keys that begin with this.
+    /// To read all keys with this prefix.
     Read(String),
-    /// Write this key.
+    /// To write this key.
     Write(String),
-    /// Write all keys that begin with this.
+    /// To write all keys with this prefix.
     WriteBelow(String),
 }
 
 impl Permission {
-    /// All that a name may do in this part.
-    pub fn of(part: Part, name: &Name) -> BTreeSet<Self> {
+    /// The permissions of a name in this role.
+    pub fn of(role: Role, name: &Name) -> BTreeSet<Self> {
         let mut all = BTreeSet::from([Self::Read(ALL.into())]);
-        match part {
-            Part::Node => all.extend(owned(name).map(Self::Write)),
-            Part::Controller => all.extend([
+        match role {
+            Role::Node => all.extend(node_keys(name).map(Self::Write)),
+            Role::Controller => all.extend([
                 Self::WriteBelow(TABLES.into()),
                 Self::Write(REPORT.into()),
                 Self::Write(keys::key(ELECTION, name)),
             ]),
-            Part::Reader => {}
+            Role::Reader => {}
         }
         all
     }
@@ -66,46 +66,43 @@ impl Display for Permission {
 }
 
 /// The keys that a node writes.
-fn owned(name: &Name) -> impl Iterator<Item = String> {
+fn node_keys(name: &Name) -> impl Iterator<Item = String> {
     [NODES, DELAYS, SERVERS, HEALTH, EGRESSES, ROUTES]
         .map(|folder| keys::key(folder, name))
         .into_iter()
 }
 
-/// The keys that go with a name.
+/// All keys that bear a name.
 pub fn keys_of(name: &Name) -> impl Iterator<Item = String> {
-    owned(name).chain([keys::key(ELECTION, name)])
+    node_keys(name).chain([keys::key(ELECTION, name)])
 }
 
-/// What etcd has, of the names that are asked for.
+/// What etcd has of the names in question.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct AuthState {
     /// Users with their roles.
     pub users: BTreeMap<String, Vec<String>>,
-    /// Roles with what they may do; none where one may more than any of ours.
+    /// Roles with their permissions; None for one with a permission that no role of the overlay has.
     pub roles: BTreeMap<String, Option<BTreeSet<Permission>>>,
-    /// Whether etcd goes by them.
+    /// Whether authentication is on.
     pub enabled: bool,
 }
 
-/// One change.
+/// A change in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Of a role that may do nothing.
     AddRole(String),
-    /// Of a role.
-    Allow(String, Permission),
-    /// Of a user without a password: by certificate alone.
+    /// To a role.
+    GrantPermission(String, Permission),
+    /// Without a password: by certificate only.
     AddUser(String),
-    /// To a user, the role.
-    Give(String, String),
-    /// From now on etcd goes by users and roles.
+    /// To the user, the role.
+    GrantRole(String, String),
+    /// Turn authentication on.
     Enable,
-    /// With its roles taken away.
     DeleteUser(String),
-    /// From etcd, and from all who have it.
     DeleteRole(String),
-    /// All that a name may have written.
+    /// All keys that the name may have written.
     DeleteKeys(Name),
 }
 
@@ -113,11 +110,13 @@ impl Display for Step {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AddRole(role) => write!(formatter, "add the role {role}"),
-            Self::Allow(role, permission) => {
+            Self::GrantPermission(role, permission) => {
                 write!(formatter, "allow the role {role} to {permission}")
             }
             Self::AddUser(user) => write!(formatter, "add the user {user}"),
-            Self::Give(user, role) => write!(formatter, "give the user {user} the role {role}"),
+            Self::GrantRole(user, role) => {
+                write!(formatter, "give the user {user} the role {role}")
+            }
             Self::Enable => formatter.write_str(
                 "enable authentication: who has no role reads and writes nothing any more",
             ),
@@ -128,25 +127,25 @@ impl Display for Step {
     }
 }
 
-/// What makes users of these names; none where all is so. An error if a role may do what is not of this part.
-pub fn authorize(part: Part, names: &[Name], known: &Known) -> Result<Vec<Step>, String> {
-    let mut steps = user(ADMINISTRATOR, known);
+/// The missing steps to authorize these names. Fails if one has a permission that is not of this role.
+pub fn authorize(role: Role, names: &[Name], state: &AuthState) -> Result<Vec<Step>, String> {
+    let mut steps = user_steps(ADMINISTRATOR, state);
     for name in names {
-        steps.extend(role(part, name, known)?);
-        steps.extend(user(name.as_str(), known));
+        steps.extend(role_steps(role, name, state)?);
+        steps.extend(user_steps(name.as_str(), state));
     }
-    if !known.enabled {
+    if !state.enabled {
         steps.push(Step::Enable);
     }
     Ok(steps)
 }
 
-fn role(part: Part, name: &Name, known: &Known) -> Result<Vec<Step>, String> {
-    let wanted = Permission::of(part, name);
+fn role_steps(role: Role, name: &Name, state: &AuthState) -> Result<Vec<Step>, String> {
+    let needed = Permission::of(role, name);
     let mut steps = Vec::new();
     let mut allowed = &BTreeSet::new();
-    match known.roles.get(name.as_str()) {
-        Some(Some(found)) if found.is_subset(&wanted) => allowed = found,
+    match state.roles.get(name.as_str()) {
+        Some(Some(found)) if found.is_subset(&needed) => allowed = found,
         Some(_) => {
             return Err(format!(
                 "{name} is allowed something else: accepted: another name, or first `scripts/overlay revoke {name}`"
@@ -154,34 +153,34 @@ fn role(part: Part, name: &Name, known: &Known) -> Result<Vec<Step>, String> {
         }
         None => steps.push(Step::AddRole(name.to_string())),
     }
-    let missing = wanted.difference(allowed);
-    steps.extend(missing.map(|each| Step::Allow(name.to_string(), each.clone())));
+    let missing = needed.difference(allowed);
+    steps.extend(missing.map(|each| Step::GrantPermission(name.to_string(), each.clone())));
     Ok(steps)
 }
 
 /// The user of this name, with the role of the same name.
-fn user(name: &str, known: &Known) -> Vec<Step> {
-    let roles = known.users.get(name);
+fn user_steps(name: &str, state: &AuthState) -> Vec<Step> {
+    let roles = state.users.get(name);
     let mut steps = Vec::new();
     if roles.is_none() {
         steps.push(Step::AddUser(name.into()));
     }
     if !roles.is_some_and(|roles| roles.iter().any(|role| role == name)) {
-        steps.push(Step::Give(name.into(), name.into()));
+        steps.push(Step::GrantRole(name.into(), name.into()));
     }
     steps
 }
 
-/// What takes from these names all that they may do: first nothing more is written, then what was is removed. An error if
-/// etcd does not know one.
-pub fn revoke(names: &[Name], known: &Known) -> Result<Vec<Step>, String> {
-    let each = names.iter().map(|name| revoke_one(name, known));
+/// The steps to revoke these names: first they lose the right to write, then their keys are deleted. Fails for names that
+/// etcd does not know.
+pub fn revoke(names: &[Name], state: &AuthState) -> Result<Vec<Step>, String> {
+    let each = names.iter().map(|name| revoke_one(name, state));
     Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn revoke_one(name: &Name, known: &Known) -> Result<Vec<Step>, String> {
-    let user = known.users.contains_key(name.as_str());
-    let role = known.roles.contains_key(name.as_str());
+fn revoke_one(name: &Name, state: &AuthState) -> Result<Vec<Step>, String> {
+    let user = state.users.contains_key(name.as_str());
+    let role = state.roles.contains_key(name.as_str());
     if !(user || role) {
         return Err(format!(
             "etcd has no user {name}: accepted: a name that was authorized"
@@ -190,7 +189,7 @@ fn revoke_one(name: &Name, known: &Known) -> Result<Vec<Step>, String> {
     let without_user = user.then(|| Step::DeleteUser(name.to_string()));
     let mut steps = Vec::from_iter(without_user);
     steps.push(Step::DeleteKeys(name.clone()));
-    // At last: after an interruption it shows that there is more to do.
+    // Last: after an interruption the role shows that there is more to do.
     steps.extend(role.then(|| Step::DeleteRole(name.to_string())));
     Ok(steps)
 }
@@ -207,28 +206,28 @@ mod tests {
         steps.iter().map(Step::to_string).collect()
     }
 
-    /// etcd as it is after these steps.
-    fn after(steps: Vec<Step>) -> Known {
-        let mut known = Known::default();
+    /// etcd's state after these steps.
+    fn after(steps: Vec<Step>) -> AuthState {
+        let mut state = AuthState::default();
         for step in steps {
             match step {
-                Step::AddRole(role) => drop(known.roles.insert(role, Some(BTreeSet::new()))),
-                Step::Allow(role, permission) => {
-                    let allowed = known.roles.get_mut(&role).unwrap().as_mut().unwrap();
+                Step::AddRole(role) => drop(state.roles.insert(role, Some(BTreeSet::new()))),
+                Step::GrantPermission(role, permission) => {
+                    let allowed = state.roles.get_mut(&role).unwrap().as_mut().unwrap();
                     assert!(allowed.insert(permission));
                 }
-                Step::AddUser(user) => drop(known.users.insert(user, Vec::new())),
-                Step::Give(user, role) => known.users.get_mut(&user).unwrap().push(role),
-                Step::Enable => known.enabled = true,
+                Step::AddUser(user) => drop(state.users.insert(user, Vec::new())),
+                Step::GrantRole(user, role) => state.users.get_mut(&user).unwrap().push(role),
+                Step::Enable => state.enabled = true,
                 other => panic!("{other}"),
             }
         }
-        known
+        state
     }
 
     #[test]
     fn the_first_call_makes_root_and_enables_authentication_at_last() {
-        let steps = authorize(Part::Reader, &names(&["a"]), &Known::default()).unwrap();
+        let steps = authorize(Role::Reader, &names(&["a"]), &AuthState::default()).unwrap();
         assert_eq!(
             lines(&steps)[..7],
             [
@@ -245,15 +244,15 @@ mod tests {
 
     #[test]
     fn a_node_writes_its_own_keys_and_no_more() {
-        let of = |part| Permission::of(part, &"a".parse().unwrap());
-        let written = |part| {
-            of(part)
+        let of = |role| Permission::of(role, &"a".parse().unwrap());
+        let written = |role| {
+            of(role)
                 .iter()
                 .map(Permission::to_string)
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            written(Part::Node),
+            written(Role::Node),
             [
                 "read tributary/overlay/*",
                 "write tributary/overlay/delays/a",
@@ -265,7 +264,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            written(Part::Controller),
+            written(Role::Controller),
             [
                 "read tributary/overlay/*",
                 "write tributary/overlay/controller/a",
@@ -277,10 +276,10 @@ mod tests {
 
     #[test]
     fn what_was_interrupted_is_completed_and_what_is_so_stays() {
-        for part in [Part::Node, Part::Controller, Part::Reader] {
-            let all = authorize(part, &names(&["a", "b"]), &Known::default()).unwrap();
+        for role in [Role::Node, Role::Controller, Role::Reader] {
+            let all = authorize(role, &names(&["a", "b"]), &AuthState::default()).unwrap();
             for done in 0..=all.len() {
-                let rest = authorize(part, &names(&["a", "b"]), &after(all[..done].to_vec()));
+                let rest = authorize(role, &names(&["a", "b"]), &after(all[..done].to_vec()));
                 assert_eq!(rest.unwrap(), all[done..]);
             }
         }
@@ -288,28 +287,32 @@ mod tests {
 
     #[test]
     fn who_is_allowed_something_else_is_refused() {
-        let node = after(authorize(Part::Node, &names(&["a"]), &Known::default()).unwrap());
-        let refusal = authorize(Part::Reader, &names(&["a"]), &node).unwrap_err();
+        let node = after(authorize(Role::Node, &names(&["a"]), &AuthState::default()).unwrap());
+        let refusal = authorize(Role::Reader, &names(&["a"]), &node).unwrap_err();
         assert!(refusal.starts_with("a is allowed something else: accepted: another name"));
         let mut odd = node;
         odd.roles.insert("a".into(), None);
-        assert!(authorize(Part::Node, &names(&["a"]), &odd).is_err());
+        assert!(authorize(Role::Node, &names(&["a"]), &odd).is_err());
     }
 
     #[test]
     fn revoking_ends_what_is_written_first_and_knows_at_its_end_that_it_is_done() {
-        let mut known = after(authorize(Part::Node, &names(&["a"]), &Known::default()).unwrap());
-        let steps = revoke(&names(&["a"]), &known).unwrap();
-        let told = [
+        let mut state =
+            after(authorize(Role::Node, &names(&["a"]), &AuthState::default()).unwrap());
+        let steps = revoke(&names(&["a"]), &state).unwrap();
+        let steps_left = [
             "delete the user a",
             "delete all keys of a",
             "delete the role a",
         ];
-        assert_eq!(lines(&steps), told);
-        known.users.remove("a");
-        assert_eq!(lines(&revoke(&names(&["a"]), &known).unwrap()), told[1..]);
-        known.roles.remove("a");
-        let refusal = revoke(&names(&["a"]), &known).unwrap_err();
+        assert_eq!(lines(&steps), steps_left);
+        state.users.remove("a");
+        assert_eq!(
+            lines(&revoke(&names(&["a"]), &state).unwrap()),
+            steps_left[1..]
+        );
+        state.roles.remove("a");
+        let refusal = revoke(&names(&["a"]), &state).unwrap_err();
         assert_eq!(
             refusal,
             "etcd has no user a: accepted: a name that was authorized"

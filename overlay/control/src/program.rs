@@ -1,25 +1,25 @@
-//! What `tributary-overlay` and `overlay-dns` do around their work: arguments, log, exit codes, signals.
+//! The frame of `tributary-overlay` and `overlay-dns`: arguments, log, exit codes, signals.
 
 use std::io;
-use std::process::ExitCode;
+use std::process;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ExitCode, Failure};
 
-/// The whole of a `main`: reads the arguments, logs to standard error, and runs.
-pub fn main<A: Parser>(run: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
+/// The whole of a `main`: parses the arguments, logs to standard error, and runs.
+pub fn main<A: Parser>(run: impl FnOnce(A) -> Result<(), Failure>) -> process::ExitCode {
     let arguments = match A::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let code = if error.use_stderr() {
-                Exit::Usage as u8
+                ExitCode::Usage as u8
             } else {
                 0
             };
             error.print().ok();
-            return ExitCode::from(code);
+            return process::ExitCode::from(code);
         }
     };
     tracing_subscriber::fmt()
@@ -28,16 +28,16 @@ pub fn main<A: Parser>(run: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
         .with_ansi(false)
         .init();
     match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => process::ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{}: {}", A::command().get_name(), failure.line);
-            ExitCode::from(failure.exit as u8)
+            process::ExitCode::from(failure.exit as u8)
         }
     }
 }
 
-/// Ready once the program is told to end, by SIGTERM or SIGINT.
-pub async fn asked_to_end() -> Result<(), Failure> {
+/// Waits for SIGTERM or SIGINT.
+pub async fn end_signal() -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| Failure::from_io("signals", &error));
     let (mut terminate, mut interrupt) = (
         listen(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! The converter's routes out of an ingress's table: pure.
+//! The converter's routes, from an ingress's table. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 
 use overlay_paths::Rounds;
 
+use crate::egress_choice::{self, in_order};
 use crate::egresses::{Egress, Egresses};
-use crate::exits::{self, in_order};
 use crate::name::Name;
-use crate::values::{Chain, Exit, Node, Table};
+use crate::schema::{Chain, EgressChoice, Node, Table};
 
-/// A request may have passed 16 converters, and the ingress's is one of them.
-const MOST_CONVERTERS: usize = 15;
-/// The best chain, and as many more as a converter has time to try.
-const MOST_CHAINS: usize = 3;
+/// A request may pass 16 converters including the ingress's.
+const MAX_CONVERTERS: usize = 15;
+/// As many chains as a converter has time to try.
+const MAX_CHAINS: usize = 3;
 
-/// A routes file for the converter of `own`: for each line of `egresses` the chains to its node, as they should be tried,
-/// then `direct`; and where there are several, the same for transfers that are known to be larger than others. Of several
-/// nodes the measured one comes first, else the first one named that a chain leads to. Chains by way of nodes that are not
-/// among `nodes`, or have no converter, are left out.
+/// The routes file for the converter of `own`: for each line of `egresses` the chains to its node in the order in which to
+/// try them, then `direct`; where they differ by size, also those for transfers known to be larger. Of several nodes the
+/// measured choice comes first, otherwise the first one that a chain leads to. Chains through nodes that are not in
+/// `nodes`, or have no converter, are left out.
 pub fn text(
     own: &Name,
     table: Option<&Table>,
@@ -33,12 +33,12 @@ pub fn text(
         ),
         None => format!("# Written by the overlay's agent of {own}, which has no table yet.\n"),
     };
-    let known = Known { own, table, nodes };
+    let routes = RouteTable { own, table, nodes };
     for egress in egresses.iter() {
         let mut line = |above: &str, rounds| {
             write!(text, "{}{above} ", egress.servers()).expect("memory");
-            for way in known.ways(egress, rounds) {
-                for converter in way {
+            for chain in routes.chains_to_try(egress, rounds) {
+                for converter in chain {
                     write!(text, " {converter}").expect("memory");
                 }
                 text.push_str(" or");
@@ -46,21 +46,21 @@ pub fn text(
             text.push_str(" direct\n");
         };
         line("", egress.rounds);
-        let steps = known.steps(egress);
-        for &rounds in steps.iter().filter(|_| steps.len() > 1) {
-            line(&format!(" above {}kB", least_kb(rounds)), rounds);
+        let round_limits = routes.round_limits(egress);
+        for &rounds in round_limits.iter().filter(|_| round_limits.len() > 1) {
+            line(&format!(" above {}kB", lower_bound_kb(rounds)), rounds);
         }
     }
     text
 }
 
-/// What a transfer that takes as many rounds is larger than, in kilobytes: there are no rounds of another size.
-fn least_kb(rounds: u8) -> u64 {
+/// The size in kilobytes above which a transfer takes so many rounds.
+fn lower_bound_kb(rounds: u8) -> u64 {
     Rounds::new(rounds - 1).map_or(0, Rounds::most_bytes) / 1000
 }
 
-/// Chains of a table in the order in which to try them with so many rounds: the best one, then those that are best for
-/// nearly as many, of two the one for fewer.
+/// The chains of a table in the order in which to try them for so many rounds: the best one, then those for the nearest
+/// numbers of rounds, the smaller first.
 pub fn by_preference(chains: &[Chain], rounds: u8) -> Vec<&Chain> {
     let suitable = chains.iter().rposition(|chain| chain.rounds <= rounds);
     let best = suitable.unwrap_or(0);
@@ -69,59 +69,60 @@ pub fn by_preference(chains: &[Chain], rounds: u8) -> Vec<&Chain> {
     places.into_iter().map(|place| &chains[place]).collect()
 }
 
-/// What an ingress goes by.
-struct Known<'a> {
+/// From what the routes of an ingress are made.
+struct RouteTable<'a> {
     own: &'a Name,
     table: Option<&'a Table>,
     nodes: &'a BTreeMap<Name, Node>,
 }
 
-impl<'a> Known<'a> {
-    /// The converters to pass for so many rounds, as they should be tried before the direct way. Of the nodes behind the
-    /// first one that is reached one chain each, so that the death of a node costs no connection.
-    fn ways(&self, egress: &Egress, rounds: u8) -> Vec<Vec<SocketAddr>> {
+impl<'a> RouteTable<'a> {
+    /// The converters of each chain to try before the direct path. After the first reachable node, one chain to each other
+    /// node: if a node dies, no connection is lost.
+    fn chains_to_try(&self, egress: &Egress, rounds: u8) -> Vec<Vec<SocketAddr>> {
         let mut found: Vec<Vec<SocketAddr>> = Vec::new();
-        let nodes = in_order(egress, self.exit(egress, rounds));
+        let nodes = in_order(egress, self.choice(egress, rounds));
         for node in nodes.into_iter().take_while(|node| *node != self.own) {
             let most = if found.is_empty() {
-                MOST_CHAINS - egress.others.len().min(1)
+                MAX_CHAINS - egress.others.len().min(1)
             } else {
                 1
             };
-            let ways = self.to(egress, node, rounds).into_iter();
-            let ways = ways.filter(|way| way.len() <= MOST_CONVERTERS);
-            found.extend(ways.take(most));
+            let chains_to_try = self.to(egress, node, rounds).into_iter();
+            let chains_to_try = chains_to_try.filter(|chain| chain.len() <= MAX_CONVERTERS);
+            found.extend(chains_to_try.take(most));
         }
-        found.truncate(MOST_CHAINS);
+        found.truncate(MAX_CHAINS);
         found
     }
 
-    /// All ways to a node, the best one first: as its exit says, then by its chains.
+    /// All chains to a node: the measured choice first, then those of the table.
     fn to(&self, egress: &Egress, node: &Name, rounds: u8) -> Vec<Vec<SocketAddr>> {
-        let exit = self.exit(egress, rounds);
-        let measured = exit.filter(|exit| exit.node == *node);
-        let measured = measured.map(|exit| exit.through.as_slice());
+        let choice = self.choice(egress, rounds);
+        let measured = choice.filter(|choice| choice.node == *node);
+        let measured = measured.map(|choice| choice.through.as_slice());
         let chains = by_preference(self.chains(node), rounds).into_iter();
         let others = chains.map(|chain| chain.through.as_slice());
         let others = others.filter(|through| measured.is_none_or(|first| first != *through));
-        let ways = measured.into_iter().chain(others);
-        ways.filter_map(|through| converters(through, node, self.nodes))
+        let chains_to_try = measured.into_iter().chain(others);
+        chains_to_try
+            .filter_map(|through| converters(through, node, self.nodes))
             .collect()
     }
 
-    /// The rounds from which on ways differ.
-    fn steps(&self, egress: &Egress) -> Vec<u8> {
-        let exits = self.table.map_or(&[][..], |table| table.exits_of(egress));
-        if !exits.is_empty() {
-            return exits.iter().map(|exit| exit.rounds).collect();
+    /// The numbers of rounds from which on the chains differ.
+    fn round_limits(&self, egress: &Egress) -> Vec<u8> {
+        let choices = self.table.map_or(&[][..], |table| table.choices_of(egress));
+        if !choices.is_empty() {
+            return choices.iter().map(|choice| choice.rounds).collect();
         }
         let reached = |node: &&Name| *node == self.own || !self.to(egress, node, 1).is_empty();
         let node = egress.candidates().find(reached).unwrap_or(&egress.node);
         self.chains(node).iter().map(|chain| chain.rounds).collect()
     }
 
-    fn exit(&self, egress: &Egress, rounds: u8) -> Option<&'a Exit> {
-        exits::at(self.table?.exits_of(egress), rounds)
+    fn choice(&self, egress: &Egress, rounds: u8) -> Option<&'a EgressChoice> {
+        egress_choice::at(self.table?.choices_of(egress), rounds)
     }
 
     fn chains(&self, node: &Name) -> &'a [Chain] {
@@ -142,7 +143,7 @@ fn converters(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::Exits;
+    use crate::schema::EgressChoices;
 
     fn name(text: &str) -> Name {
         text.parse().unwrap()
@@ -161,11 +162,11 @@ mod tests {
             version: 7,
             made: 1_800_000_000,
             chains: BTreeMap::from([(name("B"), chains)]),
-            exits: Vec::new(),
+            choices: Vec::new(),
         }
     }
 
-    /// Each at 10.0.0.N, with a converter; but those in `without`.
+    /// Each at 10.0.0.N, with a converter unless it is in `without`.
     fn nodes(names: &str, without: &str) -> BTreeMap<Name, Node> {
         let each = names.chars().map(|letter| {
             let host = format!("10.0.0.{}", u32::from(letter) - u32::from('A') + 1);
@@ -185,7 +186,7 @@ mod tests {
         text.lines().skip(1).map(String::from).collect()
     }
 
-    /// The same without those for transfers of known size.
+    /// The lines without those for transfers of known size.
     fn lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
         let mut lines = all_lines(chains, nodes, egresses);
         lines.retain(|line| !line.contains(" above "));
@@ -200,7 +201,7 @@ mod tests {
             "10.0.0.3:5124 10.0.0.2:5124",
             "10.0.0.3:5124 10.0.0.4:5124 10.0.0.2:5124",
         ];
-        for (rounds, ways) in [
+        for (rounds, chains_to_try) in [
             (1, [none, c, cd]),
             (2, [none, c, cd]),
             (3, [c, none, cd]),
@@ -208,7 +209,7 @@ mod tests {
             (8, [cd, c, none]),
             (30, [cd, c, none]),
         ] {
-            let expected = format!("192.0.2.0/24  {} or direct", ways.join(" or "));
+            let expected = format!("192.0.2.0/24  {} or direct", chains_to_try.join(" or "));
             let egresses = format!("192.0.2.0/24 B {rounds}");
             assert_eq!(lines(chains(), &nodes("ABCD", ""), &egresses), [expected]);
         }
@@ -259,39 +260,43 @@ mod tests {
 
     #[test]
     fn transfers_of_known_size_have_the_chain_for_their_rounds_where_there_are_several() {
-        let known = nodes("ABCD", "");
+        let routes = nodes("ABCD", "");
         let chains = vec![chain(1, &[]), chain(3, &["C"]), chain(6, &["D"])];
-        let found = all_lines(chains, &known, "192.0.2.0/24 B 1\n192.0.2.0/24 port 22 B 1");
+        let found = all_lines(
+            chains,
+            &routes,
+            "192.0.2.0/24 B 1\n192.0.2.0/24 port 22 B 1",
+        );
         let [none, c, d] = [
             "10.0.0.2:5124",
             "10.0.0.3:5124 10.0.0.2:5124",
             "10.0.0.4:5124 10.0.0.2:5124",
         ];
-        let ways =
-            [[none, c, d], [none, c, d], [c, none, d], [d, c, none]].map(|ways| ways.join(" or "));
+        let chains_to_try = [[none, c, d], [none, c, d], [c, none, d], [d, c, none]]
+            .map(|chains_to_try| chains_to_try.join(" or "));
         let mut expected = Vec::new();
         for servers in ["192.0.2.0/24", "192.0.2.0/24 port 22"] {
             // 3 rounds are more than 45 kB, 6 more than 465 kB.
-            for (above, ways) in ["", " above 0kB", " above 45kB", " above 465kB"]
+            for (above, chains_to_try) in ["", " above 0kB", " above 45kB", " above 465kB"]
                 .iter()
-                .zip(&ways)
+                .zip(&chains_to_try)
             {
-                expected.push(format!("{servers}{above}  {ways} or direct"));
+                expected.push(format!("{servers}{above}  {chains_to_try} or direct"));
             }
         }
         assert_eq!(found, expected);
         assert_eq!(
-            all_lines(vec![chain(1, &[])], &known, "192.0.2.0/24 B").len(),
+            all_lines(vec![chain(1, &[])], &routes, "192.0.2.0/24 B").len(),
             1
         );
     }
 
-    /// To 192.0.2.0/24 of B, C or A: from so many rounds on by this node, by way of those.
+    /// To 192.0.2.0/24 by B, C or A: from so many rounds on by this node, through those.
     fn lines_of_several(
-        exits: &[(u8, &str, &[&str])],
+        choices: &[(u8, &str, &[&str])],
         nodes: &BTreeMap<Name, Node>,
     ) -> Vec<String> {
-        let best = exits.iter().map(|(rounds, node, through)| Exit {
+        let best = choices.iter().map(|(rounds, node, through)| EgressChoice {
             rounds: *rounds,
             node: name(node),
             through: chain(1, through).through,
@@ -299,12 +304,12 @@ mod tests {
         let mut table = table(vec![chain(1, &[]), chain(3, &["C"])]);
         let to_c = vec![chain(1, &[]), chain(2, &["B"]), chain(6, &["B", "D"])];
         table.chains.insert(name("C"), to_c);
-        let exits = Exits {
+        let choices = EgressChoices {
             to: "192.0.2.0/24".parse().unwrap(),
             port: None,
             best: best.collect(),
         };
-        table.exits = vec![exits];
+        table.choices = vec![choices];
         let egresses = Egresses::parse("192.0.2.0/24 B|C|A\n").unwrap();
         let text = text(&name("A"), Some(&table), nodes, &egresses);
         let lines = text.lines().skip(1);
@@ -320,10 +325,10 @@ mod tests {
     #[test]
     fn of_several_nodes_the_measured_one_is_tried_first_for_each_size_then_the_others() {
         let all = nodes("ABCD", "");
-        let exits: [(u8, &str, &[&str]); 2] = [(1, "C", &["D"]), (4, "B", &[])];
+        let choices: [(u8, &str, &[&str]); 2] = [(1, "C", &["D"]), (4, "B", &[])];
         // B is at 2, C at 3, D at 4; A itself is what "direct" means.
         assert_eq!(
-            lines_of_several(&exits, &all),
+            lines_of_several(&choices, &all),
             [
                 "  2 or 3 2 or 2 3 or direct",
                 " above 0kB  4 3 or 3 or 2 or direct",
@@ -336,7 +341,7 @@ mod tests {
             " above 0kB  2 or direct",
             " above 105kB  2 or direct",
         ];
-        assert_eq!(lines_of_several(&exits, &without_c), alone);
+        assert_eq!(lines_of_several(&choices, &without_c), alone);
         assert_eq!(lines_of_several(&[(1, "A", &[])], &all), ["  direct"]);
     }
 
@@ -361,11 +366,11 @@ mod tests {
         let all: String = ('A'..='R').collect();
         let between: Vec<String> = ('C'..='R').map(String::from).collect();
         let through: Vec<&str> = between.iter().map(String::as_str).collect();
-        let known = nodes(&all, "");
+        let routes = nodes(&all, "");
         let passed = |count: usize| {
             let found = lines(
                 vec![chain(1, &through[..count])],
-                &known,
+                &routes,
                 "192.0.2.0/24 B 1",
             );
             found[0].matches(":5124").count()
@@ -373,7 +378,7 @@ mod tests {
         assert_eq!(passed(14), 15);
         assert_eq!(passed(15), 0);
         let many = (1..=5).zip(&through).map(|(r, each)| chain(r, &[each]));
-        let found = lines(many.collect(), &known, "192.0.2.0/24 B");
+        let found = lines(many.collect(), &routes, "192.0.2.0/24 B");
         assert_eq!(found[0].matches(" or ").count(), 3);
     }
 

@@ -1,5 +1,5 @@
-//! How far servers are that this node may be next to: what connections to them tell, else how long it takes to connect to
-//! the one that the operator names for it.
+//! Measures round-trip times to the servers for which this node is a candidate egress: from its connections to them,
+//! otherwise by connecting to the server that the operator names as the probe.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,41 +15,41 @@ use tracing::warn;
 use tributary_forbidden::{Verdict, verdict};
 
 use crate::egresses::{self, Egresses};
+use crate::kernel_rtt::{BackgroundQuery, KernelRtt};
 use crate::meter::Peers;
 use crate::name::Name;
-use crate::standing::{Background, Standing};
-use crate::values::Delay;
+use crate::schema::Delay;
 use crate::window::{Reading, Window};
 
-/// What is known of the servers of each network.
+/// The reading of each network.
 pub type Readings = BTreeMap<IpNet, Reading>;
 
-/// A server is connected to once in as many looks at the connections that stand.
-const PROBED_EVERY: u32 = 5;
-/// After this time the kernel sends a second SYN, and nobody knows which of the two is answered (RFC 6298 section 2).
-const LONGEST: Duration = Duration::from_secs(1);
+/// A server is probed in one of so many turns.
+const PROBE_INTERVAL: u32 = 5;
+/// After this time the kernel repeats the SYN, and it is not known which of the two is answered (RFC 6298 section 2).
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The networks whose servers a node may be next to, among others that it does not measure.
+/// The networks to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// With the server to connect to, if one is named.
+pub struct ServerTargets {
+    /// With the probe, if one is named.
     measured: BTreeMap<IpNet, Option<SocketAddr>>,
     /// Of all lines.
     networks: BTreeSet<IpNet>,
-    /// How long their prefixes are, the longest first; whether for IPv4.
+    /// The lengths of all prefixes, the longest first; true for IPv4.
     lengths: BTreeSet<(bool, Reverse<u8>)>,
-    /// Who is in the networks and no server.
+    /// Addresses of nodes: they are not servers.
     nodes: BTreeSet<IpAddr>,
-    /// The servers that are named and may not be connected to.
+    /// Named probes that are forbidden.
     refused: BTreeSet<SocketAddr>,
 }
 
-impl Wanted {
-    /// Those of the lines in which `own` is one of several nodes. Where lines name different servers to connect to, it is
-    /// the one with the least address, the same for all nodes.
+impl ServerTargets {
+    /// The networks of the lines in which `own` is a candidate. If lines name different probes for a network, the least
+    /// address counts, for all nodes the same.
     ///
-    /// Whoever may publish lines has all nodes connect to what they name, and hears whether it answers. So it is held to the
-    /// list that converters go by, with the networks that the node's operator `allow`s.
+    /// Whoever may publish lines could make all nodes connect to any address, and learn whether it answers. So probes are
+    /// subject to the converters' list of forbidden targets, with the operator's exceptions in `allow`.
     pub fn of<'a>(
         own: &Name,
         egresses: impl IntoIterator<Item = &'a Egresses>,
@@ -63,8 +63,8 @@ impl Wanted {
             wanted.networks.insert(egress.to);
             let length = Reverse(egress.to.prefix_len());
             wanted.lengths.insert((egress.to.addr().is_ipv4(), length));
-            let fits =
-                wanted.measured.len() < egresses::MOST || wanted.measured.contains_key(&egress.to);
+            let fits = wanted.measured.len() < egresses::MAX_EGRESSES
+                || wanted.measured.contains_key(&egress.to);
             if egress.is_candidate(own) && fits {
                 let probe = wanted.measured.entry(egress.to).or_default();
                 let named = egress.probe.filter(may_be_probed);
@@ -83,12 +83,12 @@ impl Wanted {
         wanted
     }
 
-    /// The servers that are named and may not be connected to.
     pub fn refused(&self) -> &BTreeSet<SocketAddr> {
         &self.refused
     }
 
-    /// The measured network that tells how far this server is. None is one of all addresses: its servers are anywhere.
+    /// The measured network whose delay a connection to this server shows. A network of all addresses is none: its servers
+    /// are anywhere.
     fn network_of(&self, server: IpAddr) -> Option<IpNet> {
         if self.nodes.contains(&server) {
             return None;
@@ -105,42 +105,47 @@ impl Wanted {
     }
 }
 
-/// Look once an `every` at the connections to the servers of `wanted`, and connect to one server at most, until nobody wants
-/// any. `listening` is the port of the node's converter: who comes in there is no server.
+/// Once an `every`, reads the round-trip times of connections to the servers of `wanted`, and probes one server at most.
+/// Ends when the sender of `wanted` is dropped. `listening` is the port of the node's converter, whose clients are not
+/// servers.
 pub async fn measure(
     every: Duration,
     listening: Option<u16>,
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<ServerTargets>,
     readings: watch::Sender<Readings>,
 ) {
-    let mut ways = Ways::default();
+    let mut windows = NetworkWindows::default();
     let mut kernel = None;
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while wanted.has_changed().is_ok() {
         ticks.tick().await;
         let now = wanted.borrow_and_update().clone();
-        ways.set(&now.measured);
+        windows.set(&now.measured);
         if now.measured.is_empty() {
             kernel = None;
         } else {
-            let kernel = kernel.get_or_insert_with(|| Background::open(untold));
-            let told = kernel
-                .ask(move |kernel| look(kernel, &now, listening), untold)
+            let kernel =
+                kernel.get_or_insert_with(|| BackgroundQuery::open(warn_without_kernel_rtts));
+            let kernel_rtts = kernel
+                .ask(
+                    move |kernel| collect(kernel, &now, listening),
+                    warn_without_kernel_rtts,
+                )
                 .await;
-            if let Some((network, server)) = ways.look(&told) {
-                ways.connected(network, time_to(server).await);
+            if let Some((network, server)) = windows.collect(&kernel_rtts) {
+                windows.connected(network, time_to(server).await);
             }
         }
-        let known = ways.readings();
+        let known = windows.readings();
         readings.send_if_modified(|before| std::mem::replace(before, known) != *before);
     }
 }
 
-/// What connections tell now.
-fn look(
-    kernel: &mut Standing,
-    wanted: &Wanted,
+/// The round-trip times of connections now.
+fn collect(
+    kernel: &mut KernelRtt,
+    wanted: &ServerTargets,
     listening: Option<u16>,
 ) -> io::Result<BTreeMap<IpNet, Delay>> {
     kernel.delays_to(|own, far| {
@@ -149,76 +154,76 @@ fn look(
     })
 }
 
-fn untold(error: &io::Error) {
+fn warn_without_kernel_rtts(error: &io::Error) {
     warn!("the kernel does not tell of connections to servers: {error}");
 }
 
-/// From the SYN to its acknowledgement; None without one. Nothing is sent to the server.
+/// From SYN to SYN-ACK; None without one. No data is sent.
 async fn time_to(server: SocketAddr) -> Option<Delay> {
     let start = Instant::now();
-    let _connected = timeout(LONGEST, TcpStream::connect(server))
+    let _connected = timeout(PROBE_TIMEOUT, TcpStream::connect(server))
         .await
         .ok()?
         .ok()?;
     Some(Delay::of_microseconds(start.elapsed().as_micros()))
 }
 
-/// What was heard of each network.
+/// The samples of each network.
 #[derive(Default)]
-struct Ways(BTreeMap<IpNet, Way>);
+struct NetworkWindows(BTreeMap<IpNet, NetworkWindow>);
 
-struct Way {
+struct NetworkWindow {
     probe: Option<SocketAddr>,
     window: Window,
-    /// Looks since it was heard of, or connected to.
+    /// Turns since the last sample or probe.
     silent_for: u32,
 }
 
-impl Ways {
+impl NetworkWindows {
     fn set(&mut self, measured: &BTreeMap<IpNet, Option<SocketAddr>>) {
         self.0
-            .retain(|network, way| measured.get(network) == Some(&way.probe));
+            .retain(|network, window| measured.get(network) == Some(&window.probe));
         for (&network, &probe) in measured {
-            self.0.entry(network).or_insert_with(|| Way {
+            self.0.entry(network).or_insert_with(|| NetworkWindow {
                 probe,
                 window: Window::default(),
-                silent_for: PROBED_EVERY,
+                silent_for: PROBE_INTERVAL,
             });
         }
     }
 
-    /// Take what connections `told`; of the other networks returns the one whose turn it is, and its server.
-    fn look(&mut self, told: &BTreeMap<IpNet, Delay>) -> Option<(IpNet, SocketAddr)> {
-        for (network, way) in &mut self.0 {
-            if let Some(&delay) = told.get(network) {
-                way.window.heard(delay);
-                way.silent_for = 0;
+    /// Takes the round-trip times of connections; of the other networks returns the one to probe next, and its server.
+    fn collect(&mut self, kernel_rtts: &BTreeMap<IpNet, Delay>) -> Option<(IpNet, SocketAddr)> {
+        for (network, window) in &mut self.0 {
+            if let Some(&delay) = kernel_rtts.get(network) {
+                window.window.heard(delay);
+                window.silent_for = 0;
             } else {
-                way.silent_for = way.silent_for.saturating_add(1);
+                window.silent_for = window.silent_for.saturating_add(1);
             }
         }
         let due = self
             .0
             .iter_mut()
-            .filter(|(_, way)| way.silent_for > PROBED_EVERY);
-        let probed = due.filter_map(|(&network, way)| Some((network, way.probe?, way)));
-        let (network, server, way) = probed.max_by_key(|(_, _, way)| way.silent_for)?;
-        way.silent_for = 0;
+            .filter(|(_, window)| window.silent_for > PROBE_INTERVAL);
+        let probed = due.filter_map(|(&network, window)| Some((network, window.probe?, window)));
+        let (network, server, window) = probed.max_by_key(|(_, _, window)| window.silent_for)?;
+        window.silent_for = 0;
         Some((network, server))
     }
 
     fn connected(&mut self, network: IpNet, delay: Option<Delay>) {
-        if let Some(way) = self.0.get_mut(&network) {
+        if let Some(window) = self.0.get_mut(&network) {
             match delay {
-                Some(delay) => way.window.heard(delay),
-                None => way.window.missed(),
+                Some(delay) => window.window.heard(delay),
+                None => window.window.missed(),
             }
         }
     }
 
     fn readings(&self) -> Readings {
         let each = self.0.iter();
-        each.map(|(&network, way)| (network, way.window.reading()))
+        each.map(|(&network, window)| (network, window.window.reading()))
             .collect()
     }
 }
@@ -228,13 +233,13 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::values::Node;
+    use crate::schema::Node;
 
     fn network(text: &str) -> IpNet {
         text.parse().unwrap()
     }
 
-    fn wanted(own: &str, egresses: &[&str]) -> Wanted {
+    fn wanted(own: &str, egresses: &[&str]) -> ServerTargets {
         let egresses: Vec<Egresses> = egresses
             .iter()
             .map(|text| Egresses::parse(text).unwrap())
@@ -244,7 +249,7 @@ mod tests {
             converter: Some("10.1.0.8:5124".parse().unwrap()),
         };
         let peers = Peers::from([("n".parse().unwrap(), node)]);
-        Wanted::of(
+        ServerTargets::of(
             &own.parse().unwrap(),
             &egresses,
             &peers,
@@ -300,8 +305,8 @@ mod tests {
             ("192.0.2.1", None),
             ("2001:db8::1", Some("2001:db8::/32")),
         ] {
-            let told = found.network_of(server.parse().unwrap());
-            assert_eq!(told, expected.map(network), "{server}");
+            let kernel_rtts = found.network_of(server.parse().unwrap());
+            assert_eq!(kernel_rtts, expected.map(network), "{server}");
         }
     }
 
@@ -309,34 +314,35 @@ mod tests {
     fn servers_are_connected_to_in_turn_where_no_connection_tells() {
         let [one, two, three] = ["10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16"].map(network);
         let server = |text: &str| Some(text.parse().unwrap());
-        let mut ways = Ways::default();
+        let mut windows = NetworkWindows::default();
         let first = server("10.0.0.1:80");
-        ways.set(&BTreeMap::from([
+        windows.set(&BTreeMap::from([
             (one, first),
             (two, server("10.1.0.1:80")),
             (three, None),
         ]));
-        let told = BTreeMap::from([(three, Delay::of_microseconds(7))]);
-        let looks = |ways: &mut Ways, count: usize| -> Vec<Option<IpNet>> {
-            let each = (0..count).map(|_| ways.look(&told).map(|(network, _)| network));
+        let kernel_rtts = BTreeMap::from([(three, Delay::of_microseconds(7))]);
+        let looks = |windows: &mut NetworkWindows, count: usize| -> Vec<Option<IpNet>> {
+            let each =
+                (0..count).map(|_| windows.collect(&kernel_rtts).map(|(network, _)| network));
             each.collect()
         };
         let turn = [Some(two), Some(one), None, None, None, None];
-        assert_eq!(looks(&mut ways, 12), [turn, turn].concat());
+        assert_eq!(looks(&mut windows, 12), [turn, turn].concat());
         for _ in 0..3 {
-            ways.connected(one, None);
-            ways.connected(two, Some(Delay::of_microseconds(5)));
+            windows.connected(one, None);
+            windows.connected(two, Some(Delay::of_microseconds(5)));
         }
         let known = |us| Reading::Known(Delay::of_microseconds(us));
         let expected = [(one, Reading::Silent), (two, known(5)), (three, known(7))];
-        assert_eq!(ways.readings(), BTreeMap::from(expected));
-        // Another server begins anew; what is no longer wanted goes.
-        ways.set(&BTreeMap::from([
+        assert_eq!(windows.readings(), BTreeMap::from(expected));
+        // Another probe starts from nothing; networks that are not wanted any more are removed.
+        windows.set(&BTreeMap::from([
             (one, first),
             (two, server("10.1.0.2:80")),
         ]));
         let expected = [(one, Reading::Silent), (two, Reading::Unknown)];
-        assert_eq!(ways.readings(), BTreeMap::from(expected));
+        assert_eq!(windows.readings(), BTreeMap::from(expected));
     }
 
     #[tokio::test]

@@ -1,22 +1,23 @@
-//! What a controller goes by: the nodes that are alive, how they fare, and what they measured, as etcd holds it at one revision.
+//! The input of a controller: live nodes, their health and their measurements, all from one revision of etcd.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlay_paths::MOST_NODES;
+use overlay_paths::MAX_NODES;
 
+use crate::codec;
 use crate::egresses::Egresses;
 use crate::health::Health;
 use crate::keys;
 use crate::name::Name;
-use crate::values::{self, Delays, ServerDelays};
+use crate::schema::{self, Delays, Node, ServerDelays};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// The entries of etcd's folders, all at one revision.
+/// The entries of etcd's prefixes, all at one revision.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// Of [`keys::NODES`], those made first in front.
+pub struct Entries {
+    /// Of [`keys::NODES`], the oldest first.
     pub nodes: Vec<Entry>,
     /// Of [`keys::DELAYS`].
     pub delays: Vec<Entry>,
@@ -28,34 +29,31 @@ pub struct Listed {
     pub egresses: Vec<Entry>,
 }
 
-/// Nodes, delays, health, and where servers are.
+/// The decoded entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Those whose lease stands.
     pub alive: BTreeSet<Name>,
-    /// Those of them that have a converter.
+    /// Live nodes with a converter that answers.
     pub passable: BTreeSet<Name>,
-    /// What they measured; those whose value is refused have measured nothing.
+    /// Without refused values.
     pub delays: BTreeMap<Name, Delays>,
-    /// What they measured to servers.
     pub servers: BTreeMap<Name, ServerDelays>,
-    /// How they fare; those that are not among these, or whose value is refused, are well.
+    /// Nodes that are missing here are healthy.
     pub health: BTreeMap<Name, Health>,
-    /// What ingresses have of who is next to which servers.
     pub egresses: BTreeMap<Name, Egresses>,
-    /// A line for each value that is refused.
+    /// A line for each refused value.
     pub refused: Vec<String>,
 }
 
 impl Snapshot {
-    /// What the entries say. Of more nodes than overlay-paths takes, those that came last are refused.
-    pub fn read(listed: &Listed) -> Self {
+    /// Decodes the entries. Of more nodes than overlay-paths accepts the newest are refused.
+    pub fn read(listed: &Entries) -> Self {
         let mut refused = Vec::new();
-        let (first, rest) = listed.nodes.split_at(listed.nodes.len().min(MOST_NODES));
-        let nodes = read(keys::NODES, first, &mut refused, |_, value| {
-            values::decode_node(value)
+        let (first, rest) = listed.nodes.split_at(listed.nodes.len().min(MAX_NODES));
+        let nodes: BTreeMap<Name, Node> = read(keys::NODES, first, &mut refused, |_, value| {
+            codec::decode(value)
         });
-        let no_more = format!("there are {MOST_NODES} nodes already: accepted: at most as many");
+        let no_more = format!("there are {MAX_NODES} nodes already: accepted: at most as many");
         refused.extend(rest.iter().map(|(key, _)| at(key, &no_more)));
         let passable = nodes.iter().filter(|(_, node)| node.converter.is_some());
         Self {
@@ -64,19 +62,19 @@ impl Snapshot {
                 keys::DELAYS,
                 &listed.delays,
                 &mut refused,
-                values::decode_delays,
+                schema::decode_delays,
             ),
             servers: read(keys::SERVERS, &listed.servers, &mut refused, |_, value| {
-                values::decode_server_delays(value)
+                codec::decode(value)
             }),
             health: read(keys::HEALTH, &listed.health, &mut refused, |_, value| {
-                values::decode_health(value)
+                codec::decode(value)
             }),
             egresses: read(
                 keys::EGRESSES,
                 &listed.egresses,
                 &mut refused,
-                |_, value| values::decode_egresses(value),
+                |_, value| codec::decode(value),
             ),
             alive: nodes.into_keys().collect(),
             refused,
@@ -84,7 +82,16 @@ impl Snapshot {
     }
 }
 
-/// The values of a folder by their names; for those that nobody should have written a line each is `refused`.
+/// The nodes in these entries, without refused values.
+pub fn nodes(entries: &[Entry]) -> BTreeMap<Name, Node> {
+    let each = entries.iter().filter_map(|(key, value)| {
+        let name = keys::name(keys::NODES, key).ok()?;
+        Some((name, codec::decode(value).ok()?))
+    });
+    each.collect()
+}
+
+/// Decodes the values of a prefix by their names; adds a line to `refused` for each that cannot be decoded.
 fn read<T>(
     folder: &str,
     entries: &[Entry],
@@ -124,15 +131,19 @@ mod tests {
     fn of_too_many_nodes_those_that_came_last_are_left_out() {
         let address = r#"{"address":"10.0.0.1:5460"}"#;
         let key = |number: usize| format!("tributary/overlay/nodes/{number}");
-        let numbers = (0..MOST_NODES + 2).rev();
-        let taken = Snapshot::read(&Listed {
+        let numbers = (0..MAX_NODES + 2).rev();
+        let snapshot = Snapshot::read(&Entries {
             nodes: numbers.map(|number| entry(&key(number), address)).collect(),
-            ..Listed::default()
+            ..Entries::default()
         });
-        assert_eq!(taken.alive.len(), MOST_NODES);
+        assert_eq!(snapshot.alive.len(), MAX_NODES);
         for number in [0, 1] {
-            assert!(!taken.alive.contains(&number.to_string().parse().unwrap()));
-            let line = &taken.refused[1 - number];
+            assert!(
+                !snapshot
+                    .alive
+                    .contains(&number.to_string().parse().unwrap())
+            );
+            let line = &snapshot.refused[1 - number];
             assert!(
                 line.starts_with(&format!("{}: there are 1000 nodes", key(number))),
                 "{line}"
@@ -177,7 +188,7 @@ mod tests {
             entry("tributary/overlay/egresses/A", "[]"),
             entry("tributary/overlay/egresses/B", "{}"),
         ];
-        let taken = Snapshot::read(&Listed {
+        let snapshot = Snapshot::read(&Entries {
             nodes,
             delays,
             servers,
@@ -185,12 +196,12 @@ mod tests {
             egresses,
         });
         let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
-        assert_eq!(taken.alive, BTreeSet::from([a.clone(), b.clone()]));
-        assert_eq!(taken.passable, BTreeSet::from([b.clone()]));
-        assert_eq!(taken.delays.keys().collect::<Vec<_>>(), [&a]);
-        assert_eq!(taken.servers.keys().collect::<Vec<_>>(), [&a]);
-        assert_eq!(taken.health.keys().collect::<Vec<_>>(), [&b]);
-        assert_eq!(taken.egresses.keys().collect::<Vec<_>>(), [&a]);
+        assert_eq!(snapshot.alive, BTreeSet::from([a.clone(), b.clone()]));
+        assert_eq!(snapshot.passable, BTreeSet::from([b.clone()]));
+        assert_eq!(snapshot.delays.keys().collect::<Vec<_>>(), [&a]);
+        assert_eq!(snapshot.servers.keys().collect::<Vec<_>>(), [&a]);
+        assert_eq!(snapshot.health.keys().collect::<Vec<_>>(), [&b]);
+        assert_eq!(snapshot.egresses.keys().collect::<Vec<_>>(), [&a]);
         let starts = [
             "tributary/overlay/nodes/C: invalid socket address",
             "tributary/overlay/nodes/D/x: \"D/x\" is no name",
@@ -199,8 +210,8 @@ mod tests {
             "tributary/overlay/health/A: 101 is no pressure",
             "tributary/overlay/egresses/B: invalid type: map",
         ];
-        assert_eq!(taken.refused.len(), starts.len());
-        for (line, start) in taken.refused.iter().zip(starts) {
+        assert_eq!(snapshot.refused.len(), starts.len());
+        for (line, start) in snapshot.refused.iter().zip(starts) {
             assert!(line.starts_with(start), "{line}");
         }
     }

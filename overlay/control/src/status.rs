@@ -1,29 +1,29 @@
-//! What is so in the overlay now, as JSON: what scripts/overlay status calls.
+//! The state of the overlay, as JSON for scripts/overlay status.
 
 use serde::Serialize;
 
 use crate::clock::now;
+use crate::codec;
 use crate::election::candidates;
 use crate::estimates;
 use crate::keys::{self, NODES, REPORT, ROUTES, TABLES};
-use crate::lost::Lost;
 use crate::members::Members;
 use crate::name::Name;
 use crate::published;
+use crate::schema::{self, InUse, Report};
+use crate::session_error::SessionError;
 use crate::snapshot::{Entry, Snapshot};
 use crate::store::Store;
-use crate::values::{self, Report};
 
-/// All of it.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// The controller that writes; null without one.
+    /// The elected controller; null without one.
     controller: Option<String>,
-    /// Those that would take over.
+    /// The other candidates.
     waiting: Vec<String>,
-    /// Seconds since all was last computed, by the clocks of the controller and of this machine; null if nobody says.
+    /// Seconds since the last computation, by the clocks of the controller and of this machine; null without a report.
     computed_s: Option<u64>,
-    /// What the controller refused then, and what we do.
+    /// What the controller, and this program, refused.
     refused: Vec<String>,
     nodes: Vec<Node>,
     tables: Vec<Table>,
@@ -32,29 +32,29 @@ pub struct Status {
 #[derive(Debug, Serialize)]
 struct Node {
     name: String,
-    /// Of its agent.
+    /// The agent's address.
     address: String,
     /// Its converter; null without one, and while it does not answer.
     converter: Option<String>,
-    /// It has one that does not answer.
+    /// Whether it has a converter that does not answer.
     converter_silent: bool,
-    /// That on its processors when it was last published; 0 if that was never worth while.
+    /// The processors' pressure as last published.
     pressure_percent: u8,
-    /// To how many others it measured the round-trip time.
+    /// The number of peers that it measured.
     delays: usize,
-    /// To how many more it is estimated, as neither of the two measured it.
+    /// The number of peers whose delay is estimated, since neither measured the other.
     estimated: usize,
-    /// Of how many networks that it may be next to it measured the round-trip time to servers.
+    /// The number of server networks that it measured.
     servers: usize,
-    /// What its converter goes by, if it is an ingress.
+    /// The table that its converter uses, if it is an ingress.
     routes: Option<Routes>,
 }
 
 #[derive(Debug, Serialize)]
 struct Routes {
-    /// The table's; null before there was one.
+    /// The version of that table; null before the first one.
     version: Option<i64>,
-    /// Seconds since that table was published.
+    /// Seconds since that table was computed.
     age_s: Option<u64>,
 }
 
@@ -62,19 +62,19 @@ struct Routes {
 struct Table {
     ingress: String,
     version: i64,
-    /// Seconds since it was published.
+    /// Seconds since it was computed.
     age_s: u64,
-    /// How many others it has chains to.
+    /// The number of nodes to which it has chains.
     egresses: usize,
 }
 
-/// Ask etcd.
-pub async fn ask(members: &Members) -> Result<Status, Lost> {
+/// Reads the state from etcd.
+pub async fn ask(members: &Members) -> Result<Status, SessionError> {
     let store = Store::connect(members).await?;
     let candidates = candidates(&store).await?;
     let mut refused = Vec::new();
     kept(
-        store.has_room().await.map_err(|lost| lost.to_string()),
+        store.has_room().await.map_err(|error| error.to_string()),
         &mut refused,
     );
     let report = kept(report(&store).await?, &mut refused).flatten();
@@ -95,30 +95,30 @@ pub async fn ask(members: &Members) -> Result<Status, Lost> {
     })
 }
 
-/// What was read; of what is refused only why.
+/// The value; a refusal is added to `refused`.
 fn kept<T>(found: Result<T, String>, refused: &mut Vec<String>) -> Option<T> {
     found.map_err(|what| refused.push(what)).ok()
 }
 
-async fn report(store: &Store) -> Result<Result<Option<Report>, String>, Lost> {
+async fn report(store: &Store) -> Result<Result<Option<Report>, String>, SessionError> {
     let value = store.get(REPORT).await?;
-    let report = value.map(|value| values::decode_report(&value)).transpose();
+    let report = value.map(|value| codec::decode(&value)).transpose();
     Ok(report.map_err(|what| format!("{REPORT}: {what}")))
 }
 
-/// Nodes whose values are refused are among the controller's refusals.
-async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
+/// Nodes with refused values are missing here; the controller reports them.
+async fn nodes(store: &Store) -> Result<Vec<Node>, SessionError> {
     let (revision, listed) = published::all(store).await?;
     let routes = store.list(ROUTES, Some(revision)).await?.entries;
-    let taken = Snapshot::read(&listed);
-    let estimates = estimates::of(&taken);
+    let snapshot = Snapshot::read(&listed);
+    let estimates = estimates::of(&snapshot);
     let guesses = estimates::by_node(&estimates);
     let each = listed.nodes.iter().filter_map(|(key, value)| {
         let name = keys::name(NODES, key).ok()?;
-        let node = values::decode_node(value).ok()?;
-        let measured = taken.delays.get(&name);
-        let to_servers = taken.servers.get(&name);
-        let health = taken.health.get(&name).cloned().unwrap_or_default();
+        let node: schema::Node = codec::decode(value).ok()?;
+        let measured = snapshot.delays.get(&name);
+        let to_servers = snapshot.servers.get(&name);
+        let health = snapshot.health.get(&name).cloned().unwrap_or_default();
         Some(Node {
             name: name.to_string(),
             routes: routes_of(&name, &routes),
@@ -134,11 +134,11 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, Lost> {
     Ok(each.collect())
 }
 
-/// None if it is no ingress, or says nothing that is understood.
+/// None for a node that is not an ingress, or a malformed value.
 fn routes_of(name: &Name, routes: &[Entry]) -> Option<Routes> {
     let own = keys::key(ROUTES, name);
     let (_, value) = routes.iter().find(|(key, _)| key == own.as_bytes())?;
-    let in_use = values::decode_in_use(value).ok()?;
+    let in_use: InUse = codec::decode(value).ok()?;
     Some(Routes {
         version: in_use.version,
         age_s: in_use.made.map(age),
@@ -146,7 +146,7 @@ fn routes_of(name: &Name, routes: &[Entry]) -> Option<Routes> {
 }
 
 impl Table {
-    fn of(table: &values::Table) -> Self {
+    fn of(table: &schema::Table) -> Self {
         Self {
             ingress: table.ingress.to_string(),
             version: table.version,
@@ -156,7 +156,7 @@ impl Table {
     }
 }
 
-/// Seconds since that moment; 0 where clocks differ the other way.
+/// Seconds since then; 0 if the clocks disagree.
 fn age(then: u64) -> u64 {
     now().saturating_sub(then)
 }

@@ -1,4 +1,4 @@
-//! etcd as agents and controllers use it: a session with a lease, which ends when anything goes wrong.
+//! The client of etcd for agents and controllers: a session with a lease, which ends at any error.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,86 +14,85 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use crate::keys::REPORT;
-use crate::lost::Lost;
 use crate::members::Members;
+use crate::session_error::SessionError;
 use crate::snapshot::Entry;
 
-/// Seconds that a lease outlives its holder: the least that etcd grants by its default timers.
+/// How long a lease outlives its holder: the least that etcd grants with its default timers.
 const LEASE_SECONDS: i64 = 2;
-/// So often it is kept alive.
-const KEPT_EVERY: Duration = Duration::from_millis(500);
-/// etcd answers within this time, or is away.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(500);
+/// If etcd has not replied within this time it counts as away.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The next member is asked as well when one has not answered within this time. A lease outlives two that are dead.
-const NEXT_MEMBER: Duration = Duration::from_millis(300);
+/// If a member has not replied within this time the next one is asked as well. A lease survives two dead members.
+const CONNECT_STAGGER: Duration = Duration::from_millis(300);
 /// From the end of a session to the next attempt.
-const PAUSE: Duration = Duration::from_millis(500);
-/// The same trouble is told again after this time.
-const REMINDER: Duration = Duration::from_secs(60);
-/// Delays of 1000 nodes are 20 MB.
-const LONGEST_ANSWER: usize = 64 << 20;
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// The same error is logged again after this time.
+const REPEAT_LOG_AFTER: Duration = Duration::from_secs(60);
+/// The delays of 1,000 nodes are 20 MB.
+const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// Begin a session with these members again whenever it ends. Says why it ended, but not the same thing all the time.
-pub async fn forever(
+/// Runs a session again whenever it ends, and logs why; repeated errors only once in a while.
+pub async fn retry_forever(
     members: &Members,
-    mut session: impl AsyncFnMut() -> Result<Infallible, Lost>,
+    mut session: impl AsyncFnMut() -> Result<Infallible, SessionError>,
 ) -> Infallible {
     let mut said: Option<(String, Instant)> = None;
     loop {
-        let Err(lost) = session().await;
-        let why = format!("{members}: {lost}");
+        let Err(error) = session().await;
+        let why = format!("{members}: {error}");
         let again = said
             .as_ref()
-            .is_some_and(|(before, when)| *before == why && when.elapsed() < REMINDER);
+            .is_some_and(|(before, when)| *before == why && when.elapsed() < REPEAT_LOG_AFTER);
         if !again {
             warn!("{why}; trying again");
             said = Some((why, Instant::now()));
         }
-        sleep(PAUSE).await;
+        sleep(RECONNECT_DELAY).await;
     }
 }
 
-/// Entries of a prefix, at a revision.
+/// The entries of a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// etcd's revision when it was read.
+    /// etcd's revision at which they were read.
     pub revision: i64,
     /// In the order of their keys.
     pub entries: Vec<Entry>,
 }
 
-/// A connection to one of etcd's members.
+/// A connection to one member of etcd.
 #[derive(Clone)]
 pub struct Store(Client);
 
 impl Store {
-    /// To the first of these members that answers, one after the other from any of them on: so clients are spread over all.
-    /// To one alone: among several at a time, each question to one that is away would fail.
-    pub async fn connect(members: &Members) -> Result<Self, Lost> {
+    /// Connects to the first member that replies, trying all in turn from a random one on, so that clients are spread. To
+    /// one member only: with several, the client library would send requests to dead ones, too.
+    pub async fn connect(members: &Members) -> Result<Self, SessionError> {
         let endpoints = members.endpoints();
-        let first = anywhere(endpoints.len());
+        let first = random_start(endpoints.len());
         let in_turn = endpoints.iter().cycle().skip(first).take(endpoints.len());
         let mut attempts = JoinSet::new();
         for (endpoint, place) in in_turn.zip(0..) {
             let (endpoint, tls) = (endpoint.clone(), members.tls().cloned());
             attempts.spawn(async move {
-                sleep(NEXT_MEMBER * place).await;
-                Self::reach(&endpoint, tls.as_ref()).await
+                sleep(CONNECT_STAGGER * place).await;
+                Self::connect_to(&endpoint, tls.as_ref()).await
             });
         }
-        let mut why = Lost::new("no member of etcd's is given");
+        let mut why = SessionError::new("no member of etcd's is given");
         while let Some(attempt) = attempts.join_next().await {
-            match attempt.unwrap_or_else(|error| Err(Lost::new(error.to_string()))) {
+            match attempt.unwrap_or_else(|error| Err(SessionError::new(error.to_string()))) {
                 Ok(store) => return Ok(store),
-                // Says more than that another one is away.
+                // A refusal says more than that another member is away.
                 Err(_) if why.is_refusal() => {}
-                Err(lost) => why = lost,
+                Err(error) => why = error,
             }
         }
         Err(why)
     }
 
-    async fn reach(endpoint: &String, tls: Option<&TlsOptions>) -> Result<Self, Lost> {
+    async fn connect_to(endpoint: &String, tls: Option<&TlsOptions>) -> Result<Self, SessionError> {
         let options = ConnectOptions::new()
             .with_connect_timeout(TIMEOUT)
             .with_require_leader(true);
@@ -102,85 +101,99 @@ impl Store {
             None => options,
         };
         let store = Self(Client::connect([endpoint], Some(options)).await?);
-        // Whether it is there, and lets us in, shows by the first question.
+        // The first request shows whether etcd is there and accepts the client.
         match store.get(REPORT).await {
-            Err(lost) if tls.is_some() => Err(lost.in_greeting()),
-            Err(lost) => Err(lost),
+            Err(error) if tls.is_some() => Err(error.in_greeting()),
+            Err(error) => Err(error),
             Ok(_) => Ok(store),
         }
     }
 
-    /// All entries whose keys begin with `prefix`: now, or as they were at `revision`.
-    pub async fn list(&self, prefix: &str, revision: Option<i64>) -> Result<Listing, Lost> {
+    /// All entries with this prefix: now, or as of `revision`.
+    pub async fn list(&self, prefix: &str, revision: Option<i64>) -> Result<Listing, SessionError> {
         let options = GetOptions::new()
             .with_prefix()
             .with_revision(revision.unwrap_or(0));
         self.read(prefix, options).await
     }
 
-    /// The names of these keys alone.
-    pub async fn list_keys(&self, prefix: &str) -> Result<Listing, Lost> {
+    /// The keys with this prefix, without values.
+    pub async fn list_keys(&self, prefix: &str) -> Result<Listing, SessionError> {
         self.read(prefix, GetOptions::new().with_prefix().with_keys_only())
             .await
     }
 
-    /// The value of one key.
-    pub async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Lost> {
+    pub async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, SessionError> {
         let found = self.read(key, GetOptions::new()).await?;
         Ok(found.entries.into_iter().next().map(|(_, value)| value))
     }
 
-    async fn read(&self, key: &str, options: GetOptions) -> Result<Listing, Lost> {
+    async fn read(&self, key: &str, options: GetOptions) -> Result<Listing, SessionError> {
         let (revision, found) = self.found(key, options).await?;
         let entries = found.into_iter().map(KeyValue::into_key_value).collect();
         Ok(Listing { revision, entries })
     }
 
-    /// The same in the order in which the keys were made.
-    pub async fn list_oldest_first(&self, prefix: &str) -> Result<Listing, Lost> {
+    /// All entries with this prefix, the oldest first.
+    pub async fn list_oldest_first(&self, prefix: &str) -> Result<Listing, SessionError> {
         let (revision, found) = self.oldest_first(prefix).await?;
         let entries = found.into_iter().map(KeyValue::into_key_value).collect();
         Ok(Listing { revision, entries })
     }
 
-    /// Raises that a member has no room left: etcd takes nothing new then.
-    pub async fn has_room(&self) -> Result<(), Lost> {
+    /// Fails if a member has no room left: etcd then refuses writes.
+    pub async fn has_room(&self) -> Result<(), SessionError> {
         let mut client = self.0.maintenance_client();
         let alarms = client.alarm(AlarmAction::Get, AlarmType::Nospace, None);
-        let alarms = answered(alarms).await?;
+        let alarms = with_timeout(alarms).await?;
         let is_full = |member: &etcd_client::AlarmMember| member.alarm() == AlarmType::Nospace;
         if alarms.alarms().iter().any(is_full) {
-            return Err(Lost::full());
+            return Err(SessionError::full());
         }
         Ok(())
     }
 
-    /// All keys that begin with `prefix`, those made first in front, and the revision when that was so.
-    pub(crate) async fn oldest_first(&self, prefix: &str) -> Result<(i64, Vec<KeyValue>), Lost> {
+    /// All keys with this prefix, the oldest first, and the revision.
+    pub(crate) async fn oldest_first(
+        &self,
+        prefix: &str,
+    ) -> Result<(i64, Vec<KeyValue>), SessionError> {
         let options = GetOptions::new()
             .with_prefix()
             .with_sort(SortTarget::Create, SortOrder::Ascend);
         self.found(prefix, options).await
     }
 
-    async fn found(&self, key: &str, options: GetOptions) -> Result<(i64, Vec<KeyValue>), Lost> {
-        let mut client = self.0.kv_client().max_decoding_message_size(LONGEST_ANSWER);
-        let mut found = answered(client.get(key, Some(options))).await?;
+    async fn found(
+        &self,
+        key: &str,
+        options: GetOptions,
+    ) -> Result<(i64, Vec<KeyValue>), SessionError> {
+        let mut client = self
+            .0
+            .kv_client()
+            .max_decoding_message_size(MAX_REPLY_BYTES);
+        let mut found = with_timeout(client.get(key, Some(options))).await?;
         let revision = found
             .header()
             .map_or(0, etcd_client::ResponseHeader::revision);
         Ok((revision, found.take_kvs()))
     }
 
-    /// Write one key, which goes with `lease`.
-    pub async fn put(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<(), Lost> {
+    /// Writes a key, which expires with `lease`.
+    pub async fn put(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<(), SessionError> {
         let options = PutOptions::new().with_lease(lease.id);
-        answered(self.0.kv_client().put(key, value, Some(options))).await?;
+        with_timeout(self.0.kv_client().put(key, value, Some(options))).await?;
         Ok(())
     }
 
-    /// Write one key, which goes with `lease`, unless another holder's is there; whether it is ours.
-    pub async fn claim(&self, key: &str, value: Vec<u8>, lease: &Lease) -> Result<bool, Lost> {
+    /// Writes a key, which expires with `lease`, unless another lease holds it; whether it was written.
+    pub async fn claim(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        lease: &Lease,
+    ) -> Result<bool, SessionError> {
         let options = PutOptions::new().with_lease(lease.id);
         let put = TxnOp::put(key, value, Some(options));
         let free = Compare::create_revision(key, CompareOp::Equal, 0);
@@ -188,104 +201,109 @@ impl Store {
         Ok(self.transact(free, put.clone()).await? || self.transact(ours, put).await?)
     }
 
-    /// Do this if that is so; whether it was.
+    /// Performs `operation` if `condition` holds; whether it did.
     pub(crate) async fn transact(
         &self,
         condition: Compare,
         operation: TxnOp,
-    ) -> Result<bool, Lost> {
+    ) -> Result<bool, SessionError> {
         let transaction = Txn::new().when([condition]).and_then([operation]);
-        Ok(answered(self.0.kv_client().txn(transaction))
+        Ok(with_timeout(self.0.kv_client().txn(transaction))
             .await?
             .succeeded())
     }
 
-    /// Remove one key, if it is there.
-    pub(crate) async fn delete(&self, key: &str) -> Result<(), Lost> {
-        answered(self.0.kv_client().delete(key, None)).await?;
+    /// Deletes a key, if it exists.
+    pub(crate) async fn delete(&self, key: &str) -> Result<(), SessionError> {
+        with_timeout(self.0.kv_client().delete(key, None)).await?;
         Ok(())
     }
 
-    /// etcd's users and roles.
+    /// The client for users and roles.
     pub(crate) fn auth(&self) -> AuthClient {
         self.0.auth_client()
     }
 
-    /// Changes of keys that begin with `prefix`, after `revision`.
-    pub async fn watch(&self, prefix: &str, revision: i64) -> Result<Changes, Lost> {
+    /// Watches the keys with this prefix for changes after `revision`.
+    pub async fn watch(&self, prefix: &str, revision: i64) -> Result<Changes, SessionError> {
         let options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(revision + 1);
         Ok(Changes(
-            answered(self.0.watch_client().watch(prefix, Some(options))).await?,
+            with_timeout(self.0.watch_client().watch(prefix, Some(options))).await?,
         ))
     }
 
-    /// The lease in `held` if it still stands, so that a change of the member has nothing go; or a new one in its place.
-    /// Kept alive from now on.
-    pub async fn lease<'a>(&self, held: &'a mut Option<Lease>) -> Result<&'a mut Lease, Lost> {
+    /// The lease in `held`, if it is still valid, so that its keys survive a change of member; otherwise a new one, put
+    /// into `held`. It is kept alive by a task.
+    pub async fn lease<'a>(
+        &self,
+        held: &'a mut Option<Lease>,
+    ) -> Result<&'a mut Lease, SessionError> {
         let earlier = match held {
             Some(lease) => self
                 .keeper(lease.id)
                 .await
                 .ok()
-                .map(|kept| (lease.id, kept)),
+                .map(|keep_alive| (lease.id, keep_alive)),
             None => None,
         };
-        let (id, kept) = match earlier {
+        let (id, keep_alive) = match earlier {
             Some(earlier) => earlier,
             None => self.granted().await?,
         };
         Ok(held.insert(Lease {
             store: self.clone(),
             id,
-            kept: tokio::spawn(keep(kept)),
+            keep_alive: tokio::spawn(keep_until_error(keep_alive)),
         }))
     }
 
-    async fn granted(&self) -> Result<(i64, Kept), Lost> {
-        let grant = answered(self.0.lease_client().grant(LEASE_SECONDS, None)).await?;
+    async fn granted(&self) -> Result<(i64, KeepAlive), SessionError> {
+        let grant = with_timeout(self.0.lease_client().grant(LEASE_SECONDS, None)).await?;
         Ok((grant.id(), self.keeper(grant.id()).await?))
     }
 
-    async fn keeper(&self, lease: i64) -> Result<Kept, Lost> {
-        answered(self.0.lease_client().keep_alive(lease)).await
+    async fn keeper(&self, lease: i64) -> Result<KeepAlive, SessionError> {
+        with_timeout(self.0.lease_client().keep_alive(lease)).await
     }
 }
 
-/// A place among so many, another one for each who asks.
-fn anywhere(count: usize) -> usize {
+/// A random number below `count`.
+fn random_start(count: usize) -> usize {
     use std::hash::{BuildHasher as _, RandomState};
     let drawn = RandomState::new().hash_one(std::process::id());
     usize::try_from(drawn % count.max(1) as u64).unwrap_or(0)
 }
 
-type Kept = (LeaseKeeper, LeaseKeepAliveStream);
+type KeepAlive = (LeaseKeeper, LeaseKeepAliveStream);
 
-pub(crate) async fn answered<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Lost> {
+pub(crate) async fn with_timeout<T>(
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, SessionError> {
     match timeout(TIMEOUT, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Lost::new(format!(
+        Err(_) => Err(SessionError::new(format!(
             "etcd: no answer within {} s",
             TIMEOUT.as_secs()
         ))),
     }
 }
 
-/// A stream of changes.
+/// A watch of a prefix.
 pub struct Changes(WatchStream);
 
 impl Changes {
-    /// Wait for a change after `revision`.
-    pub async fn after(&mut self, revision: i64) -> Result<(), Lost> {
+    /// Waits for a change after `revision`.
+    pub async fn after(&mut self, revision: i64) -> Result<(), SessionError> {
         loop {
             let told = self
                 .0
                 .message()
                 .await?
-                .ok_or_else(|| Lost::new("etcd: the watch ended"))?;
+                .ok_or_else(|| SessionError::new("etcd: the watch ended"))?;
             if told.canceled() {
-                return Err(Lost::new(format!(
+                return Err(SessionError::new(format!(
                     "etcd: the watch ended: {}",
                     told.cancel_reason()
                 )));
@@ -302,56 +320,55 @@ impl Changes {
     }
 }
 
-/// A lease: what is written with it goes when its holder does.
+/// A lease: etcd deletes the keys written with it when its holder is gone.
 pub struct Lease {
     store: Store,
     id: i64,
-    kept: JoinHandle<Lost>,
+    keep_alive: JoinHandle<SessionError>,
 }
 
 impl Lease {
-    /// Its number in etcd.
     pub(crate) fn id(&self) -> i64 {
         self.id
     }
 
-    /// Wait until it can no longer be kept alive.
-    pub async fn lost(&mut self) -> Lost {
-        match (&mut self.kept).await {
+    /// Waits until it can no longer be kept alive.
+    pub async fn expired(&mut self) -> SessionError {
+        match (&mut self.keep_alive).await {
             Ok(why) => why,
-            Err(error) => Lost::new(error.to_string()),
+            Err(error) => SessionError::new(error.to_string()),
         }
     }
 
-    /// End it now, with all that was written with it. Without etcd it ends by itself.
-    pub async fn give_back(self) {
-        self.kept.abort();
-        let _ = answered(self.store.0.lease_client().revoke(self.id)).await;
+    /// Ends the lease now, and deletes its keys. Without etcd it expires by itself.
+    pub async fn revoke(self) {
+        self.keep_alive.abort();
+        let _ = with_timeout(self.store.0.lease_client().revoke(self.id)).await;
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.kept.abort();
+        self.keep_alive.abort();
     }
 }
 
-async fn keep(kept: Kept) -> Lost {
-    match keep_alive(kept).await {
+async fn keep_until_error(keep_alive: KeepAlive) -> SessionError {
+    match run_keep_alive(keep_alive).await {
         Ok(never) => match never {},
         Err(why) => why,
     }
 }
 
-async fn keep_alive((mut keeper, mut answers): Kept) -> Result<Infallible, Lost> {
+async fn run_keep_alive((mut keeper, mut answers): KeepAlive) -> Result<Infallible, SessionError> {
     loop {
-        sleep(KEPT_EVERY).await;
+        sleep(KEEP_ALIVE_INTERVAL).await;
         keeper.keep_alive().await?;
-        let left = answered(answers.message())
+        let left = with_timeout(answers.message())
             .await?
             .map_or(0, |answer| answer.ttl());
         if left <= 0 {
-            return Err(Lost::new("etcd: the lease has ended"));
+            return Err(SessionError::new("etcd: the lease has ended"));
         }
     }
 }
@@ -364,8 +381,8 @@ mod tests {
 
     #[test]
     fn clients_begin_with_any_of_the_members() {
-        let drawn: BTreeSet<usize> = (0..200).map(|_| anywhere(3)).collect();
+        let drawn: BTreeSet<usize> = (0..200).map(|_| random_start(3)).collect();
         assert_eq!(drawn, BTreeSet::from([0, 1, 2]));
-        assert_eq!((anywhere(0), anywhere(1)), (0, 0));
+        assert_eq!((random_start(0), random_start(1)), (0, 0));
     }
 }

@@ -1,68 +1,71 @@
-//! Tables out of delays: the decisions of a controller, without etcd.
+//! Tables from delays: a controller's decisions, without etcd.
 
 use std::collections::BTreeMap;
 
 use crate::distances::to_servers;
+use crate::egress_choice;
 use crate::egresses::Egress;
 use crate::estimates::Estimates;
-use crate::exits;
-use crate::mesh::{Known, Mesh};
+use crate::mesh::{LinkDelays, Mesh};
 use crate::name::Name;
+use crate::schema::{Chain, EgressChoices, Table};
 use crate::snapshot::Snapshot;
-use crate::values::{Chain, Exits, Table};
 
-/// For each ingress what its table says.
-pub type Chosen = BTreeMap<Name, Contents>;
+/// The contents of each ingress's table.
+pub type TableSet = BTreeMap<Name, TableContents>;
 
-/// What a table says.
+/// A table without version and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// By egress, the best chains.
+pub struct TableContents {
+    /// The best chains by egress.
     pub chains: BTreeMap<Name, Vec<Chain>>,
-    /// By which of several nodes servers are to be reached.
-    pub exits: Vec<Exits>,
+    /// The chosen egresses, where there are several candidates.
+    pub choices: Vec<EgressChoices>,
 }
 
-/// The chains from the nodes that are alive to all others that are passable, by what they measured.
-///
-/// Chains pass and end at passable nodes alone. Pairs that no chain joins have none. `before` are the exits chosen the last
-/// time.
+/// Computes the tables of all live nodes. Chains pass and end only at passable nodes. Pairs that no chain joins are left
+/// out. `before` are the previous choices of egresses.
 ///
 /// # Panics
-/// With more nodes than overlay-paths takes.
+///
+/// With more nodes than overlay-paths accepts.
 pub fn choose(
-    taken: &Snapshot,
+    snapshot: &Snapshot,
     estimates: &Estimates,
-    before: &BTreeMap<Name, Vec<Exits>>,
-) -> Chosen {
-    let mesh = Mesh::of(&taken.passable, &taken.alive, &Known::of(taken, estimates));
-    let to_servers = |line: &Egress, node: &Name| to_servers(taken, line, node);
+    before: &BTreeMap<Name, Vec<EgressChoices>>,
+) -> TableSet {
+    let mesh = Mesh::of(
+        &snapshot.passable,
+        &snapshot.alive,
+        &LinkDelays::of(snapshot, estimates),
+    );
+    let to_servers = |line: &Egress, node: &Name| to_servers(snapshot, line, node);
     let contents = |ingress: &Name| {
         let before = before.get(ingress).map_or(&[][..], Vec::as_slice);
-        let egresses = taken.egresses.get(ingress);
-        Contents {
+        let egresses = snapshot.egresses.get(ingress);
+        TableContents {
             chains: mesh.to_all(ingress),
-            exits: egresses.map_or_else(Vec::new, |egresses| {
-                exits::choose(ingress, egresses, &mesh, to_servers, before)
+            choices: egresses.map_or_else(Vec::new, |egresses| {
+                egress_choice::choose(ingress, egresses, &mesh, to_servers, before)
             }),
         }
     };
-    let all = taken.alive.iter();
+    let all = snapshot.alive.iter();
     all.map(|ingress| (ingress.clone(), contents(ingress)))
         .collect()
 }
 
-/// The tables that differ from what was published, or are new, with this version and time.
+/// The new tables, and those that differ from the published ones, with this version and time.
 pub fn changed(
-    chosen: &Chosen,
+    chosen: &TableSet,
     published: &BTreeMap<Name, Table>,
     version: i64,
     made: u64,
 ) -> Vec<Table> {
-    let differs = |ingress: &Name, now: &Contents| {
+    let differs = |ingress: &Name, now: &TableContents| {
         published
             .get(ingress)
-            .is_none_or(|before| before.chains != now.chains || before.exits != now.exits)
+            .is_none_or(|before| before.chains != now.chains || before.choices != now.choices)
     };
     chosen
         .iter()
@@ -72,7 +75,7 @@ pub fn changed(
             version,
             made,
             chains: contents.chains.clone(),
-            exits: contents.exits.clone(),
+            choices: contents.choices.clone(),
         })
         .collect()
 }
@@ -82,22 +85,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::distances::farther;
+    use crate::codec::encode;
+    use crate::distances::penalised;
     use crate::egresses::Egresses;
     use crate::health::Health;
-    use crate::values::{Delay, Delays, ServerDelays, decode_table, encode};
+    use crate::schema::{Delay, Delays, ServerDelays, decode_table};
     use proptest::prelude::*;
 
-    /// Where all nodes are passable.
-    fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> Chosen {
+    /// All nodes are passable.
+    fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> TableSet {
         super::choose(
-            &taken(alive, alive, delays),
+            &snapshot(alive, alive, delays),
             &Estimates::new(),
             &BTreeMap::new(),
         )
     }
 
-    fn taken(
+    fn snapshot(
         alive: &BTreeSet<Name>,
         passable: &BTreeSet<Name>,
         delays: &BTreeMap<Name, Delays>,
@@ -132,7 +136,7 @@ mod tests {
         all
     }
 
-    fn through(chosen: &Chosen, ingress: &str, egress: &str) -> Vec<(u8, String)> {
+    fn through(chosen: &TableSet, ingress: &str, egress: &str) -> Vec<(u8, String)> {
         let chains = chosen[&name(ingress)]
             .chains
             .get(&name(egress))
@@ -167,7 +171,7 @@ mod tests {
                 pressure_percent: percent.try_into().unwrap(),
                 ..Health::default()
             };
-            let counted = farther(&delays, &BTreeMap::from([(name(loaded), health)]));
+            let counted = penalised(&delays, &BTreeMap::from([(name(loaded), health)]));
             let chosen = choose(&names("A B C"), &counted);
             let ways = through(&chosen, "A", "B");
             let round_trip = counted[&name("A")].round_trip_us[&name("B")].microseconds();
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!(best(60, "B").1, 30_000);
         assert_eq!(best(100, "B").1, 70_000);
         let most = measured("A B 4000");
-        assert_eq!(farther(&most, &BTreeMap::new()), most);
+        assert_eq!(penalised(&most, &BTreeMap::new()), most);
     }
 
     #[test]
@@ -204,8 +208,8 @@ mod tests {
     #[test]
     fn a_node_without_a_converter_is_an_ingress_alone() {
         let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
-        let taken = taken(&names("A B C D"), &names("A B D"), &delays);
-        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new());
+        let snapshot = snapshot(&names("A B C D"), &names("A B D"), &delays);
+        let chosen = super::choose(&snapshot, &Estimates::new(), &BTreeMap::new());
         let [direct, detour] = [(1, String::new()), (2, "D".into())];
         assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
         assert_eq!(through(&chosen, "A", "C"), []);
@@ -243,18 +247,18 @@ mod tests {
                 Delay::of_microseconds(ms * 1000),
             )]),
         };
-        let mut taken = taken(&names("A B C D"), &names("A B C"), &delays);
-        taken.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
+        let mut snapshot = snapshot(&names("A B C D"), &names("A B C"), &delays);
+        snapshot.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
         let egresses = Egresses::parse("10.0.0.0/8 C|B\n10.1.0.0/16 C|B\n10.2.0.0/16 B").unwrap();
-        taken.egresses = ["A", "B", "D"]
+        snapshot.egresses = ["A", "B", "D"]
             .map(|each| (name(each), egresses.clone()))
             .into();
-        let node = |chosen: &Chosen, ingress: &str| {
-            let exits = &chosen[&name(ingress)].exits;
-            let each = exits.iter().map(|line| line.best[0].node.to_string());
+        let node = |chosen: &TableSet, ingress: &str| {
+            let choices = &chosen[&name(ingress)].choices;
+            let each = choices.iter().map(|line| line.best[0].node.to_string());
             each.collect::<Vec<_>>()
         };
-        let chosen = super::choose(&taken, &Estimates::new(), &BTreeMap::new());
+        let chosen = super::choose(&snapshot, &Estimates::new(), &BTreeMap::new());
         for ingress in ["A", "B", "D"] {
             assert_eq!(node(&chosen, ingress), ["B"], "{ingress}");
         }
@@ -264,17 +268,17 @@ mod tests {
             let ingress = &table.ingress;
             assert_eq!(decode_table(ingress, &encode(table)).as_ref(), Ok(table));
         }
-        let before = tables.into_iter().map(|each| (each.ingress, each.exits));
+        let before = tables.into_iter().map(|each| (each.ingress, each.choices));
         let loaded = Health {
             pressure_percent: 60.try_into().unwrap(),
             ..Health::default()
         };
-        taken.health.insert(name("B"), loaded);
-        let chosen = super::choose(&taken, &Estimates::new(), &before.collect());
+        snapshot.health.insert(name("B"), loaded);
+        let chosen = super::choose(&snapshot, &Estimates::new(), &before.collect());
         assert_eq!(node(&chosen, "A"), ["C"]);
         let line = egresses.iter().next().unwrap();
         // 9 ms in steps of 2, and 20 for the pressure.
-        let far = to_servers(&taken, line, &name("B")).unwrap();
+        let far = to_servers(&snapshot, line, &name("B")).unwrap();
         assert_eq!(far.microseconds(), 30_000);
     }
 
@@ -287,8 +291,8 @@ mod tests {
             [((name("A"), name("B")), delay)].into()
         };
         let ways = |ms| {
-            let taken = taken(&all, &all, &delays);
-            let chosen = super::choose(&taken, &estimates(ms), &BTreeMap::new());
+            let snapshot = snapshot(&all, &all, &delays);
+            let chosen = super::choose(&snapshot, &estimates(ms), &BTreeMap::new());
             (through(&chosen, "A", "B"), through(&chosen, "A", "D"))
         };
         let by_c = (1, "C".into());

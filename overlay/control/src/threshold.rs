@@ -1,19 +1,18 @@
-//! When an agent publishes: not each wobble of a delay.
+//! When an agent publishes a delay again: not at each small change.
 
 use std::collections::BTreeMap;
 
-use crate::values::Delay;
+use crate::schema::Delay;
 use crate::window::Reading;
 
-/// How far a delay must be from what was last published, to be published again: by the larger of the two.
+/// How far a delay must be from the published one to be published again: by both.
 ///
-/// What counts is the distance to what was published, not to the sample before. So a delay that swings by less than
-/// twice the threshold is published once at most, and one that creeps away is published in the end.
+/// The distance to the published delay counts, not to the previous sample. So a delay that swings by less than twice the
+/// threshold is published once at most, and one that creeps away is published in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// Percent of what was published.
+    /// Of the published delay.
     pub percent: u32,
-    /// Microseconds.
     pub least_us: u32,
 }
 
@@ -29,9 +28,9 @@ impl Threshold {
     }
 }
 
-/// What to publish in place of `published`, by what is known now of each place; None if that can stay.
+/// The delays to publish in place of `published`; None if nothing has changed enough.
 ///
-/// A place that is not among `readings` is none any more; its delay goes when something else is published.
+/// A place without a reading is no longer measured; its delay disappears with the next publication.
 pub fn next<Place: Ord + Clone>(
     published: &BTreeMap<Place, Delay>,
     readings: &BTreeMap<Place, Reading>,

@@ -1,45 +1,46 @@
-//! etcd's users and roles, read and changed as [`crate::permissions`] says. Takes the identity of etcd's user root.
+//! Reads and changes etcd's users and roles as [`crate::permissions`] computes. Needs the identity of etcd's user root.
 
 use std::collections::BTreeSet;
 
 use etcd_client::{AuthClient, PermissionType, UserAddOptions};
 use serde::Serialize;
 
-use crate::failure::{Exit, Failure};
-use crate::lost::Lost;
+use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
 use crate::name::Name;
-use crate::permissions::{self, ADMINISTRATOR, Known, Part, Permission, Step, keys_of};
-use crate::store::{Store, answered};
+use crate::permissions::{self, ADMINISTRATOR, AuthState, Permission, Role, Step, keys_of};
+use crate::session_error::SessionError;
+use crate::store::{Store, with_timeout};
 
-/// What was done, or would be.
+/// The changes that were made, or would be.
 #[derive(Debug, Serialize)]
 pub struct Changes {
     dry_run: bool,
     changes: Vec<String>,
 }
 
-/// Have etcd allow these names what they need for this part, and nobody anything else.
+/// Gives these names the permissions of this role, and no others.
 ///
-/// Exits with 75 if a name has another part, with 77 if we are not root, with 69 without etcd.
+/// Exits with 75 if a name has another role, with 77 if the caller is not root, with 69 without etcd.
 pub async fn authorize(
     members: &Members,
-    part: Part,
+    role: Role,
     names: &[Name],
     dry_run: bool,
 ) -> Result<Changes, Failure> {
-    let plan = |known: &Known| {
-        permissions::authorize(part, names, known).map_err(|line| Failure::new(Exit::InUse, line))
+    let plan = |state: &AuthState| {
+        permissions::authorize(role, names, state)
+            .map_err(|line| Failure::new(ExitCode::InUse, line))
     };
     change(members, names, plan, dry_run).await
 }
 
-/// Have etcd allow these names nothing any more, and remove what they wrote.
+/// Deletes the users and roles of these names, and their keys.
 ///
-/// Exits with 64 if etcd does not know a name, with 77 if we are not root, with 69 without etcd.
+/// Exits with 64 if etcd does not know a name, with 77 if the caller is not root, with 69 without etcd.
 pub async fn revoke(members: &Members, names: &[Name], dry_run: bool) -> Result<Changes, Failure> {
-    let plan = |known: &Known| {
-        permissions::revoke(names, known).map_err(|line| Failure::new(Exit::Usage, line))
+    let plan = |state: &AuthState| {
+        permissions::revoke(names, state).map_err(|line| Failure::new(ExitCode::Usage, line))
     };
     change(members, names, plan, dry_run).await
 }
@@ -47,12 +48,12 @@ pub async fn revoke(members: &Members, names: &[Name], dry_run: bool) -> Result<
 async fn change(
     members: &Members,
     names: &[Name],
-    plan: impl Fn(&Known) -> Result<Vec<Step>, Failure>,
+    plan: impl Fn(&AuthState) -> Result<Vec<Step>, Failure>,
     dry_run: bool,
 ) -> Result<Changes, Failure> {
-    let away = |lost: Lost| lost.failure(members);
+    let away = |error: SessionError| error.failure(members);
     let store = Store::connect(members).await.map_err(away)?;
-    let steps = plan(&known(&store, names).await.map_err(away)?)?;
+    let steps = plan(&state(&store, names).await.map_err(away)?)?;
     if !dry_run {
         for step in &steps {
             perform(&store, step).await.map_err(away)?;
@@ -64,42 +65,42 @@ async fn change(
     })
 }
 
-async fn known(store: &Store, names: &[Name]) -> Result<Known, Lost> {
+async fn state(store: &Store, names: &[Name]) -> Result<AuthState, SessionError> {
     let mut auth = store.auth();
-    let mut known = Known {
+    let mut state = AuthState {
         enabled: enabled(&mut auth).await,
-        ..Known::default()
+        ..AuthState::default()
     };
     let asked: BTreeSet<&str> = names
         .iter()
         .map(Name::as_str)
         .chain([ADMINISTRATOR])
         .collect();
-    for user in answered(auth.user_list()).await?.users() {
+    for user in with_timeout(auth.user_list()).await?.users() {
         if asked.contains(user.as_str()) {
-            let found = answered(auth.user_get(user)).await?;
-            known.users.insert(user.clone(), found.roles().to_vec());
+            let found = with_timeout(auth.user_get(user)).await?;
+            state.users.insert(user.clone(), found.roles().to_vec());
         }
     }
-    for role in answered(auth.role_list()).await?.roles() {
+    for role in with_timeout(auth.role_list()).await?.roles() {
         if asked.contains(role.as_str()) {
-            let found = answered(auth.role_get(role)).await?;
+            let found = with_timeout(auth.role_get(role)).await?;
             let allowed = found.permissions().iter().map(read).collect::<Option<_>>();
-            known.roles.insert(role.clone(), allowed);
+            state.roles.insert(role.clone(), allowed);
         }
     }
-    Ok(known)
+    Ok(state)
 }
 
-/// etcd 3.4 has no question for this; but root, who has no password, cannot log in, and etcd says why.
+/// etcd 3.4 has no request for this; but root, who has no password, cannot log in, and the error says why.
 async fn enabled(auth: &mut AuthClient) -> bool {
-    match answered(auth.authenticate(ADMINISTRATOR.into(), String::new())).await {
+    match with_timeout(auth.authenticate(ADMINISTRATOR.into(), String::new())).await {
         Ok(_) => true,
-        Err(lost) => !lost.to_string().ends_with("authentication is not enabled"),
+        Err(error) => !error.to_string().ends_with("authentication is not enabled"),
     }
 }
 
-/// None for one that no role of ours has.
+/// None for one that no role of the overlay has.
 fn read(found: &etcd_client::Permission) -> Option<Permission> {
     let key = String::from_utf8_lossy(found.key()).into_owned();
     let one = found.range_end().is_empty();
@@ -121,31 +122,31 @@ fn written(permission: &Permission) -> etcd_client::Permission {
     }
 }
 
-async fn perform(store: &Store, step: &Step) -> Result<(), Lost> {
+async fn perform(store: &Store, step: &Step) -> Result<(), SessionError> {
     let mut auth = store.auth();
     match step {
         Step::AddRole(role) => {
-            answered(auth.role_add(role)).await?;
+            with_timeout(auth.role_add(role)).await?;
         }
-        Step::Allow(role, permission) => {
+        Step::GrantPermission(role, permission) => {
             let allowed = written(permission);
-            answered(auth.role_grant_permission(role, allowed)).await?;
+            with_timeout(auth.role_grant_permission(role, allowed)).await?;
         }
         Step::AddUser(user) => {
             let by_certificate = Some(UserAddOptions::new().with_no_pwd());
-            answered(auth.user_add(user, "", by_certificate)).await?;
+            with_timeout(auth.user_add(user, "", by_certificate)).await?;
         }
-        Step::Give(user, role) => {
-            answered(auth.user_grant_role(user, role)).await?;
+        Step::GrantRole(user, role) => {
+            with_timeout(auth.user_grant_role(user, role)).await?;
         }
         Step::Enable => {
-            answered(auth.auth_enable()).await?;
+            with_timeout(auth.auth_enable()).await?;
         }
         Step::DeleteUser(user) => {
-            answered(auth.user_delete(user)).await?;
+            with_timeout(auth.user_delete(user)).await?;
         }
         Step::DeleteRole(role) => {
-            answered(auth.role_delete(role)).await?;
+            with_timeout(auth.role_delete(role)).await?;
         }
         Step::DeleteKeys(name) => {
             for key in keys_of(name) {

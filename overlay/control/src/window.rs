@@ -1,28 +1,27 @@
-//! The round-trip times last measured to one peer, and what they amount to.
+//! The last round-trip times to a peer, and the delay that follows from them.
 
 use std::collections::VecDeque;
 
-use crate::values::Delay;
+use crate::schema::Delay;
 
-/// What a peer's delay is taken from: queues and busy processors only ever add to it, so the least of these counts.
+/// Queues and busy processors only add to a delay, so the minimum of these counts.
 const SAMPLES: usize = 5;
-/// With fewer it is not known yet.
+/// With fewer samples the delay is unknown.
 const ENOUGH: usize = 3;
-/// As many pings without an answer, one after the other, and the way to the peer is gone.
+/// After so many consecutive pings without a reply the peer is silent.
 const SILENT_AFTER: usize = 3;
 
-/// What is known of the way to a peer.
+/// The state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Too few answers yet.
+    /// Too few samples yet.
     Unknown,
-    /// This is its round-trip time.
+    /// The round-trip time.
     Known(Delay),
     /// It no longer answers.
     Silent,
 }
 
-/// The last samples.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     samples: VecDeque<Delay>,
@@ -30,7 +29,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// An answer came.
+    /// A reply came.
     pub fn heard(&mut self, delay: Delay) {
         self.missed = 0;
         if self.samples.len() == SAMPLES {
@@ -39,7 +38,7 @@ impl Window {
         self.samples.push_back(delay);
     }
 
-    /// No answer came in time.
+    /// No reply came in time.
     pub fn missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
         if self.missed >= SILENT_AFTER {
@@ -47,7 +46,7 @@ impl Window {
         }
     }
 
-    /// What they amount to.
+    /// The delay that follows.
     pub fn reading(&self) -> Reading {
         match self.samples.iter().min() {
             _ if self.missed >= SILENT_AFTER => Reading::Silent,

@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use overlay_control::codec;
+use overlay_control::health::Health;
 use overlay_control::keys::{self, HEALTH, NODES};
-use overlay_control::lost::Lost;
 use overlay_control::members::Members;
 use overlay_control::name::Name;
+use overlay_control::session_error::SessionError;
 use overlay_control::snapshot::Entry;
 use overlay_control::store::Store;
-use overlay_control::values;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// A watch tells nothing of an etcd that is gone: it is asked at least so often.
-const ASKED_EVERY: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Many nodes come and go at the same time: after a change, wait for more.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -23,7 +24,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 pub async fn session(
     members: &Members,
     alive: &watch::Sender<Option<BTreeSet<Name>>>,
-) -> Result<Infallible, Lost> {
+) -> Result<Infallible, SessionError> {
     let store = Store::connect(members).await?;
     let start = store.list_keys(NODES).await?.revision;
     let mut nodes = store.watch(NODES, start).await?;
@@ -33,7 +34,7 @@ pub async fn session(
         let revision = listing.revision;
         let fares = store.list(HEALTH, Some(revision)).await?;
         alive.send_replace(Some(answering(&listing.entries, &fares.entries)));
-        let next = Instant::now() + ASKED_EVERY;
+        let next = Instant::now() + POLL_INTERVAL;
         tokio::select! {
             news = nodes.after(revision) => news?,
             news = health.after(revision) => news?,
@@ -49,7 +50,7 @@ fn answering(nodes: &[Entry], health: &[Entry]) -> BTreeSet<Name> {
     let silent: BTreeSet<Name> = health
         .iter()
         .filter(|(_, value)| {
-            values::decode_health(value).is_ok_and(|health| health.converter_silent)
+            codec::decode(value).is_ok_and(|health: Health| health.converter_silent)
         })
         .filter_map(|(key, _)| keys::name(HEALTH, key).ok())
         .collect();

@@ -4,6 +4,7 @@
 //! alive. [`server`] speaks DNS, [`alive`] asks etcd who is and whose converter answers.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 pub mod alive;
 pub mod answer;

@@ -6,15 +6,15 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process;
 use std::time::Duration;
 
 use clap::Parser;
 use hickory_server::ServerFuture;
-use overlay_control::failure::{Exit, Failure};
+use overlay_control::failure::{ExitCode, Failure};
 use overlay_control::members::{Members, endpoint};
-use overlay_control::program::{self, asked_to_end};
-use overlay_control::store::forever;
+use overlay_control::program::{self, end_signal};
+use overlay_control::store::retry_forever;
 use overlay_dns::alive;
 use overlay_dns::server::Answers;
 use overlay_dns::settings::Settings;
@@ -75,7 +75,7 @@ Exit status:
   75  the port is in use
   77  not permitted";
 
-fn main() -> ExitCode {
+fn main() -> process::ExitCode {
     program::main(run)
 }
 
@@ -99,9 +99,13 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 fn load(file: &Path) -> Result<Settings, Failure> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
+        Failure::new(
+            ExitCode::NoInput,
+            format!("{shown}: cannot be read: {error}"),
+        )
     })?;
-    Settings::parse(&text).map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))
+    Settings::parse(&text)
+        .map_err(|what| Failure::new(ExitCode::BadData, format!("{shown}: {what}")))
 }
 
 /// At each SIGHUP the file is read again; one that is refused changes nothing.
@@ -151,16 +155,16 @@ async fn serve(
         if members.endpoints().is_empty() {
             std::future::pending().await
         } else {
-            forever(&members, async || alive::session(&members, &telling).await).await
+            retry_forever(&members, async || alive::session(&members, &telling).await).await
         }
     };
     tokio::select! {
         never = following => match never {},
         never = load_again(file, hangup, reading) => match never {},
         ended = server.block_until_done() => {
-            return Err(Failure::new(Exit::System, format!("the server ended: {ended:?}")));
+            return Err(Failure::new(ExitCode::System, format!("the server ended: {ended:?}")));
         }
-        end = asked_to_end() => end?,
+        end = end_signal() => end?,
     }
     // Answers on their way still leave; nothing else is lost.
     let _ = server.shutdown_gracefully().await;

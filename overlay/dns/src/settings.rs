@@ -9,7 +9,7 @@ use overlay_control::name::Name;
 use serde::Deserialize;
 
 /// Longer than a client should go on asking an ingress that is gone.
-const LONGEST_TTL: u32 = 3600;
+const MAX_TTL: u32 = 3600;
 
 /// All of it, checked.
 #[derive(Clone, Debug)]
@@ -78,9 +78,9 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.ttl > LONGEST_TTL {
+        if self.ttl > MAX_TTL {
             return Err(format!(
-                "ttl = {}: accepted: seconds, at most {LONGEST_TTL}",
+                "ttl = {}: accepted: seconds, at most {MAX_TTL}",
                 self.ttl
             ));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use overlay_paths::compare::{Comparison, compare};
-use overlay_paths::few::{Sampled, sample};
+use overlay_paths::peer_sample::{Sampled, sample};
 use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
 use serde::Serialize;
 

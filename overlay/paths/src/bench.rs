@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use overlay_paths::{Chains, Graph, Node, Rounds, peer};
+use overlay_paths::{Chains, Graph, Node, Rounds, floyd_warshall};
 use serde::Serialize;
 
 /// Lookups in a row, since one is too short for a clock.
@@ -11,7 +11,7 @@ const LOOKUPS: u32 = 100_000;
 
 /// Every single measurement, by what it is and its unit.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub struct Measurements {
     pairs_115_ms: Vec<f64>,
     pairs_315_s: Vec<f64>,
     lookup_us: Vec<f64>,
@@ -22,7 +22,7 @@ pub struct Measured {
 }
 
 /// Measure all of it, `repeat` times each.
-pub fn measure(repeat: u32) -> Measured {
+pub fn measure(repeat: u32) -> Measurements {
     let (small, large) = (plane(115), plane(315));
     let chains = Chains::of(small.clone());
     let pairs = || {
@@ -35,16 +35,16 @@ pub fn measure(repeat: u32) -> Measured {
     let chains_a_pair_115 = fronts.sum::<usize>() as f64 / pairs().count() as f64;
     let lookup_us =
         repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
-    Measured {
+    Measurements {
         pairs_115_ms: repeated(repeat, || Chains::of(small.clone()))
             .map(|seconds| seconds * 1e3)
             .collect(),
         pairs_315_s: repeated(repeat.min(3), || Chains::of(large.clone())).collect(),
         lookup_us: lookup_us.collect(),
-        floyd_warshall_115_ms: repeated(repeat, || peer::shortest(&small))
+        floyd_warshall_115_ms: repeated(repeat, || floyd_warshall::shortest(&small))
             .map(|seconds| seconds * 1e3)
             .collect(),
-        floyd_warshall_315_s: repeated(repeat, || peer::shortest(&large)).collect(),
+        floyd_warshall_315_s: repeated(repeat, || floyd_warshall::shortest(&large)).collect(),
         chains_a_pair_115,
     }
 }

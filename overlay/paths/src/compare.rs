@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_tree_has_the_least_longest_hops() {
         let graph = read("A B 3\nB C 3\nC D 3\nA C 3\nB D 9\n").unwrap();
-        let least = crate::peer::minimax(&graph);
+        let least = crate::floyd_warshall::minimax(&graph);
         let longest: Vec<u32> = along_the_tree(&graph)
             .iter()
             .map(|figures| figures.longest)

@@ -1,12 +1,10 @@
 //! Round-trip times between nodes.
 
-use crate::peer;
-
 /// A node, by its place among [`Graph::names`].
 pub type Node = u16;
 
 /// As many nodes as lengths of chains (u32 microseconds) and counts of hops are sure to hold.
-pub const MOST_NODES: usize = 1000;
+pub const MAX_NODES: usize = 1000;
 
 /// A round-trip time that is not known, or a pair without a link.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -33,9 +31,9 @@ impl Graph {
     /// Nodes of these names, without links.
     ///
     /// # Panics
-    /// With more than [`MOST_NODES`].
+    /// With more than [`MAX_NODES`].
     pub fn new(names: Vec<String>) -> Self {
-        assert!(names.len() <= MOST_NODES, "at most {MOST_NODES} nodes");
+        assert!(names.len() <= MAX_NODES, "at most {MAX_NODES} nodes");
         let delays = vec![NONE; names.len() * names.len()];
         Self { names, delays }
     }
@@ -97,29 +95,6 @@ impl Graph {
             .collect();
         links.sort_unstable();
         links
-    }
-
-    /// The full mesh: nodes without a link get the sum of the delays on the shortest path, as packets would go.
-    ///
-    /// Nodes that no path joins stay without.
-    #[must_use]
-    pub fn mesh(&self) -> Self {
-        let lengths = peer::shortest(self);
-        let delays = self.delays.iter().zip(lengths);
-        Self {
-            names: self.names.clone(),
-            delays: delays
-                .map(|(&own, sum)| if own == NONE { sum } else { own })
-                .enumerate()
-                .map(|(place, delay)| {
-                    if place % (self.len() + 1) == 0 {
-                        NONE
-                    } else {
-                        delay
-                    }
-                })
-                .collect(),
-        }
     }
 
     fn place(&self, a: Node, b: Node) -> usize {

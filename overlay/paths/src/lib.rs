@@ -7,21 +7,22 @@
 //! No socket, no clock, no file: [`read`] makes a [`Graph`] out of text, [`Chains`] has the answers for all pairs.
 
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod chains;
 pub mod compare;
 mod coordinates;
 mod ends;
-pub mod few;
+pub mod floyd_warshall;
 mod graph;
 mod model;
-pub mod peer;
+pub mod peer_sample;
 mod read;
 mod staircase;
 mod sweep;
 
 pub use chains::{Chain, Chains, Figures};
 pub use coordinates::Coordinates;
-pub use graph::{Graph, Link, MOST_NODES, Node};
-pub use model::{Rounds, transfer_time};
+pub use graph::{Graph, Link, MAX_NODES, Node};
+pub use model::{MAX_ROUNDS, Rounds, transfer_time};
 pub use read::{Refusal, read};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use overlay_paths::{Graph, Rounds, read};
+use overlay_paths::{Graph, Rounds, floyd_warshall, read};
 use serde::Serialize;
 
 /// Which chain of converters a transfer should take, by the round-trip times between them.
@@ -134,7 +134,7 @@ fn mesh(path: &Path) -> Result<Graph, Failure> {
     let refused = |what: String| Failure(65, format!("{}, {what}", path.display()));
     let text = String::from_utf8(bytes).map_err(|error| refused(error.utf8_error().to_string()))?;
     read(&text)
-        .map(|graph| graph.mesh())
+        .map(|graph| floyd_warshall::full_mesh(&graph))
         .map_err(|refusal| refused(refusal.to_string()))
 }
 

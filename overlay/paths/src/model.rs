@@ -4,6 +4,8 @@ use std::num::NonZeroU8;
 
 /// What a sender may have under way in its first round trip: ten segments (RFC 6928), 15 kB.
 const FIRST_WINDOW: u64 = 15_000;
+/// The largest size class that tables distinguish: 30 rounds are 16 TB.
+pub const MAX_ROUNDS: u8 = 30;
 
 /// A size class: how many round trips of slow start a transfer takes, each with twice the bytes of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

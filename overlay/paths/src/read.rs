@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt::{Display, Formatter};
 use std::ops::RangeInclusive;
 
-use crate::graph::{Graph, MOST_NODES, Node};
+use crate::graph::{Graph, MAX_NODES, Node};
 
 /// What a round-trip time may be, in milliseconds: sums of as many as there may be nodes are sure to fit.
 const ACCEPTED: RangeInclusive<f64> = 0.001..=4000.0;
@@ -89,12 +89,12 @@ impl<'a> Reader<'a> {
         if let Some(&node) = self.nodes.get(name) {
             return Ok(node);
         }
-        if self.names.len() == MOST_NODES {
+        if self.names.len() == MAX_NODES {
             return Err(format!(
-                "{name} is one more: accepted: at most {MOST_NODES} nodes"
+                "{name} is one more: accepted: at most {MAX_NODES} nodes"
             ));
         }
-        let node = Node::try_from(self.names.len()).expect("MOST_NODES fits");
+        let node = Node::try_from(self.names.len()).expect("MAX_NODES fits");
         self.names.push(name);
         self.first.push(number);
         self.nodes.insert(name, node);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_node_too_many_is_refused() {
         let line = |number: usize| format!("0 {number} 1\n");
-        let text: String = (1..=MOST_NODES).map(line).collect();
+        let text: String = (1..=MAX_NODES).map(line).collect();
         let refusal = read(&text).unwrap_err();
         assert_eq!(
             refusal,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use overlay_paths::{Chains, Figures, Graph, Node, Rounds, peer};
+use overlay_paths::{Chains, Figures, Graph, Node, Rounds, floyd_warshall};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -193,7 +193,7 @@ proptest! {
     #[test]
     fn large_graphs_agree_with_plain_algorithms_at_both_ends(graph in graphs(60..130, 2000)) {
         let chains = Chains::of(graph.clone());
-        let (shortest, minimax) = (peer::shortest(&graph), peer::minimax(&graph));
+        let (shortest, minimax) = (floyd_warshall::shortest(&graph), floyd_warshall::minimax(&graph));
         for from in graph.nodes() {
             for to in graph.nodes().filter(|&to| to != from) {
                 let front = chains.front(from, to);

@@ -1,20 +1,20 @@
-//! The canary: tables that would send everything through one node are not published.
+//! A sanity check: tables that would send nearly everything through one node are not published.
 //!
-//! Round-trip times obey the triangle inequality more or less, so that pairs have a chain without converters, or several
-//! to choose from. When nearly all of them have to pass one node, then that node lies about its delays, or the others
-//! have fallen silent: either way the tables of before are the better ones.
+//! Round-trip times mostly obey the triangle inequality, so that most pairs have a direct path, or several chains to choose
+//! from. If nearly all of them must pass one node, either that node lies about its delays, or the others have become
+//! silent. In both cases the previous tables are better.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::Name;
-use crate::tables::Chosen;
+use crate::tables::TableSet;
 
-/// With fewer nodes one on the way of all others is nothing unusual.
-const FEWEST_NODES: usize = 4;
+/// With fewer nodes, one node between all others is nothing unusual.
+const MIN_NODES: usize = 4;
 
-/// Refuses `chosen` if, of the pairs that a node is no end of, more than `most` percent have no chain without it.
-pub fn judge(chosen: &Chosen, most: u32) -> Result<(), String> {
-    if chosen.len() < FEWEST_NODES {
+/// Refuses `chosen` if for a node more than `most` percent of the pairs between other nodes have no chain without it.
+pub fn check(chosen: &TableSet, most: u32) -> Result<(), String> {
+    if chosen.len() < MIN_NODES {
         return Ok(());
     }
     let mut pairs = 0;
@@ -43,7 +43,7 @@ pub fn judge(chosen: &Chosen, most: u32) -> Result<(), String> {
     }
 }
 
-/// The nodes that are on every one of the chains.
+/// The nodes that all chains pass.
 fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name> {
     let first = chains.next().unwrap_or_default().iter().collect();
     chains.fold(first, |common: BTreeSet<&Name>, chain| {
@@ -58,14 +58,14 @@ fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name
 mod tests {
     use super::*;
     use crate::estimates::Estimates;
+    use crate::schema::{Delay, Delays};
     use crate::snapshot::Snapshot;
     use crate::tables::choose;
-    use crate::values::{Delay, Delays};
 
     const NAMES: [&str; 5] = ["A", "B", "C", "D", "E"];
 
-    /// All measure all: 20 ms, but what `link` says.
-    fn chosen(count: usize, link: impl Fn(&str, &str) -> Option<u128>) -> Chosen {
+    /// All pairs measure 20 ms unless `link` overrides it.
+    fn chosen(count: usize, link: impl Fn(&str, &str) -> Option<u128>) -> TableSet {
         let names = &NAMES[..count];
         let of = |from: &&str| {
             let others = names.iter().filter(|to| *to != from);
@@ -82,21 +82,21 @@ mod tests {
             )
         };
         let alive: BTreeSet<Name> = names.iter().map(|each| each.parse().unwrap()).collect();
-        let taken = Snapshot {
+        let snapshot = Snapshot {
             passable: alive.clone(),
             alive,
             delays: names.iter().map(of).collect(),
             ..Snapshot::default()
         };
-        choose(&taken, &Estimates::new(), &BTreeMap::new())
+        choose(&snapshot, &Estimates::new(), &BTreeMap::new())
     }
 
     #[test]
     fn a_mesh_is_accepted_and_so_is_one_with_a_detour_that_pays() {
-        assert_eq!(judge(&chosen(5, |_, _| Some(20)), 90), Ok(()));
+        assert_eq!(check(&chosen(5, |_, _| Some(20)), 90), Ok(()));
         let hub = |from: &str, to: &str| Some(if from == "A" || to == "A" { 11 } else { 20 });
         assert_eq!(
-            judge(&chosen(5, hub), 90),
+            check(&chosen(5, hub), 90),
             Ok(()),
             "for short transfers all go direct"
         );
@@ -106,22 +106,22 @@ mod tests {
     fn a_node_that_claims_to_be_next_to_all_is_refused() {
         let liar = |from: &str, to: &str| Some(if from == "C" || to == "C" { 1 } else { 20 });
         assert_eq!(
-            judge(&chosen(5, liar), 90).unwrap_err(),
+            check(&chosen(5, liar), 90).unwrap_err(),
             "100 % of the other pairs would have no way but through C: accepted: 90 %"
         );
-        assert_eq!(judge(&chosen(5, liar), 100), Ok(()), "switched off");
-        assert_eq!(judge(&chosen(3, liar), 90), Ok(()), "of three nodes");
+        assert_eq!(check(&chosen(5, liar), 100), Ok(()), "switched off");
+        assert_eq!(check(&chosen(3, liar), 90), Ok(()), "of three nodes");
     }
 
     #[test]
     fn silence_of_all_but_one_is_refused() {
         let alone = |from: &str, _: &str| (from == "B").then_some(20);
-        let refusal = judge(&chosen(4, alone), 90).unwrap_err();
+        let refusal = check(&chosen(4, alone), 90).unwrap_err();
         assert!(refusal.contains("through B"), "{refusal}");
     }
 
     #[test]
     fn nothing_measured_is_nothing_to_refuse() {
-        assert_eq!(judge(&chosen(5, |_, _| None), 90), Ok(()));
+        assert_eq!(check(&chosen(5, |_, _| None), 90), Ok(()));
     }
 }

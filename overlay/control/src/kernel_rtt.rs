@@ -1,4 +1,4 @@
-//! Round-trip times of the connections that stand anyway, as the kernel knows them (`sock_diag(7)`).
+//! Round-trip times of existing TCP connections, from the kernel (`sock_diag(7)`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,134 +18,134 @@ use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::schema::Delay;
 use crate::threshold::Threshold;
-use crate::values::Delay;
 
-/// The kernel answers with no more at once.
-const LONGEST_ANSWER: usize = 32 << 10;
-/// Its messages begin at multiples of as many bytes.
+/// The largest datagram that the kernel sends.
+const MAX_REPLY_BYTES: usize = 32 << 10;
+/// The kernel aligns its messages to multiples of this.
 const ALIGNMENT: usize = 4;
-/// The smoothed round-trip time of a connection without queues is no farther from its least one.
-const QUIET: Threshold = Threshold {
+/// Without queues, the smoothed round-trip time is at most this far from the minimum.
+const QUEUE_THRESHOLD: Threshold = Threshold {
     percent: 10,
     least_us: 2000,
 };
 
-/// Behind each look the kernel is left alone for as many times as long as the look took: where many connections stand, that
-/// takes a twentieth of a processor at most.
-const REST: u32 = 19;
+/// The pause after a query, as a multiple of its duration: with very many connections, queries take a twentieth of a
+/// processor at most.
+const REST_FACTOR: u32 = 19;
 
-/// Has the kernel asked on a thread of its own: among 100,000 connections that takes half a second, in which the one that
-/// answers pings and keeps the lease would do nothing.
-pub enum Background<T> {
-    /// It was asked last, and may be again from then on.
-    Resting(Standing, Instant),
-    /// It is asked now.
-    Asking(JoinHandle<Answer<T>>),
-    /// It does not tell.
-    Refused,
+/// Queries the kernel on a thread of its own: with 100,000 connections a query takes half a second, in which the event loop
+/// could neither answer pings nor keep the lease alive.
+pub enum BackgroundQuery<T> {
+    /// The next query is allowed from this moment on.
+    Idle(KernelRtt, Instant),
+    /// A query is running.
+    Pending(JoinHandle<Answer<T>>),
+    /// The kernel has refused.
+    Unavailable,
 }
 
-/// The kernel, what it said, and how long that took.
-type Answer<T> = (Standing, io::Result<T>, Duration);
+/// The socket, the reply, and the duration of the query.
+type Answer<T> = (KernelRtt, io::Result<T>, Duration);
 
-impl<T: Default + Send + 'static> Background<T> {
-    /// Nothing is asked yet. `refused` hears why if the kernel has no `sock_diag`.
+impl<T: Default + Send + 'static> BackgroundQuery<T> {
+    /// Calls `refused` if the kernel has no `sock_diag`.
     pub fn open(refused: impl FnOnce(&io::Error)) -> Self {
-        match Standing::open() {
-            Ok(kernel) => Self::Resting(kernel, Instant::now()),
+        match KernelRtt::open() {
+            Ok(kernel) => Self::Idle(kernel, Instant::now()),
             Err(error) => {
                 refused(&error);
-                Self::Refused
+                Self::Unavailable
             }
         }
     }
 
-    /// What the kernel has said to the question before, once; nothing where it has not. Asks this one next, if it may be
-    /// asked now; at its refusal, which `refused` hears of, never again.
+    /// Returns the reply to the previous query once, otherwise a default value, and starts the next query if one is
+    /// allowed. After a failure, which `refused` is given, no query is made any more.
     pub async fn ask(
         &mut self,
-        question: impl FnOnce(&mut Standing) -> io::Result<T> + Send + 'static,
+        question: impl FnOnce(&mut KernelRtt) -> io::Result<T> + Send + 'static,
         refused: impl FnOnce(&io::Error),
     ) -> T {
-        let said = match self {
-            Self::Asking(asked) if asked.is_finished() => match asked.await {
+        let reply = match self {
+            Self::Pending(asked) if asked.is_finished() => match asked.await {
                 Ok((kernel, answer, took)) => {
-                    *self = Self::Resting(kernel, Instant::now() + REST * took);
+                    *self = Self::Idle(kernel, Instant::now() + REST_FACTOR * took);
                     answer
                 }
                 Err(error) => Err(io::Error::other(error)),
             },
             _ => Ok(T::default()),
         };
-        let said = said.unwrap_or_else(|error| {
+        let reply = reply.unwrap_or_else(|error| {
             refused(&error);
-            *self = Self::Refused;
+            *self = Self::Unavailable;
             T::default()
         });
-        *self = match std::mem::replace(self, Self::Refused) {
-            Self::Resting(kernel, until) if until <= Instant::now() => {
-                Self::Asking(spawn_blocking(|| answer(kernel, question)))
+        *self = match std::mem::replace(self, Self::Unavailable) {
+            Self::Idle(kernel, until) if until <= Instant::now() => {
+                Self::Pending(spawn_blocking(|| answer(kernel, question)))
             }
             as_before => as_before,
         };
-        said
+        reply
     }
 }
 
 fn answer<T>(
-    mut kernel: Standing,
-    question: impl FnOnce(&mut Standing) -> io::Result<T>,
+    mut kernel: KernelRtt,
+    question: impl FnOnce(&mut KernelRtt) -> io::Result<T>,
 ) -> Answer<T> {
     let begun = Instant::now();
-    let said = question(&mut kernel);
-    (kernel, said, begun.elapsed())
+    let reply = question(&mut kernel);
+    (kernel, reply, begun.elapsed())
 }
 
-/// The kernel, and what it said when it was last asked.
-pub struct Standing {
+/// A socket of `sock_diag`, and what the last reply said.
+pub struct KernelRtt {
     kernel: Socket,
-    /// How many bytes had been acknowledged, by the connection's cookie.
+    /// Acknowledged bytes by connection (its cookie).
     acknowledged: BTreeMap<[u8; 8], u64>,
-    /// Whether it was asked at all.
-    asked: bool,
+    /// Whether there was a query already.
+    has_queried: bool,
 }
 
-impl Standing {
-    /// Of this network namespace; an error if the kernel has no `sock_diag`.
+impl KernelRtt {
+    /// For this network namespace; fails if the kernel has no `sock_diag`.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             kernel: Socket::new(NETLINK_SOCK_DIAG)?,
             acknowledged: BTreeMap::new(),
-            asked: false,
+            has_queried: false,
         })
     }
 
-    /// The round-trip times to those of `ends` to which a quiet connection stands, on which something was acknowledged since
-    /// the last time, the least if there are several.
+    /// The round-trip times to those of `ends` with a connection without queues on which something was acknowledged since
+    /// the last query; the minimum of several.
     pub fn delays(
         &mut self,
         ends: &BTreeSet<SocketAddr>,
     ) -> io::Result<BTreeMap<SocketAddr, Delay>> {
         let kinds: BTreeSet<(bool, u16)> =
             ends.iter().map(|end| (end.is_ipv4(), end.port())).collect();
-        self.look(kinds, false, |_, far| ends.contains(&far).then_some(far))
+        self.collect(kinds, false, |_, far| ends.contains(&far).then_some(far))
     }
 
-    /// The same for the `place` that a connection leads to, by its own end and the far one, whatever the ports. One that was
-    /// not there the last time counts as well: a short transfer comes and goes between a few looks, and all that was
-    /// acknowledged on it is new.
+    /// The round-trip times by the `place` that a connection's own and remote address map to, whatever the ports.
+    /// Connections that are new since the last query count as well: a short transfer begins and ends between a few queries,
+    /// and everything acknowledged on it is recent.
     pub fn delays_to<Place: Ord>(
         &mut self,
         place: impl Fn(SocketAddr, SocketAddr) -> Option<Place>,
     ) -> io::Result<BTreeMap<Place, Delay>> {
-        let new_ones_count = std::mem::replace(&mut self.asked, true);
+        let new_ones_count = std::mem::replace(&mut self.has_queried, true);
         let any_port = 0;
         let kinds = [true, false].map(|ipv4| (ipv4, any_port));
-        self.look(kinds, new_ones_count, place)
+        self.collect(kinds, new_ones_count, place)
     }
 
-    fn look<Place: Ord>(
+    fn collect<Place: Ord>(
         &mut self,
         kinds: impl IntoIterator<Item = (bool, u16)>,
         new_ones_count: bool,
@@ -165,7 +165,7 @@ impl Standing {
                     Some(&bytes) => bytes < info.bytes_acked,
                     None => new_ones_count,
                 };
-                if let Some(delay) = undisturbed(info.rtt, info.min_rtt).filter(|_| fresh) {
+                if let Some(delay) = unqueued(info.rtt, info.min_rtt).filter(|_| fresh) {
                     let least = found.entry(place).or_insert(delay);
                     *least = delay.min(*least);
                 }
@@ -175,18 +175,16 @@ impl Standing {
     }
 }
 
-/// A connection's delay by its smoothed and its least round-trip time, both in microseconds.
+/// A connection's delay from its smoothed and its minimum round-trip time, both in microseconds.
 ///
-/// The smoothed one has queues in it, the connection's own among them, and acknowledgements that the far end delays by
-/// up to 40 ms. The least one is that of the last five minutes, and knows nothing of a way that became longer. So only
-/// where they agree does either say how far the peer is.
-fn undisturbed(smoothed: u32, least: u32) -> Option<Delay> {
+/// The smoothed one includes queues, also the connection's own, and acknowledgements that the peer delays by up to 40 ms.
+/// The minimum covers the last five minutes and misses that a path became longer. Only where both agree is the delay known.
+fn unqueued(smoothed: u32, least: u32) -> Option<Delay> {
     let [smoothed, least] = [smoothed, least].map(|us| Delay::of_microseconds(us.into()));
-    (!QUIET.exceeded(least, smoothed)).then_some(least)
+    (!QUEUE_THRESHOLD.exceeded(least, smoothed)).then_some(least)
 }
 
-/// Gives all connections to this port, or to any if it is 0, that can carry data, and what the kernel knows of each, to
-/// `take`.
+/// Calls `take` with each connection to this port (0: any) that can carry data, and its `TCP_INFO`.
 fn connections(
     kernel: &Socket,
     ipv4: bool,
@@ -215,7 +213,7 @@ fn connections(
     let mut bytes = vec![0; question.buffer_len()];
     question.serialize(&mut bytes);
     kernel.send(&bytes, 0)?;
-    let mut answer = Vec::with_capacity(LONGEST_ANSWER);
+    let mut answer = Vec::with_capacity(MAX_REPLY_BYTES);
     loop {
         answer.clear();
         kernel.recv(&mut answer, 0)?;
@@ -254,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// There and back again, which leaves nothing to be acknowledged late.
+    /// Data in both directions, so that no acknowledgement is delayed.
     fn exchange(one: &TcpStream, other: &TcpStream) {
         for (mut from, mut to) in [(one, other), (other, one)] {
             from.write_all(b"x").unwrap();
@@ -270,7 +268,7 @@ mod tests {
             let near = TcpStream::connect(end).unwrap();
             let (far, _) = listener.accept().unwrap();
             let ends = BTreeSet::from([end]);
-            let mut standing = Standing::open().unwrap();
+            let mut standing = KernelRtt::open().unwrap();
             assert_eq!(standing.delays(&ends).unwrap(), BTreeMap::new());
             exchange(&near, &far);
             let found = standing.delays(&ends).unwrap();
@@ -293,7 +291,7 @@ mod tests {
     fn a_connection_that_was_not_there_the_last_time_tells_where_it_leads() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let end = listener.local_addr().unwrap();
-        let mut standing = Standing::open().unwrap();
+        let mut standing = KernelRtt::open().unwrap();
         let mut told = || {
             standing
                 .delays_to(|_, far| (far == end).then_some(7))
@@ -312,30 +310,30 @@ mod tests {
         assert_eq!(told(), BTreeMap::new(), "nothing since");
     }
 
-    /// Whether the thread goes on meanwhile.
+    /// The event loop's thread is not blocked by a slow query.
     #[tokio::test]
     async fn a_kernel_that_takes_long_holds_nobody_up_and_is_left_alone_for_longer() {
         let refused = |error: &io::Error| panic!("{error}");
-        let mut kernel = Background::open(refused);
+        let mut kernel = BackgroundQuery::open(refused);
         let busy = Duration::from_millis(200);
-        let question = move |_: &mut Standing| {
+        let question = move |_: &mut KernelRtt| {
             std::thread::sleep(busy);
             Ok(1)
         };
         let begun = Instant::now();
         assert_eq!(kernel.ask(question, refused).await, 0);
-        let mut said = 0;
-        while said == 0 {
+        let mut reply = 0;
+        while reply == 0 {
             let before = Instant::now();
-            said = kernel.ask(question, refused).await;
+            reply = kernel.ask(question, refused).await;
             assert!(before.elapsed() < busy / 2);
             tokio::time::sleep(busy / 20).await;
         }
         assert!(begun.elapsed() >= busy);
-        assert!(matches!(kernel, Background::Resting(..)));
+        assert!(matches!(kernel, BackgroundQuery::Idle(..)));
         while begun.elapsed() < 4 * busy {
             assert_eq!(kernel.ask(question, refused).await, 0);
-            assert!(matches!(kernel, Background::Resting(..)));
+            assert!(matches!(kernel, BackgroundQuery::Idle(..)));
             tokio::time::sleep(busy / 4).await;
         }
     }
@@ -351,7 +349,7 @@ mod tests {
             (109_000, 100_000, delay(100_000)),
             (111_000, 100_000, None),
         ] {
-            assert_eq!(undisturbed(smoothed, least), expected, "{smoothed} {least}");
+            assert_eq!(unqueued(smoothed, least), expected, "{smoothed} {least}");
         }
     }
 }

@@ -1,34 +1,33 @@
-//! Which of its peers an agent measures that is told to measure only some of them.
+//! The sample of its peers that an agent measures.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use overlay_paths::few::{Peer, few};
+use overlay_paths::peer_sample::{Peer, few};
 
 use crate::name::Name;
 use crate::threshold::Threshold;
 use crate::window::Reading;
 
-/// A peer that was among the nearest stays there unless another one is nearer by as much.
+/// A peer among the nearest is replaced only if another one is nearer by this much.
 const GAIN: Threshold = Threshold {
     percent: 10,
     least_us: 2000,
 };
-/// Behind all others.
+/// The lowest rank.
 const LAST: u64 = u64::MAX;
 
-/// How many an agent measures, and whose it is.
+/// The size of the sample, and the node's name.
 #[derive(Clone, Debug)]
-pub struct Few {
-    /// The node's name: each draws lots of its own.
+pub struct PeerSample {
+    /// Each node has its own random order of peers.
     pub own: Name,
-    /// As many of its peers.
     pub count: usize,
 }
 
-impl Few {
-    /// Whose delays count: half of them by lot, the others the nearest of those that are known. `before` are those that
-    /// counted until now.
+impl PeerSample {
+    /// The peers whose delays are published: half of them random, the others the nearest known. `before` is the previous
+    /// choice.
     pub fn counted<'a>(
         &self,
         peers: impl Iterator<Item = (&'a Name, Reading)>,
@@ -44,7 +43,7 @@ impl Few {
         })
     }
 
-    /// Who is asked: the same half by lot; the others are those of whom nothing is known yet, then those that count.
+    /// The peers to ping: the same random half; then those without a reading, then those that are published.
     pub fn asked<'a>(
         &self,
         peers: impl Iterator<Item = (&'a Name, Reading)>,
@@ -73,7 +72,7 @@ impl Few {
             .collect()
     }
 
-    /// The same for as long as the two have their names.
+    /// Depends only on the two names.
     fn lot(&self, peer: &Name) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.own.as_str(), peer.as_str()).hash(&mut hasher);
@@ -86,7 +85,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::values::Delay;
+    use crate::schema::Delay;
 
     const COUNT: usize = 6;
 
@@ -94,14 +93,14 @@ mod tests {
         Reading::Known(Delay::of_microseconds(u128::from(milliseconds) * 1000))
     }
 
-    /// n10 to n29, of which nothing is known.
+    /// n10 to n29, without readings.
     fn peers() -> BTreeMap<Name, Reading> {
         let each = (10..30).map(|number| (format!("n{number}").parse().unwrap(), Reading::Unknown));
         each.collect()
     }
 
-    fn few_of(own: &str) -> Few {
-        Few {
+    fn few_of(own: &str) -> PeerSample {
+        PeerSample {
             own: own.parse().unwrap(),
             count: COUNT,
         }
@@ -111,8 +110,8 @@ mod tests {
         peers.iter().map(|(name, reading)| (name, *reading))
     }
 
-    /// Let all that are asked answer, nNN after NN ms, until nobody is asked for the first time.
-    fn settled(few: &Few, peers: &mut BTreeMap<Name, Reading>) -> (BTreeSet<Name>, usize) {
+    /// Lets all pinged peers answer, nNN after NN ms, until no new one is pinged.
+    fn settled(few: &PeerSample, peers: &mut BTreeMap<Name, Reading>) -> (BTreeSet<Name>, usize) {
         let mut counted = BTreeSet::new();
         for turn in 1.. {
             let asked = few.asked(each(peers), &counted);
@@ -171,7 +170,7 @@ mod tests {
 
     #[test]
     fn with_no_more_peers_than_that_all_are_asked() {
-        let few = Few {
+        let few = PeerSample {
             count: 99,
             ..few_of("n30")
         };

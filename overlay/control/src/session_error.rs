@@ -1,11 +1,11 @@
-//! Why a session with etcd ended, in one line: what etcd, the connection or the certificates said, and what would be right.
+//! Why a session with etcd ended, in one line: what etcd, the connection or TLS reported, and what is accepted.
 
 use std::error::Error as _;
 use std::fmt::{Display, Formatter};
 
 use etcd_client::Error;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
 
 const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows this";
@@ -17,47 +17,45 @@ const FULL: &str = "etcd has no room left and takes nothing new: accepted: a mem
     `etcdctl defrag`, then `etcdctl alarm disarm`";
 const NAMED: &str = "accepted: --identity FOLDER, and an etcd with --client-cert-auth";
 
-/// Why a session ended.
 #[derive(Debug)]
-pub struct Lost {
+pub struct SessionError {
     line: String,
-    exit: Exit,
+    exit: ExitCode,
 }
 
-impl Lost {
-    /// This is why.
+impl SessionError {
     pub fn new(line: impl Into<String>) -> Self {
         Self {
             line: line.into(),
-            exit: Exit::Unavailable,
+            exit: ExitCode::Unavailable,
         }
     }
 
     fn refused(line: String) -> Self {
         Self {
             line,
-            exit: Exit::NoPermission,
+            exit: ExitCode::NoPermission,
         }
     }
 
-    /// Whether etcd refuses us, or we refuse it.
+    /// Whether one side refused the other.
     pub fn is_refusal(&self) -> bool {
-        self.exit == Exit::NoPermission
+        self.exit == ExitCode::NoPermission
     }
 
-    /// Whether etcd takes no request that is so large; all others it does.
+    /// Whether etcd refuses only this request, for its size.
     pub fn is_too_large(&self) -> bool {
         let said = ["request is too large", "message larger than max"];
         said.iter().any(|words| self.line.contains(words))
     }
 
-    /// That etcd has run out of room.
+    /// etcd has no room left (alarm NOSPACE).
     pub fn full() -> Self {
         Self::new(format!("etcd: {FULL}"))
     }
 
-    /// What it means as the answer to the first question over TLS: etcd hangs up on a certificate that it refuses, and
-    /// whether we hear its reason before is a matter of luck.
+    /// The meaning of this error in reply to the first request over TLS: etcd closes the connection when it refuses a
+    /// certificate, and the alert with its reason may or may not arrive first.
     #[must_use]
     pub fn in_greeting(self) -> Self {
         let ends = [
@@ -72,26 +70,26 @@ impl Lost {
         self
     }
 
-    /// What a command says that asked these members: exits with 77 if we are refused, else with 69.
+    /// As a command's failure: exit code 77 after a refusal, otherwise 69.
     pub fn failure(&self, members: &Members) -> Failure {
         Failure::new(self.exit, format!("{members}: {self}"))
     }
 }
 
-impl Display for Lost {
+impl Display for SessionError {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.line)
     }
 }
 
-impl From<Error> for Lost {
+impl From<Error> for SessionError {
     fn from(error: Error) -> Self {
         let (said, mut cause) = match &error {
             Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
             other => (other.to_string(), other.source()),
         };
         let mut line = said.trim_start_matches("etcdserver: ").to_owned();
-        // "transport error" says nothing: what is below it does.
+        // "transport error" says nothing: its cause does.
         while let Some(below) = cause {
             let text = below.to_string();
             if line == "transport error" {
@@ -101,7 +99,7 @@ impl From<Error> for Lost {
             }
             cause = below.source();
         }
-        // etcd's own words for the alarm NOSPACE.
+        // etcd's words for the alarm NOSPACE.
         if line.contains("database space exceeded") {
             return Self::full();
         }
@@ -112,8 +110,8 @@ impl From<Error> for Lost {
     }
 }
 
-/// What would be right, if we are refused, or refuse etcd. By the words of etcd and of rustls: on the way through the
-/// connection nothing else is left of them.
+/// What is accepted, if one side refused the other. By the texts of etcd and rustls: nothing else gets through the client
+/// library.
 fn right(line: &str) -> Option<&'static str> {
     let refusals = [
         ("permission denied", ALLOWED),
@@ -133,8 +131,8 @@ mod tests {
     #[test]
     fn the_causes_are_named_once() {
         let below = io::Error::other("etcd hung up");
-        let lost = Lost::from(Error::IoError(io::Error::other(below)));
-        assert_eq!(lost.to_string(), "etcd: io error: etcd hung up");
-        assert_eq!(lost.exit, Exit::Unavailable);
+        let error = SessionError::from(Error::IoError(io::Error::other(below)));
+        assert_eq!(error.to_string(), "etcd: io error: etcd hung up");
+        assert_eq!(error.exit, ExitCode::Unavailable);
     }
 }

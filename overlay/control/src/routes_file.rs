@@ -1,4 +1,4 @@
-//! Routes handed to the converter: a file, and the command that has it read anew.
+//! The converter's routes file, and the command that makes the converter reload it.
 
 use std::fs;
 use std::io;
@@ -9,46 +9,46 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// What takes longer does not come to an end.
-const LONGEST_RELOAD: Duration = Duration::from_secs(20);
+/// A reload that takes longer is killed.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The file, and whether the converter knows what is in it.
+/// The file, and whether the converter has loaded it.
 #[derive(Debug)]
-pub struct Handed {
+pub struct RoutesFile {
     file: PathBuf,
     reload: String,
-    /// What the converter was last told of; nothing yet of what an earlier process wrote.
-    told: Option<String>,
-    /// Whether it could not be told of what is in the file.
-    owes: bool,
+    /// The text that the converter last loaded; unknown after a restart of this process.
+    applied: Option<String>,
+    /// Whether the file has changed and the reload has not succeeded yet.
+    is_pending: bool,
 }
 
-impl Handed {
-    /// A converter that reads `file` anew when the shell has run `reload`.
+impl RoutesFile {
+    /// `reload` is a shell command.
     pub fn new(file: PathBuf, reload: String) -> Self {
         Self {
             file,
             reload,
-            told: None,
-            owes: false,
+            applied: None,
+            is_pending: false,
         }
     }
 
-    /// Whether the converter has routes: a file to begin with, and one that nobody failed to have read.
+    /// Whether there is a file, and the converter has loaded it as far as is known.
     pub fn has_routes(&self) -> bool {
-        self.file.exists() && !self.owes
+        self.file.exists() && !self.is_pending
     }
 
-    /// Put `text` into the file and have it read, if that was not done yet; an error says which of the two failed.
-    pub async fn over(&mut self, text: String) -> Result<(), String> {
-        if self.told.as_ref() == Some(&text) {
+    /// Writes `text` to the file and reloads the converter, unless both are done already. The error names the failed step.
+    pub async fn apply(&mut self, text: String) -> Result<(), String> {
+        if self.applied.as_ref() == Some(&text) {
             return Ok(());
         }
-        (self.told, self.owes) = (None, true);
+        (self.applied, self.is_pending) = (None, true);
         self.replace(&text)
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
-        self.have_it_read().await?;
-        (self.told, self.owes) = (Some(text), false);
+        self.run_reload().await?;
+        (self.applied, self.is_pending) = (Some(text), false);
         Ok(())
     }
 
@@ -62,13 +62,13 @@ impl Handed {
         fs::rename(&new, &self.file)
     }
 
-    async fn have_it_read(&self) -> Result<(), String> {
+    async fn run_reload(&self) -> Result<(), String> {
         let mut command = Command::new("sh");
         command
             .args(["-c", &self.reload])
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let how = match timeout(LONGEST_RELOAD, command.output()).await {
+        let how = match timeout(RELOAD_TIMEOUT, command.output()).await {
             Ok(Ok(output)) if output.status.success() => return Ok(()),
             Ok(Ok(output)) => {
                 let complaint = String::from_utf8_lossy(&output.stderr);
@@ -76,7 +76,7 @@ impl Handed {
                 format!("{}: {last}", output.status)
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("not done within {} s", LONGEST_RELOAD.as_secs()),
+            Err(_) => format!("not done within {} s", RELOAD_TIMEOUT.as_secs()),
         };
         Err(format!("{}: {how}", self.reload))
     }
@@ -86,20 +86,22 @@ impl Handed {
 mod tests {
     use super::*;
 
-    /// A folder of its own that goes with the test; in it `reloads` counts a line each.
+    /// A temporary folder; each reload appends a line to `reloads` in it.
     struct Folder(PathBuf);
 
     impl Folder {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir()
-                .join(format!("tributary-handed-{name}-{}", std::process::id()));
+            let path = std::env::temp_dir().join(format!(
+                "tributary-routes-file-{name}-{}",
+                std::process::id()
+            ));
             fs::create_dir(&path).unwrap();
             Self(path)
         }
 
-        fn handed(&self) -> Handed {
+        fn routes_file(&self) -> RoutesFile {
             let reload = format!("echo again >>{}", self.0.join("reloads").display());
-            Handed::new(self.0.join("routes"), reload)
+            RoutesFile::new(self.0.join("routes"), reload)
         }
 
         fn reloads(&self) -> usize {
@@ -116,14 +118,14 @@ mod tests {
     #[tokio::test]
     async fn the_converter_is_told_once_of_each_change_and_once_at_the_beginning() {
         let folder = Folder::new("once");
-        let mut handed = folder.handed();
-        assert!(!handed.has_routes());
+        let mut routes_file = folder.routes_file();
+        assert!(!routes_file.has_routes());
         for (text, reloads) in [("one", 1), ("one", 1), ("two", 2), ("one", 3)] {
-            handed.over(text.into()).await.unwrap();
+            routes_file.apply(text.into()).await.unwrap();
             assert_eq!(folder.reloads(), reloads);
-            assert_eq!(fs::read_to_string(&handed.file).unwrap(), text);
+            assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), text);
         }
-        folder.handed().over("one".into()).await.unwrap();
+        folder.routes_file().apply("one".into()).await.unwrap();
         assert_eq!(folder.reloads(), 4, "it may have missed the last one");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2);
     }
@@ -131,21 +133,24 @@ mod tests {
     #[tokio::test]
     async fn what_failed_is_done_again() {
         let folder = Folder::new("again");
-        let mut handed = folder.handed();
-        let works = std::mem::replace(&mut handed.reload, "echo no such unit >&2; exit 5".into());
-        let refusal = handed.over("one".into()).await.unwrap_err();
+        let mut routes_file = folder.routes_file();
+        let works = std::mem::replace(
+            &mut routes_file.reload,
+            "echo no such unit >&2; exit 5".into(),
+        );
+        let refusal = routes_file.apply("one".into()).await.unwrap_err();
         assert!(
             refusal.ends_with("exit status: 5: no such unit"),
             "{refusal}"
         );
-        assert!(handed.file.exists() && !handed.has_routes());
-        handed.reload = works;
-        handed.over("one".into()).await.unwrap();
-        assert!(handed.has_routes());
+        assert!(routes_file.file.exists() && !routes_file.has_routes());
+        routes_file.reload = works;
+        routes_file.apply("one".into()).await.unwrap();
+        assert!(routes_file.has_routes());
         assert_eq!(folder.reloads(), 1);
         fs::create_dir(folder.0.join("routes.new")).unwrap();
-        let refusal = handed.over("two".into()).await.unwrap_err();
+        let refusal = routes_file.apply("two".into()).await.unwrap_err();
         assert!(refusal.contains("routes: "), "{refusal}");
-        assert_eq!(fs::read_to_string(&handed.file).unwrap(), "one");
+        assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "one");
     }
 }

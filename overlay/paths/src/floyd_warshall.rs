@@ -1,10 +1,9 @@
-//! Plain algorithms for one criterion each, to compare with: for the length, and for the longest hop.
+//! All pairs by one criterion, by Floyd and Warshall's algorithm (Floyd, "Algorithm 97", Communications of the ACM, 1962):
+//! shortest paths, which complete a mesh, and minimax paths, with which chains are compared.
 
 use crate::graph::{Graph, NONE};
 
 /// The length in microseconds of the shortest path of every pair, row by row; `u32::MAX` where there is none.
-///
-/// Floyd and Warshall's: Floyd, "Algorithm 97", Communications of the ACM 1962.
 pub fn shortest(graph: &Graph) -> Vec<u32> {
     closure(graph, u32::saturating_add)
 }
@@ -12,6 +11,23 @@ pub fn shortest(graph: &Graph) -> Vec<u32> {
 /// The least possible longest hop in microseconds of every pair, row by row; `u32::MAX` where there is no path.
 pub fn minimax(graph: &Graph) -> Vec<u32> {
     closure(graph, u32::max)
+}
+
+/// The full mesh: a pair without a link gets the length of its shortest path, which is how packets travel. A pair that no
+/// path joins stays without.
+#[must_use]
+pub fn full_mesh(graph: &Graph) -> Graph {
+    let lengths = shortest(graph);
+    let mut mesh = graph.clone();
+    for high in graph.nodes() {
+        for low in 0..high {
+            let length = lengths[usize::from(low) * graph.len() + usize::from(high)];
+            if graph.delay(low, high).is_none() && length != NONE {
+                mesh.set(low, high, Some(length));
+            }
+        }
+    }
+    mesh
 }
 
 fn closure(graph: &Graph, join: impl Fn(u32, u32) -> u32) -> Vec<u32> {
