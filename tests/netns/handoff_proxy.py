@@ -19,10 +19,10 @@ from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, h
 from tests.netns.squid_world import inside
 
 # Messages' kinds, as in handoff/protocol/src/wire.rs.
-KINDS = {"hand": 3, "taken": 4, "returned": 6, "keep": 7, "released": 8, "ended": 10}
+KINDS = {"hand-over": 3, "accepted": 4, "returned": 6, "keep": 7, "release": 8, "closed": 10}
 KINDS |= {"install": 11, "remove": 12, "done": 13}
-DENIED, LATE = 5, 5
-"""The kind of a message that says no, and its reason: more was acknowledged than was given back."""
+REJECTED, LATE = 5, 5
+"""The kind of a rejection, and its reason: more was acknowledged than was returned."""
 
 Treat = Callable[[bytes], list[bytes]]
 """What is passed on in a message's place."""

@@ -121,7 +121,7 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
         resting.sendall(request("a/1000"))
         assert answer(resting) == pattern("a", 1000)
         leaving = handoff.processes["a"]
-        told = "the back end a is about to end"
+        told = "the back end a is draining"
         # The one before was as well.
         heard = handoff.processes["front"].output().count(told)
         leaving.popen.send_signal(signal.SIGTERM)
@@ -157,7 +157,7 @@ def test_a_back_end_that_is_told_to_end_waits_no_longer_than_it_may(ended_by: st
         begun = time.monotonic()
         leaving.popen.send_signal(signal.SIGTERM)
         if ended_by == "signal":
-            eventually(lambda: "told to end" in leaving.output())
+            eventually(lambda: "asked to stop" in leaving.output())
             leaving.popen.send_signal(signal.SIGTERM)
         assert leaving.popen.wait(10) == 0
         assert (time.monotonic() - begun >= 2) == (ended_by == "bound")

@@ -34,7 +34,7 @@ def is_handed(handoff: HandOff, client: socket.socket) -> bool:
 
 
 def test_who_finds_the_switchs_table_full_is_answered_by_relaying(handoff: HandOff) -> None:
-    start_switch(handoff, "--most", "1")
+    start_switch(handoff, "--max-rules", "1")
     with handoff.connection() as first:
         eventually(lambda: is_handed(handoff, first))
         first.sendall(request(f"a/{LARGE}"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.handoff_proxy import DENIED, KINDS, LATE, Treat, between
+from tests.netns.handoff_proxy import REJECTED, KINDS, LATE, Treat, between
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.test_handoff_faults import LARGE, downloading
 from tests.netns.world import eventually
@@ -46,7 +46,7 @@ class Late:
         kind, number = message[5], message[6:14]
         if kind == KINDS["returned"]:
             return [message, *self._again(b"returned" + number, message)]
-        if kind in (KINDS["keep"], KINDS["released"]):
+        if kind in (KINDS["keep"], KINDS["release"]):
             return [*self._again(b"said" + number, message), message]
         return [message]
 
@@ -150,12 +150,12 @@ def test_a_client_is_reset_whose_back_end_acknowledged_more_than_it_gave_back(pa
 
     def treat(message: bytes) -> list[bytes]:
         length, version, kind, number, rest = message[:4], message[4:5], message[5], message[6:14], message[14:22]
-        if kind == KINDS["released"]:
+        if kind == KINDS["release"]:
             released.append(number)
         if kind != KINDS["done"] or number not in released:
             return [message]
         length = (int.from_bytes(length) + 1).to_bytes(4)
-        return [length + version + bytes([DENIED]) + number + rest + bytes([LATE])]
+        return [length + version + bytes([REJECTED]) + number + rest + bytes([LATE])]
 
     with front_behind(handoff, treat, switch=False), handoff.connection() as client:
         client.settimeout(4)

@@ -1,36 +1,38 @@
-//! The next request of a guest.
+//! Reads the next request of a client.
 
 use tributary_wire::http::{HeadLimits, HeadReader, Refused, Request};
 
-use crate::guest::{After, Guest};
+use crate::connection::{ClientConnection, NextStep};
 
-/// Reads until a request's head is whole, and takes it out of the inbox. Otherwise what becomes of the connection; who sent
-/// no request was told why.
-pub async fn next_request(guest: &mut Guest, limits: &HeadLimits) -> Result<Request, After> {
+/// Reads a request's head, and removes it from the inbox. After an error the client has been told.
+pub async fn next_request(
+    client: &mut ClientConnection,
+    limits: &HeadLimits,
+) -> Result<Request, NextStep> {
     let mut reader = HeadReader::new();
     loop {
-        match reader.request(&guest.inbox, limits) {
+        match reader.request(&client.inbox, limits) {
             Ok(Some((request, length))) => {
-                guest.inbox.drain(..length);
+                client.inbox.drain(..length);
                 return Ok(request);
             }
             Ok(None) => {}
-            Err(refused) => return Err(refuse(guest, refused).await),
+            Err(refused) => return Err(refuse(client, refused).await),
         }
-        match guest.read_more().await {
-            Ok(0) => return Err(After::Close),
+        match client.read_more().await {
+            Ok(0) => return Err(NextStep::Close),
             Ok(_) => {}
-            Err(_) => return Err(After::Reset),
+            Err(_) => return Err(NextStep::Reset),
         }
     }
 }
 
-/// Tells the client why it gets nothing; its connection ends.
-pub async fn refuse(guest: &mut Guest, refused: Refused) -> After {
+/// Sends the refusal; the connection then ends.
+pub async fn refuse(client: &mut ClientConnection, refused: Refused) -> NextStep {
     let mut out = Vec::new();
     refused.write(&mut out);
-    match guest.send(&out).await {
-        Ok(()) => After::Close,
-        Err(_) => After::Reset,
+    match client.send(&out).await {
+        Ok(()) => NextStep::Close,
+        Err(_) => NextStep::Reset,
     }
 }

@@ -1,22 +1,23 @@
-//! A back end of a request hand-off: takes connections over in mid-way with a request that is still to be answered, answers
-//! the client itself, and gives them back.
+//! A back end of a request hand-off: takes over connections with a request to serve, answers the client itself, and returns
+//! them.
 //!
-//! A server implements [`Server`] and gets [`Guest`]s from a [`Host`]. Two are here: [`Objects`] serves files, [`Relay`]
-//! asks any HTTP server on the same machine.
+//! A server implements [`Server`] and gets [`ClientConnection`]s from an [`Acceptor`]. There are two: [`Objects`] serves
+//! files, [`Relay`] forwards to an HTTP server on the same machine.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
-mod guest;
+mod acceptor;
+mod connection;
 mod head;
-mod host;
 mod objects;
 mod plain;
 mod port;
 mod range;
 mod relay;
-mod stay;
+mod serving;
 
-pub use guest::{After, Guest, Server};
-pub use host::{Host, Settings};
+pub use acceptor::{Acceptor, Settings};
+pub use connection::{ClientConnection, NextStep, Server};
 pub use objects::Objects;
 pub use plain::serve_plain;
 pub use port::Port;

@@ -1,4 +1,4 @@
-//! Files as objects: GET, HEAD and PUT, parts of them, and no copy on their way out.
+//! Serves files: GET with ranges, HEAD and PUT, without copying them.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
@@ -13,14 +13,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, rena
 use rustix::io::Errno;
 use tributary_wire::http::{Body, BodyReader, HeadLimits, Method, Refused, Request, RequestTarget};
 
-use crate::guest::{After, Guest, Server};
+use crate::connection::{ClientConnection, NextStep, Server};
 use crate::head::{next_request, refuse};
 use crate::range::{Part, part};
 
 /// Nothing above the folder, and no links out of it (openat2(2)).
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// The files below a folder.
 #[derive(Debug)]
 pub struct Objects {
     folder: OwnedFd,
@@ -29,7 +28,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Raises what opening the folder does.
+    /// Fails if the folder cannot be opened.
     pub fn below(folder: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
@@ -39,30 +38,34 @@ impl Objects {
         })
     }
 
-    async fn answer(&self, guest: &mut Guest, request: &Request) -> io::Result<After> {
+    async fn answer(
+        &self,
+        client: &mut ClientConnection,
+        request: &Request,
+    ) -> io::Result<NextStep> {
         let to_head = request.method == Method::Head;
         let Some(path) = path_of(&request.target) else {
             let refused = Refused::new(400, "the target is no path").to_head(to_head);
-            return Ok(refuse(guest, refused).await);
+            return Ok(refuse(client, refused).await);
         };
         let done = match request.method {
-            Method::Get | Method::Head => self.get(guest, request, &path).await?,
-            Method::Put => self.put(guest, request, &path).await?,
+            Method::Get | Method::Head => self.get(client, request, &path).await?,
+            Method::Put => self.put(client, request, &path).await?,
             _ => Err(Refused::new(405, "GET, HEAD and PUT are served")),
         };
         match done {
-            Ok(()) if request.keep_alive => Ok(After::Next),
-            Ok(()) => Ok(After::Close),
-            Err(refused) => Ok(refuse(guest, refused.to_head(to_head)).await),
+            Ok(()) if request.keep_alive => Ok(NextStep::KeepAlive),
+            Ok(()) => Ok(NextStep::Close),
+            Err(refused) => Ok(refuse(client, refused.to_head(to_head)).await),
         }
     }
 
-    async fn get(&self, guest: &mut Guest, request: &Request, path: &str) -> Answer {
+    async fn get(&self, client: &mut ClientConnection, request: &Request, path: &str) -> Answer {
         if request.body.has_content() {
             return Ok(Err(Refused::new(400, "a GET with content")));
         }
         let Some((file, metadata)) = self.open(path) else {
-            return empty(guest, "404 Not Found", request.keep_alive).await;
+            return empty(client, "404 Not Found", request.keep_alive).await;
         };
         let size = metadata.len();
         let range = request
@@ -71,13 +74,13 @@ impl Objects {
         let part = part(range, size);
         let mut head = Vec::new();
         let length = write_head(&mut head, part, &metadata, request.keep_alive);
-        guest.send(&head).await?;
+        client.send(&head).await?;
         if request.method == Method::Get {
             let from = match part {
                 Part::Some { from, .. } => from,
                 Part::Whole | Part::Missing => 0,
             };
-            guest.send_file(&file, from, length).await?;
+            client.send_file(&file, from, length).await?;
         }
         Ok(Ok(()))
     }
@@ -90,8 +93,8 @@ impl Objects {
         metadata.is_file().then_some((file, metadata))
     }
 
-    /// An object is there in whole, or as it was before.
-    async fn put(&self, guest: &mut Guest, request: &Request, path: &str) -> Answer {
+    /// Replaces an object atomically.
+    async fn put(&self, client: &mut ClientConnection, request: &Request, path: &str) -> Answer {
         let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
         if name.is_empty() {
             return Ok(Err(Refused::new(400, "an object has a name")));
@@ -104,41 +107,44 @@ impl Objects {
             return Ok(Err(Refused::new(507, "there is no room")));
         };
         if request.expect_continue {
-            guest.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+            client.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        if let Err(refused) = receive(guest, request.body, &upload.file).await? {
+        if let Err(refused) = receive(client, request.body, &upload.file).await? {
             return Ok(Err(refused));
         }
         if upload.end(&folder, name).is_err() {
             return Ok(Err(Refused::new(409, "there is a folder of this name")));
         }
-        empty(guest, "201 Created", request.keep_alive).await
+        empty(client, "201 Created", request.keep_alive).await
     }
 }
 
-/// An answer without content.
-async fn empty(guest: &mut Guest, status: &str, keep_alive: bool) -> Answer {
+/// A response without content.
+async fn empty(client: &mut ClientConnection, status: &str, keep_alive: bool) -> Answer {
     let mut head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n").into_bytes();
     write_end(&mut head, keep_alive);
-    guest.send(&head).await?;
+    client.send(&head).await?;
     Ok(Ok(()))
 }
 
-/// What a client is refused it hears; an error resets its connection.
+/// The client is told of a refusal; an error resets its connection.
 type Answer = io::Result<Result<(), Refused>>;
 
 impl Server for Objects {
-    type Kept = ();
+    type State = ();
 
-    async fn serve(&self, guest: &mut Guest, _kept: &mut ()) -> After {
-        match next_request(guest, &self.limits).await {
-            Ok(request) => self.answer(guest, &request).await.unwrap_or(After::Reset),
-            Err(after) => after,
+    async fn serve(&self, client: &mut ClientConnection, _state: &mut ()) -> NextStep {
+        match next_request(client, &self.limits).await {
+            Ok(request) => self
+                .answer(client, &request)
+                .await
+                .unwrap_or(NextStep::Reset),
+            Err(next_step) => next_step,
         }
     }
 }
 
-/// A file that is not an object yet; to drop it removes it.
+/// A file that is not an object yet; dropping it deletes the file.
 struct Upload<'a> {
     objects: &'a Objects,
     name: String,
@@ -166,34 +172,34 @@ impl<'a> Upload<'a> {
 
 impl Drop for Upload<'_> {
     fn drop(&mut self) {
-        // It has become an object: then it is not there any more.
+        // Without effect if it has become an object.
         let _ = unlinkat(&self.objects.folder, &self.name, AtFlags::empty());
     }
 }
 
-/// The request's content, into the file.
-async fn receive(guest: &mut Guest, body: Body, mut file: &File) -> Answer {
+/// Writes the request's content to the file.
+async fn receive(client: &mut ClientConnection, body: Body, mut file: &File) -> Answer {
     let mut reader = BodyReader::new(body);
     while !reader.has_ended() {
-        if guest.inbox.is_empty() && guest.read_more().await? == 0 {
+        if client.inbox.is_empty() && client.read_more().await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let step = match reader.step(&guest.inbox) {
+        let step = match reader.step(&client.inbox) {
             Ok(step) => step,
             Err(bad) => return Ok(Err(bad.into())),
         };
-        if step.used == 0 && guest.read_more().await? == 0 {
+        if step.used == 0 && client.read_more().await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if file.write_all(&guest.inbox[step.data]).is_err() {
+        if file.write_all(&client.inbox[step.data]).is_err() {
             return Ok(Err(Refused::new(507, "there is no room")));
         }
-        guest.inbox.drain(..step.used);
+        client.inbox.drain(..step.used);
     }
     Ok(Ok(()))
 }
 
-/// The path below the folder; `None` if the target has none, or one that no file can have.
+/// The path below the folder; `None` if the target has none, or no file can have it.
 fn path_of(target: &RequestTarget) -> Option<String> {
     let (RequestTarget::Origin { path }
     | RequestTarget::Absolute {
@@ -209,7 +215,7 @@ fn path_of(target: &RequestTarget) -> Option<String> {
     (!path.is_empty() && !path.contains('\0')).then(|| path.to_owned())
 }
 
-/// How many bytes follow it.
+/// With the length of the content.
 fn write_head(out: &mut Vec<u8>, part: Part, metadata: &Metadata, keep_alive: bool) -> u64 {
     let size = metadata.len();
     let (status, length) = match part {
@@ -265,16 +271,16 @@ mod tests {
 
     #[test]
     fn nothing_above_the_folder_is_an_object() {
-        let place = std::env::temp_dir().join(format!("objects-{}", std::process::id()));
-        std::fs::create_dir_all(place.join("below")).expect("made");
-        std::fs::write(place.join("secret"), "s").expect("written");
-        std::fs::write(place.join("below/object"), "o").expect("written");
-        std::os::unix::fs::symlink("../secret", place.join("below/link")).expect("made");
-        let objects = Objects::below(&place.join("below")).expect("opened");
+        let folder = std::env::temp_dir().join(format!("objects-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("below")).expect("made");
+        std::fs::write(folder.join("secret"), "s").expect("written");
+        std::fs::write(folder.join("below/object"), "o").expect("written");
+        std::os::unix::fs::symlink("../secret", folder.join("below/link")).expect("made");
+        let objects = Objects::below(&folder.join("below")).expect("opened");
         assert!(objects.open("object").is_some());
         for path in ["../secret", "link", "/etc/passwd", "a/../../secret", "."] {
             assert!(objects.open(path).is_none(), "{path}");
         }
-        std::fs::remove_dir_all(place).expect("removed");
+        std::fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -1,91 +1,98 @@
-//! Clients that come by themselves: what a front relays, for one.
+//! Serves clients that connect directly: relayed requests.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handoff_link::accepted;
+use handoff_link::accept_retrying;
 use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::guest::{After, Guest, Server};
+use crate::connection::{ClientConnection, NextStep, Server};
 
-/// Serves clients until this process is `leaving`; ready when their answers have ended. `most` come at the same time, and each
-/// may take as long as `idle` for the next byte.
+/// Serves clients until the process is `draining`, and waits until their answers have ended. At most `max_connections` at
+/// the same time, each at most `idle` without a byte.
 pub async fn serve_plain<S: Server>(
     listener: TcpListener,
     server: Arc<S>,
-    most: u32,
+    max_connections: u32,
     idle: Duration,
-    mut leaving: watch::Receiver<bool>,
+    mut draining: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(most as usize));
+    let permits = Arc::new(Semaphore::new(max_connections as usize));
     loop {
         let came = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, accepted(|| listener.accept()).await)
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, accept_retrying(|| listener.accept()).await)
         };
-        let (place, (stream, _)) = tokio::select! {
+        let (permit, (stream, _)) = tokio::select! {
             came = came => came,
-            () = told(&mut leaving) => break,
+            () = drain_signal(&mut draining) => break,
         };
-        let (server, leaving) = (Arc::clone(&server), leaving.clone());
+        let (server, draining) = (Arc::clone(&server), draining.clone());
         tokio::spawn(async move {
-            // An error of the socket's shows when it is read.
+            // An error shows at the next read.
             let _ = stream.set_nodelay(true);
             let Ok(ends) = stream
                 .peer_addr()
                 .and_then(|client| Ok([client, stream.local_addr()?]))
             else {
-                // It is gone already.
+                // It is already gone.
                 return;
             };
             serve_one(
-                Guest::new(stream, ends, Vec::new(), idle),
+                ClientConnection::new(stream, ends, Vec::new(), idle),
                 server.as_ref(),
-                leaving,
+                draining,
             )
             .await;
-            drop(place);
+            drop(permit);
         });
     }
     drop(listener);
-    // It is never closed.
-    let _ = places.acquire_many(most).await;
+    // The semaphore is never closed.
+    let _ = permits.acquire_many(max_connections).await;
 }
 
-async fn told(leaving: &mut watch::Receiver<bool>) {
-    // Without who tells, nobody leaves in order.
-    let _ = leaving.wait_for(|leaving| *leaving).await;
+async fn drain_signal(draining: &mut watch::Receiver<bool>) {
+    // If the sender is gone there is no draining.
+    let _ = draining.wait_for(|draining| *draining).await;
 }
 
-async fn serve_one<S: Server>(mut guest: Guest, server: &S, mut leaving: watch::Receiver<bool>) {
-    let mut kept = S::Kept::default();
-    while asks(&mut guest, &mut leaving).await {
-        match server.serve(&mut guest, &mut kept).await {
-            After::Next => {}
-            After::Close => break,
-            After::Reset => {
+async fn serve_one<S: Server>(
+    mut client: ClientConnection,
+    server: &S,
+    mut draining: watch::Receiver<bool>,
+) {
+    let mut state = S::State::default();
+    while next_request_begins(&mut client, &mut draining).await {
+        match server.serve(&mut client, &mut state).await {
+            NextStep::KeepAlive => {}
+            NextStep::Close => break,
+            NextStep::Reset => {
                 let _: io::Result<()> =
-                    SockRef::from(&guest.stream).set_linger(Some(Duration::ZERO));
+                    SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
                 return;
             }
         }
     }
-    guest.close().await;
+    client.close().await;
 }
 
-/// Whether another request begins, which is answered then whoever leaves.
-async fn asks(guest: &mut Guest, leaving: &mut watch::Receiver<bool>) -> bool {
-    if *leaving.borrow() {
+/// Whether another request begins; it is then served even while draining.
+async fn next_request_begins(
+    client: &mut ClientConnection,
+    draining: &mut watch::Receiver<bool>,
+) -> bool {
+    if *draining.borrow() {
         return false;
     }
-    if !guest.inbox.is_empty() {
+    if !client.inbox.is_empty() {
         return true;
     }
     tokio::select! {
-        read = guest.read_more() => read.is_ok_and(|count| count > 0),
-        () = told(leaving) => false,
+        read = client.read_more() => read.is_ok_and(|count| count > 0),
+        () = drain_signal(draining) => false,
     }
 }

@@ -1,25 +1,23 @@
-//! Which part of an object a request is for (RFC 9110 section 14.2).
+//! The requested part of an object (RFC 9110 section 14.2).
 
 use http_range_header::parse_range_header;
 
-/// What is sent of an object.
+/// What to send of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
     Whole,
-    /// From this byte on, so many.
     Some {
-        /// The first byte.
+        /// The offset of the first byte.
         from: u64,
-        /// How many; one at least.
+        /// At least 1.
         length: u64,
     },
-    /// There is no such part.
+    /// The part does not exist.
     Missing,
 }
 
-/// The part of an object of `size` bytes that a Range field asks for. More than one part, or what cannot be parsed, is
-/// answered by the whole, as a server may.
+/// The part of an object of `size` bytes that a Range field requests. Several parts, or a malformed field, get the whole
+/// object, as RFC 9110 allows.
 pub fn part(field: Option<&[u8]>, size: u64) -> Part {
     let text = field.and_then(|field| std::str::from_utf8(field).ok());
     let Some(Ok(ranges)) = text.map(parse_range_header) else {

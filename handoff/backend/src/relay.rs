@@ -1,4 +1,4 @@
-//! Any HTTP server on this machine answers; what it says is passed on.
+//! Forwards requests to an HTTP server on this machine.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,12 +15,11 @@ use tributary_wire::http::exchange::{
 };
 use tributary_wire::http::{HeadLimits, Refused, Request};
 
-use crate::guest::{After, Guest, Server, read_some, read_urgent_data_inline};
+use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, read_some};
 use crate::head::{next_request, refuse};
 
-const PIECE: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
-/// Passes requests to a server, and its answers back.
 #[derive(Debug)]
 pub struct Relay {
     server: SocketAddr,
@@ -29,7 +28,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// To the server at this address, which may compress its answers: no Via is added.
+    /// To the server at this address, which may compress its responses: no Via is added.
     pub fn to(server: SocketAddr) -> Self {
         Self {
             server,
@@ -38,8 +37,7 @@ impl Relay {
         }
     }
 
-    /// Each connection begins with a line that tells the server who the client is: version 1 of the PROXY protocol, as `HAProxy`
-    /// describes it.
+    /// Begins each connection with a line of the PROXY protocol, version 1, as specified by `HAProxy`.
     #[must_use]
     pub fn telling_client(self, tells_client: bool) -> Self {
         Self {
@@ -50,34 +48,38 @@ impl Relay {
 }
 
 impl Server for Relay {
-    /// The server's connection that served the request before.
-    type Kept = Option<TcpStream>;
+    /// The connection to the server that served the previous request.
+    type State = Option<TcpStream>;
 
-    async fn serve(&self, guest: &mut Guest, kept: &mut Option<TcpStream>) -> After {
-        let request = match next_request(guest, &self.limits).await {
+    async fn serve(
+        &self,
+        client: &mut ClientConnection,
+        state: &mut Option<TcpStream>,
+    ) -> NextStep {
+        let request = match next_request(client, &self.limits).await {
             Ok(request) => request,
-            Err(after) => return after,
+            Err(next_step) => return next_step,
         };
         let request = match request.for_origin() {
             Ok(request) => request,
-            Err(refused) => return refuse(guest, refused).await,
+            Err(refused) => return refuse(client, refused).await,
         };
         loop {
-            let reused = kept.take().filter(is_quiet);
+            let reused = state.take().filter(is_quiet);
             let is_kept = reused.is_some();
-            let Ok(server) = self.connection(reused, &guest.ends).await else {
-                return refuse(guest, Refused::new(502, "the server is away")).await;
+            let Ok(server) = self.connection(reused, &client.ends).await else {
+                return refuse(client, Refused::new(502, "the server is away")).await;
             };
-            match self.ask(guest, server, is_kept, &request, kept).await {
+            match self.ask(client, server, is_kept, &request, state).await {
                 ExchangeResult::Retry if is_kept => {}
-                ending => return conclude(guest, ending).await,
+                ending => return conclude(client, ending).await,
             }
         }
     }
 }
 
 impl Relay {
-    /// To the server. One that is kept is for the same client.
+    /// A connection to the server; one that is reused is for the same client.
     async fn connection(
         &self,
         reused: Option<TcpStream>,
@@ -87,23 +89,23 @@ impl Relay {
             return Ok(server);
         }
         let mut server = TcpStream::connect(self.server).await?;
-        // Small writes are only slower without it.
+        // Without it small writes are only slower.
         let _ = server.set_nodelay(true);
-        read_urgent_data_inline(&server);
+        inline_urgent_data(&server);
         if self.tells_client {
-            server.write_all(told(ends).as_bytes()).await?;
+            server.write_all(proxy_header(ends).as_bytes()).await?;
         }
         Ok(server)
     }
 
-    /// The whole exchange; the server's connection is kept if it can serve another one.
+    /// One exchange; the connection to the server is kept if it can serve another one.
     async fn ask(
         &self,
-        guest: &mut Guest,
+        client: &mut ClientConnection,
         server: TcpStream,
         is_kept: bool,
         request: &Request,
-        kept: &mut Option<TcpStream>,
+        state: &mut Option<TcpStream>,
     ) -> ExchangeResult {
         let mut head = Vec::new();
         let begun = Exchange::begin(request, is_kept, &self.limits, SystemTime::now, &mut head);
@@ -113,37 +115,37 @@ impl Relay {
         };
         let mut carrier = Carrier {
             exchange,
-            guest,
+            client,
             server,
             inbox: Vec::new(),
             to_server: head,
             to_client: Vec::new(),
         };
-        let ending = carrier.carry().await;
+        let ending = carrier.run().await;
         if let ExchangeResult::Upgraded { status } = ending {
             return carrier.pass_all(status).await;
         }
         if matches!(ending, ExchangeResult::Refused(_)) {
-            // The rest of an interim response; a client that does not take it does not take the refusal either.
-            let _ = carrier.guest.send(&carrier.to_client).await;
+            // The rest of an interim response; a client that does not read it does not read the refusal either.
+            let _ = carrier.client.send(&carrier.to_client).await;
         }
         if let ExchangeResult::Completed(completed) = &ending {
             if completed.server == ServerAfter::Keep {
-                *kept = Some(carrier.server);
+                *state = Some(carrier.server);
             }
         }
         ending
     }
 }
 
-/// Whether its server has neither ended it nor sent anything unasked.
+/// Whether the server has neither closed the connection nor sent anything unasked.
 fn is_quiet(server: &TcpStream) -> bool {
     let read = server.try_read(&mut [0; 1]);
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// A client's connection, from its address to the other one.
-fn told(ends: &[SocketAddr; 2]) -> String {
+/// The line of the PROXY protocol for a client and the address that it connected to.
+fn proxy_header(ends: &[SocketAddr; 2]) -> String {
     let [from, to] = ends.map(|end| (end.ip().to_canonical(), end.port()));
     let family = match (from.0, to.0) {
         (IpAddr::V4(_), IpAddr::V4(_)) => "TCP4",
@@ -153,36 +155,36 @@ fn told(ends: &[SocketAddr; 2]) -> String {
     format!("PROXY {family} {} {} {} {}\r\n", from.0, to.0, from.1, to.1)
 }
 
-async fn conclude(guest: &mut Guest, ending: ExchangeResult) -> After {
+async fn conclude(client: &mut ClientConnection, ending: ExchangeResult) -> NextStep {
     match ending {
         ExchangeResult::Completed(completed) => match completed.client {
-            ClientAfter::Keep => After::Next,
-            ClientAfter::Close | ClientAfter::Linger => After::Close,
+            ClientAfter::Keep => NextStep::KeepAlive,
+            ClientAfter::Close | ClientAfter::Linger => NextStep::Close,
         },
-        ExchangeResult::Upgraded { .. } => After::Close,
-        ExchangeResult::Refused(refused) => refuse(guest, refused).await,
-        ExchangeResult::Retry | ExchangeResult::Aborted { .. } => After::Reset,
+        ExchangeResult::Upgraded { .. } => NextStep::Close,
+        ExchangeResult::Refused(refused) => refuse(client, refused).await,
+        ExchangeResult::Retry | ExchangeResult::Aborted { .. } => NextStep::Reset,
     }
 }
 
-/// Both directions go on side by side: a server may answer while its request is still coming, and neither end has to read
-/// before the other one has.
+/// Both directions at the same time: a server may respond while the request is still arriving, and neither end must read
+/// before the other.
 struct Carrier<'a> {
     exchange: Exchange<'a>,
-    guest: &'a mut Guest,
+    client: &'a mut ClientConnection,
     server: TcpStream,
-    /// What came from the server and was shown in vain.
+    /// Bytes of the server's that are no complete head yet.
     inbox: Vec<u8>,
-    /// Until it is sent, no more of the request is taken.
+    /// Until it is sent, no more of the request is read.
     to_server: Vec<u8>,
-    /// Until it is sent, no more of the response is taken.
+    /// Until it is sent, no more of the response is read.
     to_client: Vec<u8>,
 }
 
 type Step = Result<(), ExchangeResult>;
 
 impl Carrier<'_> {
-    async fn carry(&mut self) -> ExchangeResult {
+    async fn run(&mut self) -> ExchangeResult {
         loop {
             if let Err(ending) = self.step().await {
                 return ending;
@@ -190,15 +192,15 @@ impl Carrier<'_> {
         }
     }
 
-    /// Both ends speak another protocol from now on (RFC 9110 section 7.8), until both have ended. Fronts relay requests for
-    /// that. It may rest as long as it likes, but not without its client.
+    /// Both ends have switched to another protocol (RFC 9110 section 7.8), until both have ended. Fronts relay such
+    /// requests. It may pause as long as it likes, unless its client is dead.
     async fn pass_all(self, status: u16) -> ExchangeResult {
-        let Self { guest, server, .. } = self;
+        let Self { client, server, .. } = self;
         let first = [
             [self.to_client, self.inbox].concat(),
-            [self.to_server, std::mem::take(&mut guest.inbox)].concat(),
+            [self.to_server, std::mem::take(&mut client.inbox)].concat(),
         ];
-        match pass_all(guest, server, first).await {
+        match pass_all(client, server, first).await {
             Ok(()) => ExchangeResult::Upgraded { status },
             Err(_) => ExchangeResult::Aborted {
                 status: Some(status),
@@ -208,7 +210,7 @@ impl Carrier<'_> {
     }
 
     async fn step(&mut self) -> Step {
-        if self.takes_request() && !self.guest.inbox.is_empty() {
+        if self.takes_request() && !self.client.inbox.is_empty() {
             self.client_sent()?;
         }
         if self.to_server.is_empty() {
@@ -217,7 +219,7 @@ impl Carrier<'_> {
         if self.to_client.is_empty() {
             self.happened(Event::ResponseFlushed)?;
         }
-        let Ok(moved) = timeout(self.guest.idle, self.moved()).await else {
+        let Ok(moved) = timeout(self.client.idle, self.moved()).await else {
             let upstream_blocked = !self.to_server.is_empty();
             return self.happened(Event::IdleTimeout { upstream_blocked });
         };
@@ -240,7 +242,7 @@ impl Carrier<'_> {
             }
             Moved::ToClient(Ok(count)) => {
                 self.to_client.drain(..count);
-                self.guest.sent += count as u64;
+                self.client.sent += count as u64;
                 Ok(())
             }
         }
@@ -250,38 +252,38 @@ impl Carrier<'_> {
         self.exchange.reads_client() && self.to_server.is_empty()
     }
 
-    /// Waits until bytes go one of the four ways.
+    /// Waits until bytes move in one of the four directions.
     async fn moved(&mut self) -> Moved {
         let takes_request = self.takes_request();
         let takes_response = self.exchange.reads_server() && self.to_client.is_empty();
         if takes_request {
-            self.guest.inbox.reserve(PIECE);
+            self.client.inbox.reserve(READ_SIZE);
         }
-        self.inbox.reserve(PIECE);
+        self.inbox.reserve(READ_SIZE);
         let (from_server, mut server) = self.server.split();
-        let (from_client, mut client) = self.guest.stream.split();
+        let (from_client, mut client) = self.client.stream.split();
         tokio::select! {
             read = read_some(from_server.as_ref(), &mut self.inbox), if takes_response => Moved::FromServer(read),
-            read = read_some(from_client.as_ref(), &mut self.guest.inbox), if takes_request => Moved::FromClient(read),
+            read = read_some(from_client.as_ref(), &mut self.client.inbox), if takes_request => Moved::FromClient(read),
             count = server.write(&self.to_server), if !self.to_server.is_empty() => Moved::ToServer(count),
             count = client.write(&self.to_client), if !self.to_client.is_empty() => Moved::ToClient(count),
         }
     }
 
-    /// The request's body goes on.
+    /// Forwards the request's body.
     fn client_sent(&mut self) -> Step {
-        let event = Event::Client(Input::Bytes(&self.guest.inbox));
+        let event = Event::Client(Input::Bytes(&self.client.inbox));
         match self.exchange.handle(event, &mut self.to_client) {
             Action::End(ending) => Err(ending),
             Action::Pass { used, .. } => {
-                self.to_server.extend(self.guest.inbox.drain(..used));
+                self.to_server.extend(self.client.inbox.drain(..used));
                 Ok(())
             }
             Action::Wait | Action::Head(_) => Ok(()),
         }
     }
 
-    /// A head and the content behind it leave in one write.
+    /// Head and content leave in one write.
     fn server_sent(&mut self) -> Step {
         let inbox = std::mem::take(&mut self.inbox);
         let mut used = 0;
@@ -290,7 +292,7 @@ impl Carrier<'_> {
             match self.exchange.handle(rest, &mut self.to_client) {
                 Action::Wait => break,
                 Action::End(ending) => {
-                    // Of a response that is refused nothing goes on.
+                    // Nothing of a refused response is forwarded.
                     self.to_client.clear();
                     return Err(ending);
                 }
@@ -314,27 +316,31 @@ impl Carrier<'_> {
     }
 }
 
-/// What comes `first` goes to the client, and to the server.
-async fn pass_all(guest: &mut Guest, mut server: TcpStream, first: [Vec<u8>; 2]) -> io::Result<()> {
-    let alive = TcpKeepalive::new().with_time(guest.idle);
-    // A kernel that does not take it finds a client that vanished later.
-    let _ = SockRef::from(&guest.stream).set_tcp_keepalive(&alive);
+/// Forwards in both directions, beginning with the bytes in `first`.
+async fn pass_all(
+    client: &mut ClientConnection,
+    mut server: TcpStream,
+    first: [Vec<u8>; 2],
+) -> io::Result<()> {
+    let alive = TcpKeepalive::new().with_time(client.idle);
+    // Without keepalive, a dead client is only noticed later.
+    let _ = SockRef::from(&client.stream).set_tcp_keepalive(&alive);
     let [to_client, to_server] = first;
-    guest.send(&to_client).await?;
+    client.send(&to_client).await?;
     server.write_all(&to_server).await?;
     let (from_server, mut to_server) = server.split();
-    let (from_client, mut to_client) = guest.stream.split();
+    let (from_client, mut to_client) = client.stream.split();
     let (_, sent) = try_join!(
         copy(from_client.as_ref(), &mut to_server),
         copy(from_server.as_ref(), &mut to_client),
     )?;
-    guest.sent += sent;
+    client.sent += sent;
     Ok(())
 }
 
-/// Passes all on until the end, and the end as well; how many bytes.
+/// Copies until the end, and forwards the end; returns the number of bytes.
 async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> io::Result<u64> {
-    let (mut sent, mut bytes) = (0, Vec::with_capacity(PIECE));
+    let (mut sent, mut bytes) = (0, Vec::with_capacity(READ_SIZE));
     while read_some(from, &mut bytes).await? > 0 {
         to.write_all(&bytes).await?;
         sent += bytes.len() as u64;
@@ -344,7 +350,7 @@ async fn copy(from: &TcpStream, to: &mut WriteHalf<'_>) -> io::Result<u64> {
     Ok(sent)
 }
 
-/// What became of the first direction that was ready: how many bytes went.
+/// The direction that moved first, and how many bytes.
 enum Moved {
     FromServer(io::Result<usize>),
     FromClient(io::Result<usize>),

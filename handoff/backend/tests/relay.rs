@@ -1,4 +1,4 @@
-//! A back end that relays, between a client and a server: both directions go on side by side.
+//! A back end that relays: both directions at the same time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Far more than the sockets on the way hold.
+/// Far more than the sockets' buffers.
 const LARGE: usize = 50_000_000;
-/// Far less than a silence that ends an exchange.
+/// Far less than any time-out.
 const SOON: Duration = Duration::from_secs(20);
 
 async fn listener() -> (TcpListener, SocketAddr) {
@@ -29,15 +29,15 @@ async fn client_of(server: SocketAddr) -> TcpStream {
 
 async fn client_of_relay(relay: Relay) -> TcpStream {
     let (listener, address) = listener().await;
-    let (leaving, told) = watch::channel(false);
+    let (draining, drain_signal) = watch::channel(false);
     tokio::spawn(async move {
-        serve_plain(listener, Arc::new(relay), 10, 3 * SOON, told).await;
-        drop(leaving);
+        serve_plain(listener, Arc::new(relay), 10, 3 * SOON, drain_signal).await;
+        drop(draining);
     });
     TcpStream::connect(address).await.expect("connected")
 }
 
-/// Reads until a head's end; what came behind it.
+/// Reads until the end of a head; returns the bytes after it.
 async fn past_head(stream: &mut TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
     loop {
@@ -60,7 +60,7 @@ async fn an_answer_before_the_uploads_end_comes_at_once_though_the_server_reads_
     let serving = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("accepted");
         past_head(&mut stream).await;
-        // So much of the body comes that all that the sockets hold is full.
+        // All buffers are full by now.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(answer).await.expect("sent");
@@ -69,7 +69,7 @@ async fn an_answer_before_the_uploads_end_comes_at_once_though_the_server_reads_
     let (mut answers, mut requests) = client_of(server).await.into_split();
     let uploading = tokio::spawn(async move {
         requests.write_all(upload().as_bytes()).await.expect("sent");
-        // It breaks off when the answer is there.
+        // It ends when the response is there.
         let _ = requests.write_all(&vec![7; LARGE]).await;
     });
     let mut answer = [0; 12];
@@ -136,10 +136,10 @@ async fn an_end_that_changes_the_protocol_has_all_passed_on_until_both_ends_have
     assert_eq!(echoed, b"first early late");
 }
 
-/// An urgent byte has more behind it, which is there at once: nothing comes later that would make up for a read that stopped.
+/// Bytes follow an urgent one at once, and none later that would make up for a short read.
 #[tokio::test]
 async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
-    fn say(stream: &TcpStream) {
+    fn send(stream: &TcpStream) {
         let socket = SockRef::from(stream);
         socket.send(b"abc").expect("sent");
         socket.send_out_of_band(b"..X").expect("sent");
@@ -152,7 +152,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
         let answer =
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
         stream.write_all(answer).await.expect("sent");
-        say(&stream);
+        send(&stream);
         while heard.len() < 9 {
             assert!(stream.read_buf(&mut heard).await.expect("more") > 0);
         }
@@ -162,7 +162,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
     let request = b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: any\r\n\r\n";
     client.write_all(request).await.expect("sent");
     let mut heard = past_head(&mut client).await;
-    say(&client);
+    send(&client);
     let all = async {
         while heard.len() < 9 {
             assert!(client.read_buf(&mut heard).await.expect("more") > 0);
@@ -180,7 +180,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
 async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests() {
     let (listener, server) = listener().await;
     let mut client = client_of_relay(Relay::to(server).telling_client(true)).await;
-    let [here, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
+    let [tasks, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
     let request = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     client.write_all(request).await.expect("sent");
     let (mut stream, _) = listener.accept().await.expect("accepted");
@@ -188,7 +188,7 @@ async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests(
     while !line.ends_with(b"\r\n") {
         line.push(stream.read_u8().await.expect("more"));
     }
-    let (from, to) = (here.port(), there.port());
+    let (from, to) = (tasks.port(), there.port());
     let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n");
     assert_eq!(String::from_utf8_lossy(&line), expected);
     for _ in 0..2 {
@@ -196,7 +196,7 @@ async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests(
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
         stream.write_all(answer).await.expect("sent");
         past_head(&mut client).await;
-        // By the same connection, which was told of already.
+        // The same connection has no second line.
         client.write_all(request).await.expect("sent");
     }
 }

@@ -9,124 +9,130 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use handoff_link::Sender;
-use handoff_protocol::{Message, What};
+use handoff_protocol::{Message, Payload};
 use tokio::sync::mpsc;
 
-use crate::links::BackEnd as Settings;
-use crate::standing::Far;
+use crate::reconnect::RemoteEnd;
+use crate::settings::BackEndSettings;
 
-/// One of them.
 pub struct BackEnd {
     name: String,
-    /// Where connections go on that are handed to it.
+    /// The address at which it continues connections.
     pub hand_off: SocketAddrV4,
-    /// Connections that are there, of all threads.
+    /// Connections there, of all threads.
     connections: Arc<AtomicUsize>,
-    /// Of the session that there is.
+    /// Of the current session.
     sender: RefCell<Option<Sender>>,
-    is_in_reach: Cell<bool>,
-    is_leaving: Cell<bool>,
-    there: RefCell<HashMap<u64, mpsc::UnboundedSender<What>>>,
+    is_connected: Cell<bool>,
+    is_draining: Cell<bool>,
+    remote_connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Payload>>>,
 }
 
 impl BackEnd {
-    /// It is not connected yet.
-    pub fn new(settings: &Settings) -> Rc<Self> {
+    pub fn new(settings: &BackEndSettings) -> Rc<Self> {
         Rc::new(Self {
             name: format!("the back end {}", settings.name),
             hand_off: settings.hand_off,
             connections: Arc::clone(&settings.connections),
             sender: RefCell::default(),
-            is_in_reach: Cell::default(),
-            is_leaving: Cell::default(),
-            there: RefCell::default(),
+            is_connected: Cell::default(),
+            is_draining: Cell::default(),
+            remote_connections: RefCell::default(),
         })
     }
 
     /// Whether it can take connections.
     pub fn is_up(&self) -> bool {
-        self.is_in_reach.get() && !self.is_leaving.get()
+        self.is_connected.get() && !self.is_draining.get()
     }
 
-    /// How many connections are there.
+    /// Connections there, of all threads.
     pub fn load(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Begins a hand-over with this number by its first message; `None` if the back end is away.
-    pub fn hand(self: &Rc<Self>, id: u64, what: What) -> Option<Away> {
-        let (tell, events) = mpsc::unbounded_channel();
-        let away = Away {
+    /// Begins a hand-over with this number by its first message; `None` without a session.
+    pub fn hand(self: &Rc<Self>, id: u64, payload: Payload) -> Option<RemoteConnection> {
+        let (events_sender, events) = mpsc::unbounded_channel();
+        let remote = RemoteConnection {
             back_end: Rc::clone(self),
             id,
             events,
         };
-        self.there.borrow_mut().insert(id, tell);
+        self.remote_connections
+            .borrow_mut()
+            .insert(id, events_sender);
         self.connections.fetch_add(1, Ordering::Relaxed);
-        away.say(what).then_some(away)
+        remote.send(payload).then_some(remote)
     }
 }
 
-impl Far for BackEnd {
-    /// Its clients get their answers while only the connection to it is broken, so that it is worth waiting; but as long
-    /// those of one that is lost do not hear of it. A SYN that is lost is sent again after a second, and two seconds later
-    /// (RFC 6298); the rest is for busy machines.
-    const PATIENCE: Duration = Duration::from_secs(5);
+impl RemoteEnd for BackEnd {
+    /// While only the connection to the back end is broken, its clients get their answers, so it is worth waiting; but
+    /// clients of a dead one wait as long. A lost SYN is repeated after one second and two seconds later (RFC 6298); the
+    /// rest is for busy machines.
+    const RESUME_TIMEOUT: Duration = Duration::from_secs(5);
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn is_there(&self, sender: &Sender) {
+    fn on_connected(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
-        self.is_in_reach.set(true);
+        self.is_connected.set(true);
     }
 
-    fn said(&self, message: Message) {
-        if message.what == What::Leaving {
-            tracing::info!("{} is about to end", self.name);
-            self.is_leaving.set(true);
-        } else if let Some(tell) = self.there.borrow().get(&message.id) {
-            // Who listened may have left.
-            let _ = tell.send(message.what);
+    fn on_message(&self, message: Message) {
+        if message.payload == Payload::Draining {
+            tracing::info!("{} is draining", self.name);
+            self.is_draining.set(true);
+        } else if let Some(events_sender) = self.remote_connections.borrow().get(&message.id) {
+            // The receiver may be gone.
+            let _ = events_sender.send(message.payload);
         }
     }
 
-    fn is_away(&self) {
-        self.is_in_reach.set(false);
+    fn on_disconnected(&self) {
+        self.is_connected.set(false);
     }
 
-    fn is_gone(&self) {
+    fn on_session_end(&self) {
         self.sender.take();
-        self.is_leaving.set(false);
-        self.there.take();
+        self.is_draining.set(false);
+        self.remote_connections.take();
     }
 }
 
-/// A connection that is at a back end.
-pub struct Away {
+/// A connection at a back end.
+pub struct RemoteConnection {
     back_end: Rc<BackEnd>,
     id: u64,
-    events: mpsc::UnboundedReceiver<What>,
+    events: mpsc::UnboundedReceiver<Payload>,
 }
 
-impl Away {
-    /// What the back end says of it next; `None` once it is lost.
-    pub async fn next(&mut self) -> Option<What> {
+impl RemoteConnection {
+    /// The back end's next message about it; `None` once the session is over.
+    pub async fn next(&mut self) -> Option<Payload> {
         self.events.recv().await
     }
 
-    /// Tells the back end, now or when it is in reach again; whether there is a session with it.
-    pub fn say(&self, what: What) -> bool {
+    /// Sends a message, now or after a reconnection; false without a session.
+    pub fn send(&self, payload: Payload) -> bool {
         let sender = self.back_end.sender.borrow();
-        let message = Message { id: self.id, what };
+        let message = Message {
+            id: self.id,
+            payload,
+        };
         sender.as_ref().is_some_and(|sender| sender.send(message))
     }
 }
 
-impl Drop for Away {
+impl Drop for RemoteConnection {
     fn drop(&mut self) {
-        self.back_end.there.borrow_mut().remove(&self.id);
+        self.back_end
+            .remote_connections
+            .borrow_mut()
+            .remove(&self.id);
         self.back_end.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

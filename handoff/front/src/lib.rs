@@ -1,15 +1,18 @@
-//! A front's side of a request hand-off: standing connections to the switch and to back ends ([`Links`]), and a client's
-//! connection on its way to them and back ([`hand_over`]). For a thread with a local event loop of tokio's.
+//! A front's side of a request hand-off: permanent links to the switch and to back ends ([`Links`]), and the transfer of a
+//! client's connection to them and back ([`hand_over`]). For a thread with a local tokio runtime.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod back_end;
-mod journey;
+mod error;
 mod links;
-mod lost;
-mod standing;
+mod reconnect;
+mod settings;
 mod switch;
+mod transfer;
 
+pub use error::HandoffError;
 pub use handoff_link::{Identity, Role};
-pub use journey::{AnswerEnd, Guide, Outcome, hand_over};
-pub use links::{BackEnd, Links, Place, Settings};
-pub use lost::Lost;
+pub use links::Links;
+pub use settings::{BackEndSettings, Settings, SwitchAddress};
+pub use transfer::{AnswerEnd, Outcome, RequestRouter, hand_over};

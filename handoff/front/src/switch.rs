@@ -7,63 +7,62 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use handoff_link::Sender;
-use handoff_protocol::{Message, Rule, What};
+use handoff_protocol::{Message, Payload, Rule};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::standing::Far;
+use crate::reconnect::RemoteEnd;
 
 /// It is on this machine, or near.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// A FIN may be sent again behind the end of a connection (RFC 9293 section 3.6.1).
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// A FIN may be repeated after the end of a connection (RFC 9293 section 3.6.1).
+const FIN_GRACE: Duration = Duration::from_secs(5);
 
-/// Its rules are the front's: one that starts anew gets them again.
+/// The front owns its rules: a restarted switch gets them again.
 #[derive(Default)]
 pub struct Switch {
     sender: RefCell<Option<Sender>>,
     next: Cell<u64>,
-    asked: RefCell<HashMap<u64, oneshot::Sender<What>>>,
+    asked: RefCell<HashMap<u64, oneshot::Sender<Payload>>>,
     rules: RefCell<HashMap<(SocketAddrV4, SocketAddrV4), Rule>>,
-    /// Rules that have ended, by the number under which the switch is told; until it says that it knows.
+    /// Removals that the switch has not acknowledged, by their numbers.
     ended: RefCell<HashMap<u64, Rule>>,
 }
 
 impl Switch {
-    /// Whether it can be asked.
     pub fn is_up(&self) -> bool {
         self.sender.borrow().is_some()
     }
 
-    /// Asks for a rule at once; whether it has it, later.
+    /// Sends a rule at once; the future tells whether it was installed.
     pub fn install(&self, rule: Rule) -> impl Future<Output = bool> + use<> {
         self.rules
             .borrow_mut()
             .insert((rule.client, rule.service), rule);
-        let answer = self.ask(self.number(), What::Install(rule));
-        async move { answer.await == Some(What::Done) }
+        let answer = self.ask(self.number(), Payload::Install(rule));
+        async move { answer.await == Some(Payload::Done) }
     }
 
-    /// Ends a rule at once; ready when it has ended, or the switch is away. One that is back and still has it is told then.
+    /// Removes a rule at once; the future is ready when it is removed, or the switch is away. A switch that has it still
+    /// when it is back is then told.
     pub fn remove(&self, rule: Rule) -> impl Future<Output = ()> + use<> {
         self.forget(rule);
         let id = self.number();
         self.ended.borrow_mut().insert(id, rule);
-        let answer = self.ask(id, What::Remove(rule));
+        let answer = self.ask(id, Payload::Remove(rule));
         async move {
             let _ = answer.await;
         }
     }
 
-    /// Ends a rule once what both ends still say has passed. The client may have connected again by then, and whichever
-    /// thread has that connection has another rule for it.
+    /// Removes a rule after the last packets of both ends. The client may have connected again by then, with another rule.
     pub async fn remove_later(self: Rc<Self>, rule: Rule) {
         self.forget(rule);
-        sleep(LAST_WORDS).await;
+        sleep(FIN_GRACE).await;
         self.remove(rule).await;
     }
 
-    /// One that starts anew does not get it again.
+    /// A restarted switch does not get it again.
     fn forget(&self, rule: Rule) {
         let mut rules = self.rules.borrow_mut();
         let key = (rule.client, rule.service);
@@ -72,66 +71,65 @@ impl Switch {
         }
     }
 
-    /// Of the next question.
     fn number(&self) -> u64 {
         self.next.set(self.next.get() + 1);
         self.next.get()
     }
 
-    fn ask(&self, id: u64, what: What) -> impl Future<Output = Option<What>> + use<> {
+    fn ask(&self, id: u64, payload: Payload) -> impl Future<Output = Option<Payload>> + use<> {
         let (told, answer) = oneshot::channel();
-        if self.say(id, what) {
+        if self.send(id, payload) {
             self.asked.borrow_mut().insert(id, told);
         }
         async move { timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok() }
     }
 
-    fn say(&self, id: u64, what: What) -> bool {
+    fn send(&self, id: u64, payload: Payload) -> bool {
         let sender = self.sender.borrow();
         sender
             .as_ref()
-            .is_some_and(|sender| sender.send(Message { id, what }))
+            .is_some_and(|sender| sender.send(Message { id, payload }))
     }
 }
 
-impl Far for Switch {
-    /// It is told all anew.
-    const PATIENCE: Duration = Duration::ZERO;
+impl RemoteEnd for Switch {
+    /// It gets all rules again.
+    const RESUME_TIMEOUT: Duration = Duration::ZERO;
 
     fn name(&self) -> &'static str {
         "the switch of the hand-off"
     }
 
-    fn is_there(&self, sender: &Sender) {
+    fn on_connected(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
         for (&id, &rule) in self.ended.borrow().iter() {
-            self.say(id, What::Remove(rule));
+            self.send(id, Payload::Remove(rule));
         }
         for &rule in self.rules.borrow().values() {
-            // Nobody waits for number 0.
-            self.say(0, What::Install(rule));
+            // No reply to number 0 is waited for.
+            self.send(0, Payload::Install(rule));
         }
     }
 
-    fn said(&self, message: Message) {
+    fn on_message(&self, message: Message) {
         self.ended.borrow_mut().remove(&message.id);
         if let Some(told) = self.asked.borrow_mut().remove(&message.id) {
-            // Who asked may have stopped waiting.
-            let _ = told.send(message.what);
+            // The receiver may be gone.
+            let _ = told.send(message.payload);
         }
     }
 
-    fn is_away(&self) {
+    fn on_disconnected(&self) {
         self.sender.take();
         self.asked.take();
     }
 
-    fn is_gone(&self) {}
+    fn on_session_end(&self) {}
 }
 
 #[cfg(test)]
 mod tests {
-    use handoff_link::{Session, greeted};
+    use handoff_link::{Session, read_hello};
     use tokio::io::duplex;
 
     use super::*;
@@ -146,35 +144,35 @@ mod tests {
         }
     }
 
-    /// What a switch is told by a connection that breaks behind `meanwhile`.
+    /// The messages that a switch gets on a connection which breaks after `meanwhile`.
     async fn told(switch: &Switch, meanwhile: impl FnOnce(&Switch)) -> Vec<Message> {
         let (sender, mut session) = Session::new();
         let (mut here, mut there) = duplex(64 << 10);
         let (_kept, mut other) = Session::new();
         let answering = async {
-            greeted(&mut there).await.expect("a greeting");
-            other.answer(&mut there).await.expect("answered");
+            read_hello(&mut there).await.expect("a greeting");
+            other.accept(&mut there).await.expect("answered");
         };
-        let (heard, ()) = tokio::join!(session.greet(&mut here, 1), answering);
-        switch.is_there(&sender);
+        let (acknowledged, ()) = tokio::join!(session.connect(&mut here, 1), answering);
+        switch.on_connected(&sender);
         meanwhile(switch);
-        switch.is_away();
+        switch.on_disconnected();
         drop(sender);
         let mut messages = vec![];
         let take = |message: Message| {
-            if !matches!(message.what, What::Alive { .. }) {
+            if !matches!(message.payload, Payload::Heartbeat { .. }) {
                 messages.push(message);
             }
         };
         tokio::join!(
-            session.carry(here, heard.expect("greeted"), drop),
-            other.carry(there, 0, take)
+            session.run(here, acknowledged.expect("greeted"), drop),
+            other.run(there, 0, take)
         );
         messages
     }
 
-    fn whats(messages: &[Message]) -> Vec<&What> {
-        messages.iter().map(|message| &message.what).collect()
+    fn whats(messages: &[Message]) -> Vec<&Payload> {
+        messages.iter().map(|message| &message.payload).collect()
     }
 
     #[tokio::test]
@@ -185,14 +183,14 @@ mod tests {
             drop(switch.install(rule(1)));
             drop(switch.install(rule(2)));
         });
-        let installed = [&What::Install(rule(1)), &What::Install(rule(2))];
+        let installed = [&Payload::Install(rule(1)), &Payload::Install(rule(2))];
         assert_eq!(whats(&before.await), installed);
         drop(switch.remove(rule(1)));
-        let after = [&What::Remove(rule(1)), &What::Install(rule(2))];
+        let after = [&Payload::Remove(rule(1)), &Payload::Install(rule(2))];
         let id = told(&switch, |_| {}).await[0].id;
         let again = told(&switch, |switch| {
-            let what = What::Done;
-            switch.said(Message { id, what });
+            let payload = Payload::Done;
+            switch.on_message(Message { id, payload });
         });
         assert_eq!(whats(&again.await), after);
         assert_eq!(whats(&told(&switch, |_| {}).await), after[1..]);

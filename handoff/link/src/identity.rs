@@ -1,4 +1,5 @@
-//! Who is who: each process has a certificate, and takes only those that the same authority signed for another one's role.
+//! Mutual TLS: each process has a certificate, and accepts only peers whose certificate the same authority signed for the
+//! expected role.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,9 +18,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use crate::role::Role;
 
-/// Who comes in may take so long to show a certificate; without a limit, connections that say nothing would take all
-/// descriptors. A front gives up as soon.
-const HANDSHAKE: Duration = Duration::from_secs(2);
+/// The limit for a handshake: without one, silent connections would use up all descriptors. A front gives up after the same
+/// time.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A certificate, its key and the authority's certificate.
 #[derive(Clone)]
@@ -35,8 +36,8 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The folder that `scripts/overlay enrol` made for this role: `ca.pem`, `node.pem`, `node.key`. Raises what reading
-    /// them does, with the file's name, that others may read the key, and that the certificate is for another role.
+    /// Reads the folder that `scripts/overlay enrol` made for this role: `ca.pem`, `node.pem`, `node.key`. The error names
+    /// the file; it is also an error if others may read the key, or if the certificate is for another role.
     pub fn read(folder: &Path, role: Role) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&folder.join("ca.pem"))? {
@@ -75,14 +76,14 @@ impl Identity {
         })
     }
 
-    /// A connection to who answers at this address, which its certificate must name, and who must have this role.
+    /// Connects to this address, which the peer's certificate must name, as must this role.
     pub async fn connect(
         &self,
         address: SocketAddr,
         role: Role,
     ) -> io::Result<client::TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
-        // Small writes are only slower without it.
+        // Without it small writes are only slower.
         let _ = stream.set_nodelay(true);
         let name = ServerName::IpAddress(address.ip().into());
         let stream = self.connector.connect(name, stream).await?;
@@ -90,18 +91,18 @@ impl Identity {
         Ok(stream)
     }
 
-    /// The same from the other side: who comes in must be a front, and say so in time.
+    /// Accepts a connection; the peer must be a front.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
-        // Small writes are only slower without it.
+        // Without it small writes are only slower.
         let _ = stream.set_nodelay(true);
-        let stream = timeout(HANDSHAKE, self.acceptor.accept(stream)).await??;
+        let stream = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await??;
         check(stream.get_ref().1, Role::Front)?;
         Ok(stream)
     }
 }
 
-/// What others may do with a key: nothing. A group may read it: systemd gives a service its credentials by an access control
-/// list, whose mask stands where the group's rights are (acl(5)).
+/// Checks that others have no access to a key. Its group may read it: systemd passes credentials to a service by an access
+/// control list, whose mask appears as the group's rights (acl(5)).
 fn check_mode(key: &Path) -> io::Result<()> {
     const OTHERS: u32 = 0o037;
     let mode = std::fs::metadata(key).map_err(|error| named(key, &error))?;
@@ -114,7 +115,7 @@ fn check_mode(key: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the other end has this role; TLS has checked that the certificate is its own.
+/// Checks the peer's role; TLS has checked that the certificate is its own.
 fn check(session: &CommonState, role: Role) -> io::Result<()> {
     let peer = session.peer_certificates().and_then(<[_]>::first);
     role.check(peer.ok_or(io::ErrorKind::PermissionDenied)?)
@@ -144,7 +145,7 @@ mod tests {
     fn a_key_that_others_may_read_is_refused() {
         let key = std::env::temp_dir().join(format!("handoff-key-{}", std::process::id()));
         File::create(&key).expect("made");
-        for (mode, accepted) in [
+        for (mode, is_accepted) in [
             (0o600, true),
             (0o400, true),
             (0o440, true),
@@ -154,7 +155,7 @@ mod tests {
         ] {
             set_permissions(&key, Permissions::from_mode(mode)).expect("set");
             let checked = check_mode(&key);
-            assert_eq!(checked.is_ok(), accepted, "{mode:o}: {checked:?}");
+            assert_eq!(checked.is_ok(), is_accepted, "{mode:o}: {checked:?}");
         }
         remove_file(&key).expect("removed");
         assert!(check_mode(&key).is_err(), "it is not there");

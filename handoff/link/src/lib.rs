@@ -1,17 +1,20 @@
-//! What front, back ends and switch share: sessions, whose messages go over one connection after another, certificates
-//! (mTLS) with the role of each, and a client's connection out of its socket together with what came by it.
+//! What front, back ends and switch share: sessions that survive their connections, mutual TLS with roles, and detaching a
+//! client's connection from its socket.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
-mod accepting;
+mod accept;
+mod carrier;
+mod detach;
 mod identity;
-mod parting;
+mod progress;
 mod role;
+mod send_queue;
 mod session;
-mod waiting;
 
-pub use accepting::accepted;
+pub use accept::accept_retrying;
+pub use detach::{DetachError, detach};
 pub use identity::Identity;
-pub use parting::{Parting, part};
 pub use role::Role;
-pub use session::{Broken, Greeting, Session, greeted};
-pub use waiting::Sender;
+pub use send_queue::Sender;
+pub use session::{Hello, LinkError, Session, read_hello};

@@ -1,19 +1,19 @@
-//! What the holder of a certificate is in a hand-off: a URI among the certificate's names (RFC 5280 section 4.2.1.6), as
-//! `overlay/authority.py` writes it.
+//! The role in a hand-off: a URI among the certificate's names (RFC 5280 section 4.2.1.6), as `overlay/authority.py` writes
+//! it.
 
 use std::io;
 
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// Who may do what: without it, whoever the authority signed for could hand connections to back ends, or take them.
+/// Without roles, anybody with a certificate of the authority could hand connections to back ends, or take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Hands connections over.
     Front,
-    /// Leads their packets.
+    /// Forwards their packets.
     Switch,
-    /// Takes them.
+    /// Takes them over.
     BackEnd,
 }
 
@@ -26,7 +26,7 @@ impl Role {
         }
     }
 
-    /// Raises that the certificate's holder has another role, or none.
+    /// Fails if the certificate is for another role, or none.
     pub(crate) fn check(self, certificate: &CertificateDer<'_>) -> io::Result<()> {
         let certificate = EndEntityCert::try_from(certificate).map_err(io::Error::other)?;
         let uris: Vec<_> = certificate.valid_uri_names().collect();

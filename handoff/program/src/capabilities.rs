@@ -1,13 +1,13 @@
-//! Whether the process may do what it is there for (capabilities(7)).
+//! Checks the process's capabilities (capabilities(7)).
 
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::capabilities;
 
-use crate::{Exit, Failure};
+use crate::{ExitCode, Failure};
 
-/// Refuses to begin without all of `wanted`: the kernel would refuse later, and tell less.
-pub fn need(wanted: CapabilitySet) -> Result<(), Failure> {
-    let own = capabilities(None).map_err(Failure::at(Exit::System, "capabilities"))?;
+/// Fails without all of `wanted`: later the kernel would refuse with a less helpful error.
+pub fn require(wanted: CapabilitySet) -> Result<(), Failure> {
+    let own = capabilities(None).map_err(Failure::at(ExitCode::System, "capabilities"))?;
     let missing = missing(wanted, own.effective);
     if missing.is_empty() {
         return Ok(());
@@ -15,10 +15,10 @@ pub fn need(wanted: CapabilitySet) -> Result<(), Failure> {
     let (missing, wanted) = (names(missing), names(wanted));
     let message =
         format!("{missing}: missing: accepted: a process with {wanted}, as root has them");
-    Err(Failure(Exit::NoPermission, message))
+    Err(Failure(ExitCode::NoPermission, message))
 }
 
-/// `CAP_SYS_ADMIN` has what these two were split from.
+/// `CAP_SYS_ADMIN` includes the two that were split from it.
 fn missing(wanted: CapabilitySet, effective: CapabilitySet) -> CapabilitySet {
     let implied = if effective.contains(CapabilitySet::SYS_ADMIN) {
         CapabilitySet::BPF | CapabilitySet::PERFMON

@@ -1,21 +1,22 @@
-//! What `tributary-switch` and `tributary-backend` do around their work: arguments, log, exit codes, signals.
+//! The frame of `tributary-switch` and `tributary-backend`: arguments, log, exit codes, signals.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod capabilities;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::process::ExitCode;
+use std::process;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub use capabilities::{CapabilitySet, need};
+pub use capabilities::{CapabilitySet, require};
 
-/// sysexits(3), as every Tributary command has them.
+/// sysexits(3), as in every Tributary command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ExitCode {
     /// Wrong arguments.
     Usage = 64,
     /// A file is not there or cannot be read.
@@ -26,22 +27,22 @@ pub enum Exit {
     NoPermission = 77,
 }
 
-/// Why a program ends: its exit code, and one line for who started it.
+/// Why a program ends: its exit code, and one line for the user.
 #[derive(Debug)]
-pub struct Failure(pub Exit, pub String);
+pub struct Failure(pub ExitCode, pub String);
 
 impl Failure {
-    /// For `map_err`: what was attempted goes before the error.
-    pub fn at<E: Display>(exit: Exit, attempted: impl Display) -> impl Fn(E) -> Self {
+    /// For `map_err`: puts the attempt before the error.
+    pub fn at<E: Display>(exit: ExitCode, attempted: impl Display) -> impl Fn(E) -> Self {
         move |error| Self(exit, format!("{attempted}: {error}"))
     }
 }
 
-/// The whole of a `main`: reads the arguments, logs to standard error, and runs.
-pub fn main<A: Parser>(run: impl FnOnce(&A) -> Result<(), Failure>) -> ExitCode {
+/// The whole of a `main`: parses the arguments, logs to standard error, and runs.
+pub fn main<A: Parser>(run: impl FnOnce(&A) -> Result<(), Failure>) -> process::ExitCode {
     let arguments = match A::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return said_by_clap(&error),
+        Err(error) => return clap_exit(&error),
     };
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
@@ -49,47 +50,46 @@ pub fn main<A: Parser>(run: impl FnOnce(&A) -> Result<(), Failure>) -> ExitCode 
         .with_ansi(false)
         .init();
     match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => process::ExitCode::SUCCESS,
         Err(Failure(exit, message)) => {
             eprintln!("{}: {message}", A::command().get_name());
-            ExitCode::from(exit as u8)
+            process::ExitCode::from(exit as u8)
         }
     }
 }
 
-/// Help and version are no errors.
-fn said_by_clap(error: &clap::Error) -> ExitCode {
-    // Whoever closed the pipe does not want to read it.
+/// Help and version are not errors.
+fn clap_exit(error: &clap::Error) -> process::ExitCode {
+    // A closed pipe is not an error.
     let _ = error.print();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(Exit::Usage as u8),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => process::ExitCode::SUCCESS,
+        _ => process::ExitCode::from(ExitCode::Usage as u8),
     }
 }
 
-/// Tells on standard output that the program does its work from now on.
-pub fn say_ready() {
-    // Whoever closed our standard output does not wait for this.
+/// Tells on standard output that the program is ready.
+pub fn print_ready() {
+    // A closed pipe is not an error.
     let _ = writeln!(io::stdout(), "ready");
 }
 
-/// SIGTERM and SIGINT, from now on: none is missed between two looks.
+/// SIGTERM and SIGINT, none of which is missed between two calls.
 pub struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl EndSignals {
-    /// Begins to listen.
     pub fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(Failure::at(Exit::System, "signals"));
+        let listen = |kind| signal(kind).map_err(Failure::at(ExitCode::System, "signals"));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
         })
     }
 
-    /// Ready once the program is told to end, again each time.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,12 +1,13 @@
-//! What the front, the back ends and the switch of a request hand-off tell each other: bytes in, values out, no socket.
+//! The messages between front, back ends and switch of a request hand-off: bytes in, values out, no sockets.
 //!
-//! A message is a fixed binary one: its length, a version, its kind and two numbers, then what its kind has. Most are 22 bytes
-//! long, all offsets are named in one file, and a connection's state has its own fixed form (`Checkpoint::to_bytes`), so that a
-//! format that describes itself would only add a dependency and bytes. Every length is bounded before anything is kept.
+//! A message has a fixed binary form: length, version, kind and two numbers, then what its kind has. Most have 22 bytes,
+//! all offsets are named in one file, and a connection's state has its own fixed form (`Checkpoint::to_bytes`); a
+//! self-describing format would only add a dependency and bytes. All lengths are bounded before anything is stored.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod message;
 mod wire;
 
-pub use message::{Denial, Message, Rule, What};
-pub use wire::{Bad, HELLO_LENGTH, LONGEST, MOST_BYTES, Parsed, parse};
+pub use message::{Message, Payload, Rejection, Rule};
+pub use wire::{HELLO_LENGTH, MAX_CLIENT_BYTES, MAX_MESSAGE_LENGTH, ParseError, Parsed, parse};

@@ -1,146 +1,141 @@
-//! The messages.
-
 use std::fmt;
 use std::net::SocketAddrV4;
 
 use tributary_offload::Checkpoint;
 
-/// One message. Answers come in any order.
+/// A message. Replies may come in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is about: a hand-over's number, which its front never uses again. Of [`What::Hello`] the session's.
+    /// The hand-over's number, which its front never uses again; in [`Payload::Hello`] the session's number.
     pub id: u64,
-    /// What it says.
-    pub what: What,
+    pub payload: Payload,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The first message each way on each connection. Its `id` is a number of the session that it begins or resumes.
+pub enum Payload {
+    /// The first message in each direction on each connection. Its `id` is the number of the session to begin or resume.
     Hello {
-        /// The number of the other end's last message that the sender has taken in this session; 0: the session is new to it.
-        taken: u64,
+        /// The last message of the peer's that the sender received in this session; 0 if the session is new to it.
+        acknowledged: u64,
     },
-    /// The sender is alive.
-    Alive {
-        /// The number of the other end's last message that the sender has taken: it need not be kept any more.
-        taken: u64,
+    /// Sent regularly while a connection stands.
+    Heartbeat {
+        /// The last message of the peer's that the sender received.
+        acknowledged: u64,
     },
-    /// Front to back end: go on with this connection.
-    Hand {
-        /// As the front had it, with its own addresses.
-        frozen: Box<Checkpoint>,
-        /// All that the client sent from the request's first byte on, and that was acknowledged.
+    /// Front to back end: serve this connection.
+    HandOver {
+        /// As the front had it, with the front's addresses.
+        checkpoint: Box<Checkpoint>,
+        /// The bytes of the request received so far, which are acknowledged.
         bytes: Vec<u8>,
     },
-    /// Back end: the connection is mine.
-    Taken,
-    /// Back end or switch: it is not, or there is no such rule.
-    Denied(Denial),
-    /// Back end: the answers are sent and acknowledged. The front decides who serves what comes next.
+    /// Back end: it has taken the connection over.
+    Accepted,
+    /// Back end or switch: it has not, or the rule is not installed.
+    Rejected(Rejection),
+    /// Back end: the answers are sent and acknowledged, and the connection is returned. The front decides who serves the
+    /// next request.
     Returned {
         /// Bytes of the answers.
         sent: u64,
         /// With the back end's addresses.
-        frozen: Box<Checkpoint>,
-        /// What came behind the last request that was answered, and was acknowledged.
+        checkpoint: Box<Checkpoint>,
+        /// The acknowledged bytes after the last answered request.
         bytes: Vec<u8>,
     },
-    /// Back end: the answers are sent and acknowledged, the client has sent more, and its connection cannot leave: its
-    /// client has ended its direction, for one. The front decides whether what comes next is for this back end.
-    Stuck {
+    /// Back end: the answers are sent and acknowledged, the client has sent more, and its connection cannot be detached,
+    /// for example since the client has ended its direction. The front decides whether the next request is for this back
+    /// end.
+    Undetachable {
         /// Bytes of the answers.
         sent: u64,
-        /// What came behind the last request that was answered, or its beginning.
+        /// The bytes after the last answered request, or their beginning.
         bytes: Vec<u8>,
     },
-    /// Front, when a connection was returned or is stuck: keep it, you serve the next request too.
+    /// Front, about a returned or undetachable connection: serve the next request, too.
     Keep,
-    /// Front, when a connection is stuck: end it in order, you have not what is asked for.
+    /// Front, about an undetachable connection: close it, the next request is not for this back end.
     Close,
-    /// Front, when a connection was returned: it is mine. Answered by [`What::Done`], or by [`Denial::Late`].
-    Released,
-    /// Back end: it is about to end; hand nothing more to it.
-    Leaving,
-    /// Front: reset it, the client was told otherwise.
+    /// Front, about a returned connection: the front has it. The reply is [`Payload::Done`] or [`Rejection::Late`].
+    Release,
+    /// Back end: it is about to stop; it takes no more connections.
+    Draining,
+    /// Front: reset the connection, its client is lost.
     Abort,
-    /// Back end: the connection is over.
-    Ended {
+    /// Back end: the connection is closed.
+    Closed {
         /// Bytes of the answers.
         sent: u64,
     },
-    /// Front to switch: from now on by this rule, whatever there was for this client and service.
+    /// Front to switch: install this rule in place of any other for this client and service.
     Install(Rule),
-    /// Front to switch: no longer by this rule. If there is another one by now, of another number too, that one stays.
+    /// Front to switch: remove this rule. A newer one with another number stays.
     Remove(Rule),
-    /// Switch: it is so. Back end: what it returned was all that it had acknowledged.
+    /// Switch: done. Back end: it returned everything that it had acknowledged.
     Done,
 }
 
-/// Packets from the client to the service go to the back end, and back.
+/// Forwards a client's packets for the service to a back end, and that one's replies to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// The client's address and port.
     pub client: SocketAddrV4,
-    /// The address and port that it connected to.
+    /// The address that the client connected to.
     pub service: SocketAddrV4,
-    /// The back end's address and port for connections that are handed to it.
+    /// The back end's hand-off address.
     pub back_end: SocketAddrV4,
-    /// The same for no other rule of any front's: a client uses its port again.
+    /// Unique among all rules of all fronts, since a client may use its port again.
     pub number: u64,
 }
 
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denial {
-    /// There is no room for more.
+pub enum Rejection {
     Full,
-    /// The rule's service or back end is none that was configured.
+    /// The rule's service or back end is not configured.
     NotConfigured,
     /// The system refuses.
     System,
-    /// It is about to end.
-    Leaving,
-    /// It has acknowledged more of the client's bytes than it returned: nobody can go on with the connection.
+    /// The back end is about to stop.
+    Draining,
+    /// It has acknowledged more of the client's bytes than it returned: nobody can continue the connection.
     Late,
-    /// One that this version does not know.
+    /// From a newer version.
     Unknown(u8),
 }
 
-impl Denial {
-    /// As it stands in a message.
+impl Rejection {
     pub fn code(self) -> u8 {
         match self {
             Self::Full => 1,
             Self::NotConfigured => 2,
             Self::System => 3,
-            Self::Leaving => 4,
+            Self::Draining => 4,
             Self::Late => 5,
             Self::Unknown(code) => code,
         }
     }
 
-    /// The one with this code.
     pub fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Full,
             2 => Self::NotConfigured,
             3 => Self::System,
-            4 => Self::Leaving,
+            4 => Self::Draining,
             5 => Self::Late,
             code => Self::Unknown(code),
         }
     }
 }
 
-impl fmt::Display for Denial {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full => f.write_str("it has no room for more"),
-            Self::NotConfigured => f.write_str("the address is none that it was told of"),
+            Self::Full => f.write_str("it is full"),
+            Self::NotConfigured => f.write_str("the address is not configured"),
             Self::System => f.write_str("its system refuses"),
-            Self::Leaving => f.write_str("it is about to end"),
+            Self::Draining => f.write_str("it is draining"),
             Self::Late => f.write_str("it acknowledged more than it returned"),
             Self::Unknown(code) => write!(f, "reason {code}"),
         }

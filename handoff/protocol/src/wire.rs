@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
-use crate::message::{Denial, Message, Rule, What};
+use crate::message::{Message, Payload, Rejection, Rule};
 
 const VERSION: u8 = 4;
 
-// Where things are: the length of all that follows it, then these.
+// Offsets; the length counts what follows it.
 const LENGTH: usize = 4;
 const VERSION_AT: usize = 4;
 const KIND: usize = 5;
@@ -17,50 +17,48 @@ const ID: usize = 6;
 const NUMBER: usize = 14;
 const BODY: usize = 22;
 
-/// Bytes that a client may have sent along with a request, at most; more is relayed.
-pub const MOST_BYTES: usize = 1 << 20;
-/// Bytes of the longest message.
-pub const LONGEST: usize = BODY + SENT + Checkpoint::LENGTH + MOST_BYTES;
+/// The most bytes of a client's that a message carries; requests with more are relayed.
+pub const MAX_CLIENT_BYTES: usize = 1 << 20;
+pub const MAX_MESSAGE_LENGTH: usize = BODY + COUNT + Checkpoint::LENGTH + MAX_CLIENT_BYTES;
 
-/// Bytes of [`What::Hello`], which is read alone.
-pub const HELLO_LENGTH: usize = BODY + SENT;
+/// The length of [`Payload::Hello`], which is read on its own.
+pub const HELLO_LENGTH: usize = BODY + COUNT;
 
-const SENT: usize = 8;
-const END: usize = 6;
-const RULE: usize = 3 * END + 8;
+const COUNT: usize = 8;
+const ENDPOINT: usize = 6;
+const RULE: usize = 3 * ENDPOINT + 8;
 
-// Kinds.
 const HELLO: u8 = 1;
-const ALIVE: u8 = 2;
-const HAND: u8 = 3;
-const TAKEN: u8 = 4;
-const DENIED: u8 = 5;
+const HEARTBEAT: u8 = 2;
+const HAND_OVER: u8 = 3;
+const ACCEPTED: u8 = 4;
+const REJECTED: u8 = 5;
 const RETURNED: u8 = 6;
 const KEEP: u8 = 7;
-const RELEASED: u8 = 8;
+const RELEASE: u8 = 8;
 const ABORT: u8 = 9;
-const ENDED: u8 = 10;
+const CLOSED: u8 = 10;
 const INSTALL: u8 = 11;
 const REMOVE: u8 = 12;
 const DONE: u8 = 13;
-const STUCK: u8 = 14;
+const UNDETACHABLE: u8 = 14;
 const CLOSE: u8 = 15;
-const LEAVING: u8 = 16;
+const DRAINING: u8 = 16;
 
-/// Why bytes are no message. Where the next one begins is not certain then: the connection is to be closed.
+/// Why bytes are no message. The connection must then be closed, since the beginning of the next message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
-    /// It is of another version.
+pub enum ParseError {
+    /// Another version of the protocol.
     Version(u8),
-    /// There is no such kind.
+    /// An unknown kind.
     Kind(u8),
-    /// Its length is not one that its kind can have.
+    /// A length that its kind cannot have.
     Length(usize),
-    /// The connection in it is none.
+    /// A malformed connection state.
     Checkpoint(InvalidCheckpoint),
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(version) => write!(f, "a message of version {version}"),
@@ -71,41 +69,42 @@ impl fmt::Display for Bad {
     }
 }
 
-impl std::error::Error for Bad {}
+impl std::error::Error for ParseError {}
 
-/// A message that came.
+/// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Its number among its sender's messages of a session. [`What::Hello`] and [`What::Alive`] are not counted: the number is
-    /// that of the last message before.
+    /// Its number among the sender's messages of the session. [`Payload::Hello`] and [`Payload::Heartbeat`] are not
+    /// counted, and have the number of the message before.
     pub number: u64,
-    /// The message.
     pub message: Message,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: usize,
 }
 
-/// The message at the start of `bytes`; `None` while more bytes are needed.
-pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, Bad> {
+/// Parses the message at the start of `bytes`; `None` while it is incomplete.
+pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, ParseError> {
     let Some(length) = bytes.first_chunk() else {
         return Ok(None);
     };
     let length = LENGTH + u32::from_be_bytes(*length) as usize;
-    if !(BODY..=LONGEST).contains(&length) {
-        return Err(Bad::Length(length));
+    if !(BODY..=MAX_MESSAGE_LENGTH).contains(&length) {
+        return Err(ParseError::Length(length));
     }
-    // Before it is waited for.
+    // Checked before the rest is waited for.
     match bytes.get(VERSION_AT) {
         Some(&VERSION) | None => {}
-        Some(&version) => return Err(Bad::Version(version)),
+        Some(&version) => return Err(ParseError::Version(version)),
     }
     let Some(whole) = bytes.get(..length) else {
         return Ok(None);
     };
-    let count = |at| part(whole, at).map(u64::from_be_bytes);
-    let (id, number) = count(ID).zip(count(NUMBER)).ok_or(Bad::Length(length))?;
-    let what = what(whole[KIND], &whole[BODY..])?.ok_or(Bad::Length(length))?;
-    let message = Message { id, what };
+    let count = |at| array(whole, at).map(u64::from_be_bytes);
+    let (id, number) = count(ID)
+        .zip(count(NUMBER))
+        .ok_or(ParseError::Length(length))?;
+    let payload = payload(whole[KIND], &whole[BODY..])?.ok_or(ParseError::Length(length))?;
+    let message = Message { id, payload };
     Ok(Some(Parsed {
         number,
         message,
@@ -113,57 +112,59 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Parsed>, Bad> {
     }))
 }
 
-/// What a message of this kind says; `None` if `body` has not its length.
-fn what(kind: u8, body: &[u8]) -> Result<Option<What>, Bad> {
-    let alone = |what| Ok(body.is_empty().then_some(what));
+/// Parses the body of a message of this kind; `None` if its length is wrong.
+fn payload(kind: u8, body: &[u8]) -> Result<Option<Payload>, ParseError> {
+    let alone = |payload| Ok(body.is_empty().then_some(payload));
     match kind {
-        HELLO => Ok(count(body).map(|taken| What::Hello { taken })),
-        ALIVE => Ok(count(body).map(|taken| What::Alive { taken })),
-        TAKEN => alone(What::Taken),
-        RELEASED => alone(What::Released),
-        LEAVING => alone(What::Leaving),
-        ABORT => alone(What::Abort),
-        DONE => alone(What::Done),
-        DENIED => Ok(match body {
-            [code] => Some(What::Denied(Denial::from_code(*code))),
+        HELLO => Ok(count(body).map(|acknowledged| Payload::Hello { acknowledged })),
+        HEARTBEAT => Ok(count(body).map(|acknowledged| Payload::Heartbeat { acknowledged })),
+        ACCEPTED => alone(Payload::Accepted),
+        RELEASE => alone(Payload::Release),
+        DRAINING => alone(Payload::Draining),
+        ABORT => alone(Payload::Abort),
+        DONE => alone(Payload::Done),
+        REJECTED => Ok(match body {
+            [code] => Some(Payload::Rejected(Rejection::from_code(*code))),
             _ => None,
         }),
-        ENDED => Ok(count(body).map(|sent| What::Ended { sent })),
-        HAND => Ok(connection(body)?.map(|(frozen, bytes)| What::Hand { frozen, bytes })),
-        KEEP => alone(What::Keep),
-        CLOSE => alone(What::Close),
+        CLOSED => Ok(count(body).map(|sent| Payload::Closed { sent })),
+        HAND_OVER => Ok(
+            connection(body)?.map(|(checkpoint, bytes)| Payload::HandOver { checkpoint, bytes })
+        ),
+        KEEP => alone(Payload::Keep),
+        CLOSE => alone(Payload::Close),
         RETURNED => returned(body),
-        STUCK => Ok(stuck(body)),
-        INSTALL => Ok(rule(body).map(What::Install)),
-        REMOVE => Ok(rule(body).map(What::Remove)),
-        kind => Err(Bad::Kind(kind)),
+        UNDETACHABLE => Ok(undetachable(body)),
+        INSTALL => Ok(rule(body).map(Payload::Install)),
+        REMOVE => Ok(rule(body).map(Payload::Remove)),
+        kind => Err(ParseError::Kind(kind)),
     }
 }
 
-fn returned(body: &[u8]) -> Result<Option<What>, Bad> {
-    let connection = connection(body.get(SENT..).unwrap_or_default())?;
+fn returned(body: &[u8]) -> Result<Option<Payload>, ParseError> {
+    let connection = connection(body.get(COUNT..).unwrap_or_default())?;
     let whole = sent(body).zip(connection);
-    Ok(whole.map(|(sent, (frozen, bytes))| What::Returned {
+    Ok(whole.map(|(sent, (checkpoint, bytes))| Payload::Returned {
         sent,
-        frozen,
+        checkpoint,
         bytes,
     }))
 }
 
-fn stuck(body: &[u8]) -> Option<What> {
-    let bytes = body.get(SENT..)?;
-    (bytes.len() <= MOST_BYTES).then_some(What::Stuck {
+fn undetachable(body: &[u8]) -> Option<Payload> {
+    let bytes = body.get(COUNT..)?;
+    (bytes.len() <= MAX_CLIENT_BYTES).then_some(Payload::Undetachable {
         sent: sent(body)?,
         bytes: bytes.to_vec(),
     })
 }
 
-fn part<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
+fn array<const SIZE: usize>(bytes: &[u8], at: usize) -> Option<[u8; SIZE]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
 fn sent(body: &[u8]) -> Option<u64> {
-    part(body, 0).map(u64::from_be_bytes)
+    array(body, 0).map(u64::from_be_bytes)
 }
 
 /// The whole body.
@@ -173,95 +174,99 @@ fn count(body: &[u8]) -> Option<u64> {
 
 type Connection = (Box<Checkpoint>, Vec<u8>);
 
-fn connection(body: &[u8]) -> Result<Option<Connection>, Bad> {
-    let Some(frozen) = part(body, 0) else {
+fn connection(body: &[u8]) -> Result<Option<Connection>, ParseError> {
+    let Some(checkpoint) = array(body, 0) else {
         return Ok(None);
     };
-    let frozen = Checkpoint::from_bytes(&frozen).map_err(Bad::Checkpoint)?;
+    let checkpoint = Checkpoint::from_bytes(&checkpoint).map_err(ParseError::Checkpoint)?;
     let bytes = &body[Checkpoint::LENGTH..];
-    Ok((bytes.len() <= MOST_BYTES).then(|| (Box::new(frozen), bytes.to_vec())))
+    Ok((bytes.len() <= MAX_CLIENT_BYTES).then(|| (Box::new(checkpoint), bytes.to_vec())))
 }
 
 fn rule(body: &[u8]) -> Option<Rule> {
     let whole: [u8; RULE] = body.try_into().ok()?;
     Some(Rule {
-        client: end(&whole, 0)?,
-        service: end(&whole, END)?,
-        back_end: end(&whole, 2 * END)?,
-        number: u64::from_be_bytes(part(&whole, 3 * END)?),
+        client: endpoint(&whole, 0)?,
+        service: endpoint(&whole, ENDPOINT)?,
+        back_end: endpoint(&whole, 2 * ENDPOINT)?,
+        number: u64::from_be_bytes(array(&whole, 3 * ENDPOINT)?),
     })
 }
 
-fn end(bytes: &[u8], at: usize) -> Option<SocketAddrV4> {
-    let address = Ipv4Addr::from(part::<4>(bytes, at)?);
-    let port = u16::from_be_bytes(part(bytes, at + 4)?);
+fn endpoint(bytes: &[u8], at: usize) -> Option<SocketAddrV4> {
+    let address = Ipv4Addr::from(array::<4>(bytes, at)?);
+    let port = u16::from_be_bytes(array(bytes, at + 4)?);
     Some(SocketAddrV4::new(address, port))
 }
 
 impl Message {
-    /// Appends it with this number. A client's bytes are at most [`MOST_BYTES`]: with more, nobody takes it.
+    /// Appends the message with this number. The peer refuses more than [`MAX_CLIENT_BYTES`] bytes of a client's.
     pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&[0, 0, 0, 0, VERSION, self.what.kind()]);
+        out.extend_from_slice(&[0, 0, 0, 0, VERSION, self.payload.kind()]);
         out.extend_from_slice(&self.id.to_be_bytes());
         out.extend_from_slice(&number.to_be_bytes());
-        self.what.write(out);
+        self.payload.write(out);
         let length = u32::try_from(out.len() - start - LENGTH).unwrap_or(u32::MAX);
         out[start..start + LENGTH].copy_from_slice(&length.to_be_bytes());
     }
 }
 
-impl What {
+impl Payload {
     fn kind(&self) -> u8 {
         match self {
             Self::Hello { .. } => HELLO,
-            Self::Alive { .. } => ALIVE,
-            Self::Hand { .. } => HAND,
-            Self::Taken => TAKEN,
-            Self::Denied(_) => DENIED,
+            Self::Heartbeat { .. } => HEARTBEAT,
+            Self::HandOver { .. } => HAND_OVER,
+            Self::Accepted => ACCEPTED,
+            Self::Rejected(_) => REJECTED,
             Self::Returned { .. } => RETURNED,
             Self::Keep => KEEP,
-            Self::Released => RELEASED,
-            Self::Leaving => LEAVING,
+            Self::Release => RELEASE,
+            Self::Draining => DRAINING,
             Self::Abort => ABORT,
-            Self::Ended { .. } => ENDED,
+            Self::Closed { .. } => CLOSED,
             Self::Install(_) => INSTALL,
             Self::Remove(_) => REMOVE,
             Self::Done => DONE,
-            Self::Stuck { .. } => STUCK,
+            Self::Undetachable { .. } => UNDETACHABLE,
             Self::Close => CLOSE,
         }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hand { frozen, bytes } => {
-                out.extend_from_slice(&frozen.to_bytes());
+            Self::HandOver { checkpoint, bytes } => {
+                out.extend_from_slice(&checkpoint.to_bytes());
                 out.extend_from_slice(bytes);
             }
             Self::Returned {
                 sent,
-                frozen,
+                checkpoint,
                 bytes,
             } => {
                 out.extend_from_slice(&sent.to_be_bytes());
-                out.extend_from_slice(&frozen.to_bytes());
+                out.extend_from_slice(&checkpoint.to_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Stuck { sent, bytes } => {
+            Self::Undetachable { sent, bytes } => {
                 out.extend_from_slice(&sent.to_be_bytes());
                 out.extend_from_slice(bytes);
             }
-            Self::Denied(denial) => out.push(denial.code()),
-            Self::Hello { taken: count }
-            | Self::Alive { taken: count }
-            | Self::Ended { sent: count } => {
+            Self::Rejected(rejection) => out.push(rejection.code()),
+            Self::Hello {
+                acknowledged: count,
+            }
+            | Self::Heartbeat {
+                acknowledged: count,
+            }
+            | Self::Closed { sent: count } => {
                 out.extend_from_slice(&count.to_be_bytes());
             }
             Self::Install(rule) | Self::Remove(rule) => {
-                for end in [rule.client, rule.service, rule.back_end] {
-                    out.extend_from_slice(&end.ip().octets());
-                    out.extend_from_slice(&end.port().to_be_bytes());
+                for endpoint in [rule.client, rule.service, rule.back_end] {
+                    out.extend_from_slice(&endpoint.ip().octets());
+                    out.extend_from_slice(&endpoint.port().to_be_bytes());
                 }
                 out.extend_from_slice(&rule.number.to_be_bytes());
             }

@@ -1,11 +1,14 @@
-//! Messages become bytes and themselves again, whole and byte by byte, with others behind them.
+//! Messages are written and parsed, whole and byte by byte, with trailing bytes.
 
-use handoff_protocol::{Bad, Denial, LONGEST, MOST_BYTES, Message, Parsed, Rule, What, parse};
+use handoff_protocol::{
+    MAX_CLIENT_BYTES, MAX_MESSAGE_LENGTH, Message, ParseError, Parsed, Payload, Rejection, Rule,
+    parse,
+};
 use proptest::prelude::*;
 use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
-/// A state as its own tests have it: version 1, all agreed on, scales 7 and 8, the rest counts up.
-fn frozen() -> Checkpoint {
+/// The state of its own tests: version 1, all options, scales 7 and 8, the rest counts up.
+fn checkpoint() -> Checkpoint {
     let mut bytes: [u8; Checkpoint::LENGTH] =
         std::array::from_fn(|at| u8::try_from(at).expect("small"));
     bytes[..4].copy_from_slice(&[1, 7, 7, 8]);
@@ -21,56 +24,68 @@ fn rule() -> Rule {
     }
 }
 
-/// Each kind, and the bytes behind its number.
-fn cases() -> Vec<(u8, What, Vec<u8>)> {
-    let state = frozen().to_bytes().to_vec();
+/// Each kind, and the bytes after its number.
+fn cases() -> Vec<(u8, Payload, Vec<u8>)> {
+    let state = checkpoint().to_bytes().to_vec();
     let ends = vec![
         10, 0, 0, 1, 0x9c, 0x40, 10, 0, 1, 1, 0, 80, 10, 0, 2, 1, 0x1c, 0xe8, 0, 0, 0, 0, 0, 0, 1,
         2,
     ];
-    let hand = |bytes: &[u8]| What::Hand {
-        frozen: Box::new(frozen()),
+    let hand = |bytes: &[u8]| Payload::HandOver {
+        checkpoint: Box::new(checkpoint()),
         bytes: bytes.to_vec(),
     };
-    let returned = What::Returned {
+    let returned = Payload::Returned {
         sent: 5,
-        frozen: Box::new(frozen()),
+        checkpoint: Box::new(checkpoint()),
         bytes: b"GET".to_vec(),
     };
     vec![
-        (1, What::Hello { taken: 258 }, vec![0, 0, 0, 0, 0, 0, 1, 2]),
-        (2, What::Alive { taken: 3 }, vec![0, 0, 0, 0, 0, 0, 0, 3]),
+        (
+            1,
+            Payload::Hello { acknowledged: 258 },
+            vec![0, 0, 0, 0, 0, 0, 1, 2],
+        ),
+        (
+            2,
+            Payload::Heartbeat { acknowledged: 3 },
+            vec![0, 0, 0, 0, 0, 0, 0, 3],
+        ),
         (3, hand(b"GET / "), [&state[..], b"GET / "].concat()),
         (3, hand(b""), state.clone()),
-        (4, What::Taken, vec![]),
-        (5, What::Denied(Denial::Full), vec![1]),
-        (5, What::Denied(Denial::NotConfigured), vec![2]),
-        (5, What::Denied(Denial::System), vec![3]),
-        (5, What::Denied(Denial::Leaving), vec![4]),
-        (5, What::Denied(Denial::Late), vec![5]),
-        (5, What::Denied(Denial::Unknown(99)), vec![99]),
+        (4, Payload::Accepted, vec![]),
+        (5, Payload::Rejected(Rejection::Full), vec![1]),
+        (5, Payload::Rejected(Rejection::NotConfigured), vec![2]),
+        (5, Payload::Rejected(Rejection::System), vec![3]),
+        (5, Payload::Rejected(Rejection::Draining), vec![4]),
+        (5, Payload::Rejected(Rejection::Late), vec![5]),
+        (5, Payload::Rejected(Rejection::Unknown(99)), vec![99]),
         (
             6,
             returned,
             [&[0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
         ),
-        (7, What::Keep, vec![]),
-        (8, What::Released, vec![]),
-        (9, What::Abort, vec![]),
-        (10, What::Ended { sent: 258 }, vec![0, 0, 0, 0, 0, 0, 1, 2]),
-        (11, What::Install(rule()), ends.clone()),
-        (12, What::Remove(rule()), ends),
-        (13, What::Done, vec![]),
+        (7, Payload::Keep, vec![]),
+        (8, Payload::Release, vec![]),
+        (9, Payload::Abort, vec![]),
+        (
+            10,
+            Payload::Closed { sent: 258 },
+            vec![0, 0, 0, 0, 0, 0, 1, 2],
+        ),
+        (11, Payload::Install(rule()), ends.clone()),
+        (12, Payload::Remove(rule()), ends),
+        (13, Payload::Done, vec![]),
         (
             14,
-            What::Stuck {
+            Payload::Undetachable {
                 sent: 5,
                 bytes: b"GET".to_vec(),
             },
             b"\0\0\0\0\0\0\0\x05GET".to_vec(),
         ),
-        (15, What::Close, vec![]),
-        (16, What::Leaving, vec![]),
+        (15, Payload::Close, vec![]),
+        (16, Payload::Draining, vec![]),
     ]
 }
 
@@ -82,8 +97,8 @@ fn bytes(kind: u8, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_message_is_its_bytes_and_its_bytes_are_it() {
-    for (kind, what, body) in cases() {
-        let message = Message { id: 777, what };
+    for (kind, payload, body) in cases() {
+        let message = Message { id: 777, payload };
         let mut written = b"before".to_vec();
         message.write(260, &mut written);
         let expected = bytes(kind, &body);
@@ -112,21 +127,25 @@ fn a_part_of_a_message_wants_more() {
 
 #[test]
 fn a_body_that_is_too_short_or_too_long_is_refused() {
-    for (kind, what, body) in cases() {
+    for (kind, payload, body) in cases() {
         let ends_with_bytes = matches!(
-            what,
-            What::Hand { .. } | What::Returned { .. } | What::Stuck { .. }
+            payload,
+            Payload::HandOver { .. } | Payload::Returned { .. } | Payload::Undetachable { .. }
         );
         if !ends_with_bytes {
             let longer = bytes(kind, &[&body[..], &[0]].concat());
-            assert_eq!(parse(&longer), Err(Bad::Length(longer.len())), "{kind}");
+            assert_eq!(
+                parse(&longer),
+                Err(ParseError::Length(longer.len())),
+                "{kind}"
+            );
         }
         if let [most @ .., _] = &body[..] {
             let shorter = bytes(kind, most);
             let parsed = parse(&shorter);
             let still_one = ends_with_bytes && parsed.as_ref().is_ok_and(Option::is_some);
             assert!(
-                still_one || parsed == Err(Bad::Length(shorter.len())),
+                still_one || parsed == Err(ParseError::Length(shorter.len())),
                 "{kind}"
             );
         }
@@ -135,29 +154,34 @@ fn a_body_that_is_too_short_or_too_long_is_refused() {
 
 #[test]
 fn what_is_not_known_is_refused_by_name() {
-    assert_eq!(parse(&bytes(17, &[])), Err(Bad::Kind(17)));
+    assert_eq!(parse(&bytes(17, &[])), Err(ParseError::Kind(17)));
     let mut other = bytes(1, &[0; 8]);
     other[4] = 2;
-    assert_eq!(parse(&other), Err(Bad::Version(2)));
-    assert_eq!(parse(&other[..5]), Err(Bad::Version(2)));
-    let mut state = frozen().to_bytes();
+    assert_eq!(parse(&other), Err(ParseError::Version(2)));
+    assert_eq!(parse(&other[..5]), Err(ParseError::Version(2)));
+    let mut state = checkpoint().to_bytes();
     state[0] = 3;
-    let refused = Err(Bad::Checkpoint(InvalidCheckpoint::Version(3)));
+    let refused = Err(ParseError::Checkpoint(InvalidCheckpoint::Version(3)));
     assert_eq!(parse(&bytes(3, &state)), refused);
 }
 
 #[test]
 fn lengths_are_bounded_before_anything_is_waited_for() {
-    let longest = u32::try_from(LONGEST - 4).expect("small");
+    let longest = u32::try_from(MAX_MESSAGE_LENGTH - 4).expect("small");
     assert_eq!(parse(&longest.to_be_bytes()), Ok(None));
     assert_eq!(
         parse(&(longest + 1).to_be_bytes()),
-        Err(Bad::Length(LONGEST + 1))
+        Err(ParseError::Length(MAX_MESSAGE_LENGTH + 1))
     );
-    assert_eq!(parse(&[0; 4]), Err(Bad::Length(4)));
-    let hand = |length| bytes(3, &[&frozen().to_bytes()[..], &vec![0; length]].concat());
-    assert!(parse(&hand(MOST_BYTES)).is_ok_and(|message| message.is_some()));
-    assert!(parse(&hand(MOST_BYTES + 1)).is_err());
+    assert_eq!(parse(&[0; 4]), Err(ParseError::Length(4)));
+    let hand = |length| {
+        bytes(
+            3,
+            &[&checkpoint().to_bytes()[..], &vec![0; length]].concat(),
+        )
+    };
+    assert!(parse(&hand(MAX_CLIENT_BYTES)).is_ok_and(|message| message.is_some()));
+    assert!(parse(&hand(MAX_CLIENT_BYTES + 1)).is_err());
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! What a switch costs: the time from asking it for a rule to having it, over a standing connection as a front's, and the time
-//! in which each of the kernel's programs rewrites a small frame and a large one. One line of JSON.
+//! Measures a switch: the time to install a rule over a front's link, and the time in which each of the eBPF programs
+//! rewrites a small frame and a large one. Prints one line of JSON.
 #![forbid(unsafe_code)]
 
 use std::io;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use handoff_link::{Identity, Role, Sender, Session};
-use handoff_protocol::{Message, Rule, What};
+use handoff_protocol::{Message, Payload, Rule};
 use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tributary_offload::{Devices, Flow, Translation, Translator};
 
-/// Hops that a packet has at most.
+/// The largest hop count.
 const HOPS: u8 = 255;
-/// How often each frame is rewritten in a row, which takes a hop each.
+/// Repetitions per frame; each takes a hop.
 const IN_A_ROW: u32 = 250;
-/// Bytes of a frame before its packet.
+/// The length of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Of the packets that are rewritten.
+/// The endpoints of the rewritten packets.
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 40_000);
 const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 80);
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Where the switch takes fronts in
+    /// The switch's address for fronts
     #[arg(long, value_name = "IP:PORT")]
     switch: SocketAddr,
     /// The folder with ca.pem, node.pem and node.key
@@ -39,13 +39,13 @@ struct Arguments {
     /// One of its back ends
     #[arg(long, value_name = "IP:PORT")]
     back_end: SocketAddrV4,
-    /// A client that is none
+    /// A client that does not exist
     #[arg(long, value_name = "IP:PORT")]
     client: SocketAddrV4,
-    /// A device that forwards, and by which a next hop is known for packets to 192.0.2.2: drivers' program asks for it
+    /// A device that forwards, with a known next hop to 192.0.2.2: the driver's program needs it
     #[arg(long, value_name = "DEVICE")]
     device: String,
-    /// How often each is measured; the median is told
+    /// Repetitions of each; the median is printed
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
 }
@@ -92,12 +92,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// From asking to having.
+/// From request to reply.
 async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
     let identity = Identity::read(&arguments.identity, Role::Front)?;
     let mut stream = identity.connect(arguments.switch, Role::Switch).await?;
     let (sender, mut session) = Session::new();
-    let heard = session.greet(&mut stream, 1).await;
+    let heard = session.connect(&mut stream, 1).await;
     let heard = heard.map_err(|broken| io::Error::other(broken.to_string()))?;
     let (tell, answers) = mpsc::unbounded_channel();
     let rule = Rule {
@@ -106,9 +106,9 @@ async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
         back_end: arguments.back_end,
         number: 1,
     };
-    let link = session.carry(stream, heard, |message| {
-        // Nobody listens once all is measured.
-        let _ = tell.send(message.what);
+    let link = session.run(stream, heard, |message| {
+        // After the measurement the receiver is gone.
+        let _ = tell.send(message.payload);
     });
     tokio::select! {
         times = rule_times(rule, arguments.count, &sender, answers) => times.map(median),
@@ -120,38 +120,38 @@ async fn rule_times(
     rule: Rule,
     count: u32,
     switch: &Sender,
-    mut answers: UnboundedReceiver<What>,
+    mut answers: UnboundedReceiver<Payload>,
 ) -> io::Result<Vec<Duration>> {
     let mut times = vec![];
     for _ in 0..count {
         let since = Instant::now();
-        done(What::Install(rule), switch, &mut answers).await?;
+        done(Payload::Install(rule), switch, &mut answers).await?;
         times.push(since.elapsed());
-        done(What::Remove(rule), switch, &mut answers).await?;
+        done(Payload::Remove(rule), switch, &mut answers).await?;
     }
     Ok(times)
 }
 
-/// Asks for it, and waits until it is done.
+/// Installs the rule, and waits for the reply.
 async fn done(
-    what: What,
+    payload: Payload,
     switch: &Sender,
-    answers: &mut UnboundedReceiver<What>,
+    answers: &mut UnboundedReceiver<Payload>,
 ) -> io::Result<()> {
-    let message = Message { id: 1, what };
+    let message = Message { id: 1, payload };
     if !switch.send(message) {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
     loop {
         match answers.recv().await {
-            Some(What::Done) => return Ok(()),
-            Some(What::Alive { .. }) => {}
+            Some(Payload::Done) => return Ok(()),
+            Some(Payload::Heartbeat { .. }) => {}
             other => return Err(io::Error::other(format!("the switch says {other:?}"))),
         }
     }
 }
 
-/// The programs in the kernel, and how often each rewrites a packet.
+/// The times of the eBPF programs, and how often each rewrites a packet.
 struct Times {
     translator: Translator,
     count: u32,
@@ -163,14 +163,14 @@ impl Times {
         translator.load_for_drivers()?;
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let device = name_to_index(&socket, &arguments.device)?;
-        // Where it comes from is where it goes, so that the next run finds it again.
+        // It is sent back to where it came from, so that the next run finds it again.
         let there = translation();
-        let back = Translation {
+        let to_client = Translation {
             from: there.to.reversed(),
             to: there.from.reversed(),
             ..there
         };
-        for each in [there, back] {
+        for each in [there, to_client] {
             translator.insert(&each, Devices::to(device))?;
         }
         let count = arguments.count;
@@ -220,7 +220,7 @@ fn translation() -> Translation {
     }
 }
 
-/// A segment without options. Its checksums are what they are: the program changes them, and does not look at them.
+/// A segment without options. Its checksums are arbitrary: the program updates them, and does not verify them.
 fn packet(length: usize) -> Vec<u8> {
     let total = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
     let head = [0x45, 0, total[0], total[1], 0, 0, 0x40, 0, HOPS, 6, 0, 0];

@@ -1,8 +1,8 @@
-//! What comes from a back end's hand-off port, or goes there, and that no rule is for: it is dropped, also while no switch
-//! runs. A client that heard of a back end's address would answer by a reset, and end its own connection there.
+//! The nft table that drops packets from and to hand-off ports without a rule, also while no switch runs. A client that
+//! received a packet from a back end's own address would answer by a reset, and end its connection there.
 //!
-//! Clients that ask a service for explicit congestion notification (RFC 3168 section 6.1.1) are not heard to do so: a
-//! connection that has agreed on it cannot be frozen.
+//! It also removes the request for explicit congestion notification from clients' SYNs (RFC 3168 section 6.1.1):
+//! connections that use it cannot be detached.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddrV4;
@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use tracing::warn;
 
-/// The table for these back ends and services, as nft(8) reads it. It takes the place of the one before. What a rule is for never comes
-/// there: tc's program sends it out before netfilter.
+/// The table for nft(8), which replaces the previous one. Packets with a rule never get here: the program for tc redirects
+/// them before netfilter.
 pub fn ruleset(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> String {
     let (back_ends, services) = (elements(back_ends), elements(services));
     format!(
@@ -45,7 +45,7 @@ fn elements(ends: &[SocketAddrV4]) -> String {
     elements.join(", ")
 }
 
-/// Puts it in, to stay there. Raises that nft(8) is missing or refuses.
+/// Installs the table, which stays. Fails if nft(8) is missing or refuses.
 pub fn guard(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> io::Result<()> {
     let mut nft = Command::new("nft")
         .args(["-f", "-"])

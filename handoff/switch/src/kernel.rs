@@ -1,16 +1,16 @@
-//! Rules in the kernel.
+//! The rules in the kernel.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use handoff_protocol::{Denial, Rule, What};
+use handoff_protocol::{Payload, Rejection, Rule};
 use rustix::time::{ClockId, clock_gettime};
 use tributary_offload::{Flow, Seen, Translator};
 
 use crate::rules::{Change, Limits, Rules};
 
-/// The rules, and the program that goes by them.
+/// The rules, and the eBPF program that applies them.
 #[derive(Debug)]
 pub struct Switch {
     rules: Rules,
@@ -19,7 +19,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Has the program for tc(8) look at what comes in by these devices. Raises what the kernel says, with the device's name.
+    /// Attaches the program to these devices by tc(8). The error names the device.
     pub fn start(rules: Rules, limits: Limits, devices: &BTreeSet<String>) -> io::Result<Self> {
         let mut translator = Translator::load()?;
         for device in devices {
@@ -34,39 +34,39 @@ impl Switch {
         })
     }
 
-    /// Has these devices' drivers do it before tc, where they can (XDP). Raises why the driver of one cannot, with its name;
-    /// then tc does it alone.
+    /// Also attaches a program to these devices' drivers, before tc (XDP). Fails if one driver does not support it; then
+    /// only tc rewrites packets. The error names the device.
     pub fn attach_to_drivers(&mut self, devices: &BTreeSet<String>) -> io::Result<()> {
         self.translator.attach_to_drivers(devices)
     }
 
-    /// Does what a front wants; its answer.
-    pub fn take(&mut self, what: &What) -> Option<What> {
-        match what {
-            What::Install(rule) => Some(match self.install(*rule) {
-                Ok(()) => What::Done,
-                Err(denial) => What::Denied(denial),
+    /// Performs a front's request; returns the reply.
+    pub fn take(&mut self, payload: &Payload) -> Option<Payload> {
+        match payload {
+            Payload::Install(rule) => Some(match self.install(*rule) {
+                Ok(()) => Payload::Done,
+                Err(rejection) => Payload::Rejected(rejection),
             }),
-            What::Remove(rule) => {
+            Payload::Remove(rule) => {
                 self.remove(*rule);
-                Some(What::Done)
+                Some(Payload::Done)
             }
             _ => None,
         }
     }
 
-    fn install(&mut self, rule: Rule) -> Result<(), Denial> {
+    fn install(&mut self, rule: Rule) -> Result<(), Rejection> {
         let changes = self.rules.install(rule, monotonic())?;
-        carried_out(changes, |change| self.change(change)).map_err(|error| {
-            tracing::warn!("the rule for {} is not taken: {error}", rule.client);
+        apply_all(changes, |change| self.change(change)).map_err(|error| {
+            tracing::warn!("the rule for {} is not installed: {error}", rule.client);
             self.remove(rule);
-            Denial::System
+            Rejection::System
         })
     }
 
     fn remove(&mut self, rule: Rule) {
         for change in self.rules.remove(rule) {
-            // It is not there if it could not be inserted.
+            // It may not have been inserted.
             let _ = self.change(change);
         }
     }
@@ -78,15 +78,14 @@ impl Switch {
         }
     }
 
-    /// Removes the rules that have no use any more.
     pub fn expire(&mut self) {
         let seen = |flow: Flow| self.seen(flow);
-        for rule in self.rules.over(monotonic(), &self.limits, seen) {
+        for rule in self.rules.expired(monotonic(), &self.limits, seen) {
             self.remove(rule);
         }
     }
 
-    /// One that the kernel lost has seen nothing, and is over some time.
+    /// A flow that the kernel has lost counts as unseen, and expires at some time.
     fn seen(&self, flow: Flow) -> Seen {
         self.translator
             .seen(flow)
@@ -95,15 +94,14 @@ impl Switch {
             .unwrap_or_default()
     }
 
-    /// How many rules there are.
     pub fn count(&self) -> usize {
         self.rules.count()
     }
 }
 
-/// Makes all changes, in their order. Behind one that fails nothing is inserted, but what is to be removed goes: nobody would
-/// ever do that later. Raises the first failure.
-fn carried_out(changes: Vec<Change>, make: impl Fn(Change) -> io::Result<()>) -> io::Result<()> {
+/// Makes all changes, in order. After a failure nothing is inserted, but removals are still made: nobody else would ever
+/// make them. Returns the first error.
+fn apply_all(changes: Vec<Change>, make: impl Fn(Change) -> io::Result<()>) -> io::Result<()> {
     let mut done = Ok(());
     for change in changes {
         if done.is_ok() || matches!(change, Change::Remove(_)) {
@@ -113,7 +111,7 @@ fn carried_out(changes: Vec<Change>, make: impl Fn(Change) -> io::Result<()>) ->
     done
 }
 
-/// As the kernel's program has it.
+/// As the eBPF program reads it.
 fn monotonic() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::try_from(time).unwrap_or_default()
@@ -125,18 +123,18 @@ mod tests {
     use std::net::SocketAddrV4;
 
     use super::*;
-    use crate::rules::Configured;
+    use crate::rules::RulesConfig;
 
-    /// Where a table is full the rule is refused; that of the back end before leaves nothing behind.
+    /// If the kernel's table is full the rule is refused, and the previous back end's is removed.
     #[test]
     fn behind_an_insertion_that_fails_what_was_to_be_removed_is_removed_all_the_same() {
         let at = |text: &str| text.parse::<SocketAddrV4>().expect("an address");
         let back_ends = [(at("10.0.2.1:7400"), 7), (at("10.0.2.2:7400"), 8)];
-        let mut rules = Rules::new(Configured {
+        let mut rules = Rules::new(RulesConfig {
             services: vec![at("10.0.1.1:80")],
             back_ends: back_ends.into(),
             clients: 6,
-            most: 2,
+            max_rules: 2,
         });
         let rule = |number: u64, back_end| Rule {
             client: at("10.0.0.1:40000"),
@@ -146,14 +144,14 @@ mod tests {
         };
         let first = rules.install(rule(1, back_ends[0].0), Duration::ZERO);
         let before = match first.expect("installed")[0] {
-            Change::Insert(back, _) => back.from,
+            Change::Insert(to_client, _) => to_client.from,
             Change::Remove(_) => panic!("an insertion"),
         };
         for fails in 0..2 {
             let mut rules = rules.clone();
             let changes = rules.install(rule(2, back_ends[1].0), Duration::ZERO);
             let made = RefCell::new(vec![]);
-            let done = carried_out(changes.expect("installed"), |change| {
+            let done = apply_all(changes.expect("installed"), |change| {
                 made.borrow_mut().push(change);
                 if made.borrow().len() == fails + 1 {
                     return Err(io::ErrorKind::StorageFull.into());

@@ -1,9 +1,10 @@
-//! The switch of a request hand-off: by rules of fronts, packets of a client to a service go to a back end, and its packets
-//! go to the client as the service's. The program for tc(8) of `tributary-offload` rewrites them.
+//! The switch of a request hand-off: by rules of fronts it forwards packets of a client for a service to a back end, and
+//! that one's packets to the client as the service's. An eBPF program for tc(8) rewrites them.
 //!
-//! [`Rules`] decides what is to be changed, and knows of no kernel; [`Switch`] changes it, for fronts that come in by
-//! [`serve`]. [`guard`] keeps what no rule is for from getting to clients.
+//! [`Rules`] decides what changes, and does no I/O; [`Switch`] changes the kernel's tables for the fronts that [`serve`]
+//! serves. [`guard`] drops stray packets.
 #![forbid(unsafe_code)]
+#![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod guard;
 mod kernel;
@@ -12,5 +13,5 @@ mod serve;
 
 pub use guard::{guard, ruleset};
 pub use kernel::Switch;
-pub use rules::{Change, Configured, Limits, Rules};
+pub use rules::{Change, Limits, Rules, RulesConfig};
 pub use serve::serve;

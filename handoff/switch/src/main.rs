@@ -7,49 +7,49 @@ use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use handoff_link::{Identity, Role, accepted};
-use handoff_program::{CapabilitySet, EndSignals, Exit, Failure, need, say_ready};
-use handoff_switch::{Configured, Limits, Rules, Switch, guard, serve};
+use handoff_link::{Identity, Role, accept_retrying};
+use handoff_program::{CapabilitySet, EndSignals, ExitCode, Failure, print_ready, require};
+use handoff_switch::{Limits, Rules, RulesConfig, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::interval;
 
-/// Between two looks for rules that have no use any more.
-const LOOK: Duration = Duration::from_millis(500);
+/// Between two checks for expired rules.
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Leads the packets of connections that a front has handed over to their back ends, and the answers back, by eBPF.
+/// Forwards the packets of handed-over connections to their back ends, and the answers to the clients, by eBPF.
 #[derive(Debug, Parser)]
 #[command(name = "tributary-switch", version)]
 struct Arguments {
-    /// Where fronts come in: a file (a Unix socket, for root alone), or IP:PORT by mTLS
+    /// The address for fronts: a path (a Unix socket, for root only), or IP:PORT by mutual TLS
     #[arg(long, value_name = "FILE|IP:PORT")]
-    fronts: Place,
+    fronts: FrontsAddress,
     /// With IP:PORT, the folder with ca.pem, node.pem and node.key
     #[arg(long, value_name = "FOLDER")]
     identity: Option<PathBuf>,
-    /// The device by which clients are reached
+    /// The device towards clients
     #[arg(long, value_name = "DEVICE")]
     clients: String,
     /// An address that clients connect to
     #[arg(long = "service", value_name = "IP:PORT", required = true)]
     services: Vec<SocketAddrV4>,
-    /// A back end's hand-off address, and the device by which it is reached
+    /// A back end's hand-off address, and the device towards it
     #[arg(long = "back-end", value_name = "IP:PORT=DEVICE", required = true)]
     back_ends: Vec<BackEnd>,
-    /// Rules at the same time, at most 32768
+    /// The most rules at the same time, up to 32768
     #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=32768))]
-    most: u32,
-    /// Where packets are rewritten: in the devices' drivers and what those leave in tc, in tc alone, or as the drivers allow
-    #[arg(long, value_name = "WAY", value_enum, default_value_t)]
+    max_rules: u32,
+    /// Where packets are rewritten: auto and xdp prefer the devices' drivers and leave the rest to tc; tc uses no driver
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     attach: Attach,
-    /// A rule without a packet for so many seconds ends
+    /// Remove a rule after so many seconds without a packet
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
 }
@@ -63,19 +63,19 @@ enum Attach {
 }
 
 #[derive(Clone, Debug)]
-enum Place {
-    File(PathBuf),
-    Address(SocketAddr),
+enum FrontsAddress {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
 }
 
-impl FromStr for Place {
+impl FromStr for FrontsAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
-            return Ok(Self::File(text.into()));
+            return Ok(Self::Unix(text.into()));
         }
-        let address = text.parse().map(Self::Address);
+        let address = text.parse().map(Self::Tcp);
         address.map_err(|_| "accepted: an absolute path, or IP:PORT".to_owned())
     }
 }
@@ -100,38 +100,38 @@ impl FromStr for BackEnd {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> process::ExitCode {
     handoff_program::main(run)
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    need(CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON)?;
+    require(CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::at(Exit::System, "event loop"))?;
+        .map_err(Failure::at(ExitCode::System, "event loop"))?;
     let identity = match &arguments.identity {
         Some(folder) => Some(
             Identity::read(folder, Role::Switch)
-                .map_err(Failure::at(Exit::NoInput, "--identity"))?,
+                .map_err(Failure::at(ExitCode::NoInput, "--identity"))?,
         ),
         None => None,
     };
-    let switch = Rc::new(RefCell::new(started(arguments)?));
+    let switch = Rc::new(RefCell::new(start_switch(arguments)?));
     LocalSet::new().block_on(&runtime, async {
         listen(arguments, identity, &switch).await?;
-        say_ready();
-        spawn_local(look_again_and_again(Rc::clone(&switch)));
+        print_ready();
+        spawn_local(expire_periodically(Rc::clone(&switch)));
         EndSignals::listen()?.next().await;
         Ok(())
     })
 }
 
-fn started(arguments: &Arguments) -> Result<Switch, Failure> {
+fn start_switch(arguments: &Arguments) -> Result<Switch, Failure> {
     let back_ends: HashMap<_, _> = arguments
         .back_ends
         .iter()
-        .map(|each| Ok((each.address, number_of(&each.device)?)))
+        .map(|each| Ok((each.address, interface_index(&each.device)?)))
         .collect::<Result<_, Failure>>()?;
     let devices: BTreeSet<_> = arguments
         .back_ends
@@ -141,43 +141,42 @@ fn started(arguments: &Arguments) -> Result<Switch, Failure> {
         .cloned()
         .collect();
     let addresses: Vec<_> = back_ends.keys().copied().collect();
-    let rules = Rules::new(Configured {
+    let rules = Rules::new(RulesConfig {
         services: arguments.services.clone(),
         back_ends,
-        clients: number_of(&arguments.clients)?,
-        most: arguments.most as usize,
+        clients: interface_index(&arguments.clients)?,
+        max_rules: arguments.max_rules as usize,
     });
     let limits = Limits {
         closed: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
     };
-    guard(&addresses, &arguments.services).map_err(Failure::at(Exit::System, "nft"))?;
+    guard(&addresses, &arguments.services).map_err(Failure::at(ExitCode::System, "nft"))?;
     let mut switch =
-        Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
+        Switch::start(rules, limits, &devices).map_err(Failure::at(ExitCode::System, "tc"))?;
     if arguments.attach != Attach::Tc {
         let attached = switch.attach_to_drivers(&devices);
-        say_who_rewrites(attached, arguments.attach == Attach::Xdp)?;
+        log_attachment(attached, arguments.attach == Attach::Xdp)?;
     }
     Ok(switch)
 }
 
-fn say_who_rewrites(attached: io::Result<()>, must_be_drivers: bool) -> Result<(), Failure> {
+fn log_attachment(attached: io::Result<()>, must_be_drivers: bool) -> Result<(), Failure> {
     match attached {
         Ok(()) => tracing::info!("drivers rewrite packets (XDP), and tc what they leave"),
         Err(error) if must_be_drivers => {
             let message = format!("--attach xdp: {error}: accepted: auto, tc");
-            return Err(Failure(Exit::System, message));
+            return Err(Failure(ExitCode::System, message));
         }
         Err(error) => tracing::info!("tc rewrites packets, not drivers (XDP): {error}"),
     }
     Ok(())
 }
 
-/// Of a device.
-fn number_of(device: &str) -> Result<u32, Failure> {
+fn interface_index(device: &str) -> Result<u32, Failure> {
     let asked = std::net::UdpSocket::bind("127.0.0.1:0")
         .and_then(|socket| Ok(name_to_index(socket.as_fd(), device)?));
-    asked.map_err(Failure::at(Exit::System, format!("device {device:?}")))
+    asked.map_err(Failure::at(ExitCode::System, format!("device {device:?}")))
 }
 
 async fn listen(
@@ -186,24 +185,25 @@ async fn listen(
     switch: &Rc<RefCell<Switch>>,
 ) -> Result<(), Failure> {
     match (&arguments.fronts, identity) {
-        (Place::File(file), _) => {
-            let listener = bind_file(file).map_err(Failure::at(Exit::System, file.display()))?;
-            spawn_local(welcome_files(listener, Rc::clone(switch)));
+        (FrontsAddress::Unix(file), _) => {
+            let listener =
+                bind_file(file).map_err(Failure::at(ExitCode::System, file.display()))?;
+            spawn_local(accept_local_fronts(listener, Rc::clone(switch)));
         }
-        (Place::Address(address), Some(identity)) => {
+        (FrontsAddress::Tcp(address), Some(identity)) => {
             let listener = TcpListener::bind(address).await;
-            let listener = listener.map_err(Failure::at(Exit::System, address))?;
-            spawn_local(welcome(listener, identity, Rc::clone(switch)));
+            let listener = listener.map_err(Failure::at(ExitCode::System, address))?;
+            spawn_local(accept_fronts(listener, identity, Rc::clone(switch)));
         }
-        (Place::Address(_), None) => {
+        (FrontsAddress::Tcp(_), None) => {
             let message = "--fronts with IP:PORT: accepted: only with --identity".to_owned();
-            return Err(Failure(Exit::Usage, message));
+            return Err(Failure(ExitCode::Usage, message));
         }
     }
     Ok(())
 }
 
-/// For root alone. What a switch that was killed left there goes.
+/// For root only. Removes the socket of a killed switch.
 fn bind_file(file: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt as _;
     match std::fs::remove_file(file) {
@@ -215,9 +215,9 @@ fn bind_file(file: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn welcome_files(listener: UnixListener, switch: Rc<RefCell<Switch>>) {
+async fn accept_local_fronts(listener: UnixListener, switch: Rc<RefCell<Switch>>) {
     loop {
-        let (stream, _) = accepted(|| listener.accept()).await;
+        let (stream, _) = accept_retrying(|| listener.accept()).await;
         let switch = Rc::clone(&switch);
         spawn_local(async move {
             if let Err(error) = serve(switch, stream).await {
@@ -227,9 +227,9 @@ async fn welcome_files(listener: UnixListener, switch: Rc<RefCell<Switch>>) {
     }
 }
 
-async fn welcome(listener: TcpListener, identity: Identity, switch: Rc<RefCell<Switch>>) {
+async fn accept_fronts(listener: TcpListener, identity: Identity, switch: Rc<RefCell<Switch>>) {
     loop {
-        let (stream, front) = accepted(|| listener.accept()).await;
+        let (stream, front) = accept_retrying(|| listener.accept()).await;
         let (identity, switch) = (identity.clone(), Rc::clone(&switch));
         spawn_local(async move {
             let served = match identity.accept(stream).await {
@@ -243,9 +243,8 @@ async fn welcome(listener: TcpListener, identity: Identity, switch: Rc<RefCell<S
     }
 }
 
-/// For rules that have no use any more.
-async fn look_again_and_again(switch: Rc<RefCell<Switch>>) {
-    let mut look = interval(LOOK);
+async fn expire_periodically(switch: Rc<RefCell<Switch>>) {
+    let mut look = interval(EXPIRY_INTERVAL);
     loop {
         look.tick().await;
         switch.borrow_mut().expire();

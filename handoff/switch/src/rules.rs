@@ -1,49 +1,48 @@
-//! Which rules there are, and what of the kernel's table changes with them. Pure.
+//! The rules, and the changes of the kernel's table that follow from them. Pure.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use handoff_protocol::{Denial, Rule};
+use handoff_protocol::{Rejection, Rule};
 use tributary_offload::{Devices, Flow, Seen, Translation};
 
-/// What rules may be about.
+/// What rules may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configured {
-    /// Where clients connect to.
+pub struct RulesConfig {
+    /// The addresses that clients connect to.
     pub services: Vec<SocketAddrV4>,
-    /// Where connections go on, and the number of the device that leads there.
+    /// Hand-off addresses of back ends, and the index of the device towards each.
     pub back_ends: HashMap<SocketAddrV4, u32>,
-    /// The number of the device that leads to clients.
+    /// The index of the device towards clients.
     pub clients: u32,
-    /// Rules at the same time, at most.
-    pub most: usize,
+    pub max_rules: usize,
 }
 
-/// How long a rule stays that may have no use any more.
+/// When a rule expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Without a packet, when both ends have ended their data.
+    /// After this time without a packet, if both ends have sent a FIN.
     pub closed: Duration,
-    /// Without a packet.
+    /// After this time without a packet.
     pub idle: Duration,
 }
 
-/// What is to be done in the kernel's table, in this order.
+/// A change of the kernel's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// This is rewritten, on its way by these devices.
+    /// Rewrite these packets, on their way between these devices.
     Insert(Translation, Devices),
-    /// This is left alone.
+    /// Stop rewriting these packets.
     Remove(Flow),
 }
 
-/// The rules that there are: one for a client and a service.
+/// One rule for each client and service.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    configured: Configured,
-    known: HashMap<(SocketAddrV4, SocketAddrV4), Entry>,
-    /// A client's address and port is one connection's at a back end.
+    config: RulesConfig,
+    installed: HashMap<(SocketAddrV4, SocketAddrV4), Entry>,
+    /// The service by back end and client: at a back end, a client's address and port belong to one connection.
     at_back_end: HashMap<(SocketAddrV4, SocketAddrV4), SocketAddrV4>,
 }
 
@@ -55,48 +54,46 @@ struct Entry {
 }
 
 impl Rules {
-    /// None yet.
-    pub fn new(configured: Configured) -> Self {
+    pub fn new(config: RulesConfig) -> Self {
         Self {
-            configured,
-            known: HashMap::new(),
+            config,
+            installed: HashMap::new(),
             at_back_end: HashMap::new(),
         }
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
-        self.known.len()
+        self.installed.len()
     }
 
-    /// From `now` on by this rule. The answer's way is there first, and the way of the rule before ends last: nobody hears
-    /// of the other address. A front that is back tells of rules that there are: what was seen of them stays.
-    pub fn install(&mut self, rule: Rule, now: Duration) -> Result<Vec<Change>, Denial> {
+    /// Installs a rule. The way of the answers comes first, and that of the previous rule is removed last: the client never
+    /// sees another address. Repeating an installed rule changes nothing, so that what was seen of it stays.
+    pub fn install(&mut self, rule: Rule, now: Duration) -> Result<Vec<Change>, Rejection> {
         let device = *self.check(&rule)?;
         let key = (rule.client, rule.service);
         let other = self.at_back_end.get(&(rule.back_end, rule.client));
         if other.is_some_and(|service| *service != rule.service) {
-            return Err(Denial::System);
+            return Err(Rejection::System);
         }
-        if !self.known.contains_key(&key) && self.known.len() >= self.configured.most {
-            return Err(Denial::Full);
+        if !self.installed.contains_key(&key) && self.installed.len() >= self.config.max_rules {
+            return Err(Rejection::Full);
         }
         let is_there =
             |entry: &Entry| (entry.back_end, entry.number) == (rule.back_end, rule.number);
-        if self.known.get(&key).is_some_and(is_there) {
+        if self.installed.get(&key).is_some_and(is_there) {
             return Ok(vec![]);
         }
-        let clients = self.configured.clients;
+        let clients = self.config.clients;
         let mut changes = vec![
-            Change::Insert(back(&rule), way(device, clients)),
-            Change::Insert(forth(&rule), way(clients, device)),
+            Change::Insert(to_client(&rule), devices(device, clients)),
+            Change::Insert(to_back_end(&rule), devices(clients, device)),
         ];
         let entry = Entry {
             back_end: rule.back_end,
             number: rule.number,
             begun: now,
         };
-        let before = self.known.insert(key, entry);
+        let before = self.installed.insert(key, entry);
         self.at_back_end
             .insert((rule.back_end, rule.client), rule.service);
         if let Some(before) = before.filter(|before| before.back_end != rule.back_end) {
@@ -105,73 +102,78 @@ impl Rules {
                 back_end: before.back_end,
                 ..rule
             };
-            changes.push(Change::Remove(back(&before).from));
+            changes.push(Change::Remove(to_client(&before).from));
         }
         Ok(changes)
     }
 
-    fn check(&self, rule: &Rule) -> Result<&u32, Denial> {
-        let device = self.configured.back_ends.get(&rule.back_end);
-        let known = self.configured.services.contains(&rule.service);
-        device.filter(|_| known).ok_or(Denial::NotConfigured)
+    fn check(&self, rule: &Rule) -> Result<&u32, Rejection> {
+        let device = self.config.back_ends.get(&rule.back_end);
+        let rules = self.config.services.contains(&rule.service);
+        device.filter(|_| rules).ok_or(Rejection::NotConfigured)
     }
 
-    /// No longer by this rule, if it is still there, and not another one that leads to the same back end.
+    /// Removes this rule, unless a newer one has replaced it.
     pub fn remove(&mut self, rule: Rule) -> Vec<Change> {
         let key = (rule.client, rule.service);
-        match self.known.get(&key) {
+        match self.installed.get(&key) {
             Some(entry) if entry.back_end == rule.back_end && entry.number == rule.number => {}
             _ => return vec![],
         }
-        self.known.remove(&key);
+        self.installed.remove(&key);
         self.at_back_end.remove(&(rule.back_end, rule.client));
         vec![
-            Change::Remove(forth(&rule).from),
-            Change::Remove(back(&rule).from),
+            Change::Remove(to_back_end(&rule).from),
+            Change::Remove(to_client(&rule).from),
         ]
     }
 
-    /// The rules that have no use any more at `now`, by what was `seen` of a flow.
-    pub fn over(&self, now: Duration, limits: &Limits, seen: impl Fn(Flow) -> Seen) -> Vec<Rule> {
-        let mut over = vec![];
-        for (&(client, service), entry) in &self.known {
+    /// The rules that have expired at `now`, by what was `seen` of each flow.
+    pub fn expired(
+        &self,
+        now: Duration,
+        limits: &Limits,
+        seen: impl Fn(Flow) -> Seen,
+    ) -> Vec<Rule> {
+        let mut expired = vec![];
+        for (&(client, service), entry) in &self.installed {
             let rule = Rule {
                 client,
                 service,
                 back_end: entry.back_end,
                 number: entry.number,
             };
-            let both = [seen(forth(&rule).from), seen(back(&rule).from)];
-            if is_over(&both, entry.begun, now, limits) {
-                over.push(rule);
+            let both = [seen(to_back_end(&rule).from), seen(to_client(&rule).from)];
+            if is_expired(&both, entry.begun, now, limits) {
+                expired.push(rule);
             }
         }
-        over
+        expired
     }
 }
 
-/// By what was `seen` of the client's packets, and of the back end's.
-fn is_over(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
+/// `seen` is of the client's packets, and of the back end's.
+fn is_expired(seen: &[Seen; 2], begun: Duration, now: Duration, limits: &Limits) -> bool {
     let last = seen.iter().filter_map(|flow| flow.last).max();
     let quiet = now.saturating_sub(last.unwrap_or(begun));
-    // Only the back end knows whether a reset was right, and its front ends the rule. Behind both ends a client that connects
-    // anew from the same port is not to wait for the old connection.
-    let begins_anew = seen[0].syn;
+    // A reset is ignored: only the back end knows whether it was valid, and its front removes the rule. After both FINs, a
+    // client that reconnects from the same port must not wait for the old connection to expire.
+    let reconnects = seen[0].syn;
     let ended = seen.iter().all(|flow| flow.fin);
-    ended && (begins_anew || quiet >= limits.closed) || quiet >= limits.idle
+    ended && (reconnects || quiet >= limits.closed) || quiet >= limits.idle
 }
 
-/// The client's packets.
-fn forth(rule: &Rule) -> Translation {
-    readdressed(
+/// For the client's packets.
+fn to_back_end(rule: &Rule) -> Translation {
+    readdress(
         flow(rule.client, rule.service),
         flow(rule.client, rule.back_end),
     )
 }
 
-/// The back end's.
-fn back(rule: &Rule) -> Translation {
-    readdressed(
+/// For the back end's packets.
+fn to_client(rule: &Rule) -> Translation {
+    readdress(
         flow(rule.back_end, rule.client),
         flow(rule.service, rule.client),
     )
@@ -184,18 +186,18 @@ fn flow(source: SocketAddrV4, destination: SocketAddrV4) -> Flow {
     }
 }
 
-fn way(comes_by: u32, goes_by: u32) -> Devices {
+fn devices(comes_by: u32, goes_by: u32) -> Devices {
     Devices {
         comes_by: Some(comes_by),
         goes_by,
     }
 }
 
-/// The scale that both ends have agreed on is not known: windows stay, and are at most so large (RFC 7323 section 2.3).
-const GREATEST_SCALE: u8 = 14;
+/// The agreed window scale is unknown. Windows are not changed, and this is the largest scale (RFC 7323 section 2.3).
+const MAX_WINDOW_SCALE: u8 = 14;
 
-/// All but addresses and ports stays: it is the same connection.
-fn readdressed(from: Flow, to: Flow) -> Translation {
+/// Changes only addresses and ports: it is the same connection.
+fn readdress(from: Flow, to: Flow) -> Translation {
     Translation {
         from,
         to,
@@ -203,8 +205,8 @@ fn readdressed(from: Flow, to: Flow) -> Translation {
         acknowledgement: 0,
         tsval: 0,
         tsecr: 0,
-        scale_in: GREATEST_SCALE,
-        scale_out: GREATEST_SCALE,
+        scale_in: MAX_WINDOW_SCALE,
+        scale_out: MAX_WINDOW_SCALE,
         said: None,
     }
 }
@@ -224,11 +226,11 @@ mod tests {
     }
 
     fn rules() -> Rules {
-        Rules::new(Configured {
+        Rules::new(RulesConfig {
             services: vec![at("10.0.1.1:80"), at("10.0.1.1:81")],
             back_ends: HashMap::from([(at("10.0.2.1:7400"), 7), (at("10.0.2.2:7400"), 8)]),
             clients: 6,
-            most: 2,
+            max_rules: 2,
         })
     }
 
@@ -246,18 +248,21 @@ mod tests {
         let (mut rules, rule) = (rules(), rule("10.0.2.1:7400"));
         let changes = rules.install(rule, NOW).expect("installed");
         let [
-            Change::Insert(back, its_way),
-            Change::Insert(forth, the_clients),
+            Change::Insert(to_client, its_way),
+            Change::Insert(to_back_end, the_clients),
         ] = changes[..]
         else {
             panic!("{changes:?}");
         };
-        assert_eq!((its_way, the_clients), (way(7, 6), way(6, 7)));
-        assert_eq!(back.from, forth.to.reversed());
-        assert_eq!(back.to, forth.from.reversed());
-        assert_eq!(forth.from.destination, rule.service.into());
-        assert_eq!(forth.to.destination, rule.back_end.into());
-        let gone = [Change::Remove(forth.from), Change::Remove(back.from)];
+        assert_eq!((its_way, the_clients), (devices(7, 6), devices(6, 7)));
+        assert_eq!(to_client.from, to_back_end.to.reversed());
+        assert_eq!(to_client.to, to_back_end.from.reversed());
+        assert_eq!(to_back_end.from.destination, rule.service.into());
+        assert_eq!(to_back_end.to.destination, rule.back_end.into());
+        let gone = [
+            Change::Remove(to_back_end.from),
+            Change::Remove(to_client.from),
+        ];
         assert_eq!(rules.remove(rule), gone);
         assert_eq!(rules.remove(rule), []);
         assert_eq!(rules.count(), 0);
@@ -269,8 +274,8 @@ mod tests {
         let (first, second) = (rule("10.0.2.1:7400"), rule("10.0.2.2:7400"));
         rules.install(first, NOW).expect("installed");
         let changes = rules.install(second, NOW).expect("installed");
-        assert!(matches!(changes[1], Change::Insert(_, by) if by == way(6, 8)));
-        assert_eq!(changes[2], Change::Remove(back(&first).from));
+        assert!(matches!(changes[1], Change::Insert(_, by) if by == devices(6, 8)));
+        assert_eq!(changes[2], Change::Remove(to_client(&first).from));
         assert_eq!(rules.remove(first), []);
         assert_eq!(rules.count(), 1);
     }
@@ -299,12 +304,12 @@ mod tests {
     fn what_was_not_configured_is_refused_and_so_is_more_than_there_is_room_for() {
         let mut rules = rules();
         let stranger = rule("10.0.2.3:7400");
-        assert_eq!(rules.install(stranger, NOW), Err(Denial::NotConfigured));
+        assert_eq!(rules.install(stranger, NOW), Err(Rejection::NotConfigured));
         let elsewhere = Rule {
             service: at("10.0.1.2:80"),
             ..rule("10.0.2.1:7400")
         };
-        assert_eq!(rules.install(elsewhere, NOW), Err(Denial::NotConfigured));
+        assert_eq!(rules.install(elsewhere, NOW), Err(Rejection::NotConfigured));
         for port in 1..=3 {
             let client = SocketAddrV4::new(*rule("10.0.2.1:7400").client.ip(), port);
             let each = Rule {
@@ -326,7 +331,7 @@ mod tests {
             service: at("10.0.1.1:81"),
             ..rule("10.0.2.1:7400")
         };
-        assert_eq!(rules.install(other, NOW), Err(Denial::System));
+        assert_eq!(rules.install(other, NOW), Err(Rejection::System));
     }
 
     #[test]
@@ -344,7 +349,7 @@ mod tests {
             syn: true,
             ..fin
         };
-        for (seen, now, over) in [
+        for (seen, now, expired) in [
             ([none, none], later(299), false),
             ([none, none], later(300), true),
             ([reset, none], later(299), false),
@@ -356,8 +361,8 @@ mod tests {
             ([fin, fin], later(5), true),
         ] {
             assert_eq!(
-                is_over(&seen, NOW, now, &LIMITS),
-                over,
+                is_expired(&seen, NOW, now, &LIMITS),
+                expired,
                 "{seen:?} at {now:?}"
             );
         }

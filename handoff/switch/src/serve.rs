@@ -1,34 +1,34 @@
-//! Fronts come in and are answered.
+//! Serves fronts.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use handoff_link::{Session, greeted};
+use handoff_link::{Session, read_hello};
 use handoff_protocol::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::kernel::Switch;
 
-/// Serves a front until its connection breaks. Its rules stay: the connections go on without it, and a front that is back
-/// tells of all rules anew. Raises that it does not begin as fronts do.
+/// Serves a front until its connection breaks. Its rules stay, since the connections continue without it; a front that is
+/// back sends all rules again. Fails if the first message is no hello.
 pub async fn serve(
     switch: Rc<RefCell<Switch>>,
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let greeting = greeted(&mut stream).await?;
+    let hello = read_hello(&mut stream).await?;
     let (sender, mut session) = Session::new();
-    session.answer(&mut stream).await?;
+    session.accept(&mut stream).await?;
     let take = |message: Message| {
-        if let Some(what) = switch.borrow_mut().take(&message.what) {
+        if let Some(payload) = switch.borrow_mut().take(&message.payload) {
             sender.send(Message {
                 id: message.id,
-                what,
+                payload,
             });
         }
     };
-    let broken = session.carry(stream, greeting.taken, take).await;
+    let error = session.run(stream, hello.acknowledged, take).await;
     let rules = switch.borrow().count();
-    tracing::info!("a front has gone: {broken}; there are {rules} rules");
+    tracing::info!("a front has disconnected: {error}; there are {rules} rules");
     Ok(())
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant as Clock;
 
-use handoff_front::{AnswerEnd, Guide, Links, Lost, Outcome as Journey, hand_over};
+use handoff_front::{
+    AnswerEnd, HandoffError, Links, Outcome as Transfer, RequestRouter, hand_over,
+};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tributary_wire::host::Host;
@@ -205,23 +207,23 @@ impl<'a> Client<'a> {
         };
         client_away.set_target(to);
         let stream = &self.session.stream;
-        let journey = hand_over(self.links, stream, &mut self.buffer.inbox, to, &client_away);
-        let journey = while_watching(&mut self.idle_upstream, pin!(journey)).await;
-        match journey {
-            Journey::Stayed(lost) => {
+        let transfer = hand_over(self.links, stream, &mut self.buffer.inbox, to, &client_away);
+        let journey = while_watching(&mut self.idle_upstream, pin!(transfer)).await;
+        match transfer {
+            Transfer::NotHanded(lost) => {
                 client_away.session.count_handoff_failure(lost.why());
                 client_away.say(&lost);
                 HandoffState::Stayed(self)
             }
-            Journey::Back { stream, bytes } => {
+            Transfer::Returned { stream, bytes } => {
                 self.is_back(stream, bytes);
                 HandoffState::Back(self)
             }
-            Journey::Over => {
+            Transfer::Closed => {
                 self.session.record_subflows();
                 HandoffState::Gone
             }
-            Journey::Lost(lost, at) => {
+            Transfer::Lost(lost, at) => {
                 client_away.say(&lost);
                 self.session
                     .log_close(&client_away.outcome(lost.name(), at));
@@ -258,8 +260,8 @@ struct HandedOffClient<'a> {
     since: Cell<Clock>,
 }
 
-impl Guide for HandedOffClient<'_> {
-    fn left(&self) {
+impl RequestRouter for HandedOffClient<'_> {
+    fn handed_over(&self) {
         self.session.reserve(0);
     }
 
@@ -275,7 +277,7 @@ impl Guide for HandedOffClient<'_> {
         self.since.set(Clock::now());
     }
 
-    fn next(&self, from: usize, bytes: &[u8]) -> Option<usize> {
+    fn route(&self, from: usize, bytes: &[u8]) -> Option<usize> {
         // Back here the connection ends behind the answer.
         if self.session.is_draining() {
             return None;
@@ -317,7 +319,7 @@ impl HandedOffClient<'_> {
         }
     }
 
-    fn say(&self, lost: &Lost) {
+    fn say(&self, lost: &HandoffError) {
         let client = self.session.client;
         tracing::debug!("the connection of {client} is not handed over: {lost}");
     }

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use handoff_front::{BackEnd, Identity, Place, Role};
+use handoff_front::{BackEndSettings, Identity, Role, SwitchAddress};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -159,10 +159,10 @@ fn handoff(config: &Config, old: Option<&ActiveConfig>) -> Result<Option<ActiveH
         Failure::new(Exit::NoInput, message)
     })?;
     let switch = match wanted.switch.parse() {
-        Ok(address) => Place::Address(address),
-        Err(_) => Place::File(wanted.switch.clone().into()),
+        Ok(address) => SwitchAddress::Tcp(address),
+        Err(_) => SwitchAddress::Unix(wanted.switch.clone().into()),
     };
-    let back_ends = wanted.back_ends.iter().map(|each| BackEnd {
+    let back_ends = wanted.back_ends.iter().map(|each| BackEndSettings {
         name: each.name.clone(),
         fronts: each.fronts,
         hand_off: each.hand_off,

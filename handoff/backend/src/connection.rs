@@ -1,4 +1,4 @@
-//! A client's connection while it is here, and what a server does with it.
+//! A client's connection, and the server that serves it.
 
 use std::fs::File;
 use std::io;
@@ -13,28 +13,31 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tributary_offload::unacknowledged;
 
-/// What a client still sends behind the last answer is read for so long: to close at once would reset the connection, and
-/// the reset could overtake the answer (RFC 9112 section 9.6).
+/// After the last answer, what the client still sends is read for so long: closing at once would reset the connection, and
+/// the reset might overtake the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
-/// Between two looks whether the client has acknowledged all: a sixteenth of what it has taken so far, within these limits.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Read at a time.
-const PIECE: usize = 64 << 10;
-/// Given to the kernel at a time.
-const FILE_PIECE: usize = 1 << 20;
+/// The interval of checks whether the client has acknowledged everything: a sixteenth of the time so far, within these
+/// limits.
+const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+const READ_SIZE: usize = 64 << 10;
+/// The most bytes per sendfile(2).
+const SENDFILE_SIZE: usize = 1 << 20;
 
-/// Answers requests.
+/// Serves requests.
 pub trait Server: Send + Sync + 'static {
-    /// What it keeps for one guest from request to request.
-    type Kept: Default + Send;
+    /// What it keeps for a connection between requests.
+    type State: Default + Send;
 
-    /// Answers the next request, which begins with the guest's inbox; more of it may have to be read.
-    fn serve(&self, guest: &mut Guest, kept: &mut Self::Kept)
-    -> impl Future<Output = After> + Send;
+    /// Serves the next request, the beginning of which is in the inbox.
+    fn serve(
+        &self,
+        client: &mut ClientConnection,
+        state: &mut Self::State,
+    ) -> impl Future<Output = NextStep> + Send;
 }
 
-/// Reads once into the room that `bytes` have; 0 at the end. To read by `AsyncRead` would take a read that returned less than
-/// was asked for to mean that the socket is empty, but recv(2) stops before urgent data.
+/// Reads once into the spare capacity of `bytes`; 0 at the end. `AsyncRead` would take a short read to mean that the socket
+/// is empty, but recv(2) also stops before urgent data.
 pub(crate) async fn read_some(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         stream.readable().await?;
@@ -45,46 +48,43 @@ pub(crate) async fn read_some(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Re
     }
 }
 
-/// Urgent data stay where they are in the stream (RFC 6093 section 6).
-pub(crate) fn read_urgent_data_inline(stream: &TcpStream) {
-    // TCP's sockets all take it.
+/// Urgent data stay in the stream (RFC 6093 section 6).
+pub(crate) fn inline_urgent_data(stream: &TcpStream) {
+    // Every TCP socket supports it.
     let _ = SockRef::from(stream).set_out_of_band_inline(true);
 }
 
-/// What becomes of a connection behind an answer.
+/// What happens to a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum NextStep {
     /// Another request may follow.
-    Next,
-    /// It ends in order.
+    KeepAlive,
     Close,
-    /// It is reset.
     Reset,
 }
 
-/// A client's connection.
 #[derive(Debug)]
-pub struct Guest {
-    /// To drop it resets it.
+pub struct ClientConnection {
+    /// Dropping it resets the connection.
     pub stream: TcpStream,
-    /// The client's address, and the one that it connected to.
+    /// The client's address, and the address that it connected to.
     pub ends: [SocketAddr; 2],
-    /// What came and was not used yet.
+    /// Received bytes that were not used yet.
     pub inbox: Vec<u8>,
-    /// Bytes that were sent so far.
+    /// Bytes sent so far.
     pub(crate) sent: u64,
-    /// It may take so long for the next byte.
+    /// The longest time without a byte.
     pub(crate) idle: Duration,
 }
 
-impl Guest {
+impl ClientConnection {
     pub(crate) fn new(
         stream: TcpStream,
         ends: [SocketAddr; 2],
         inbox: Vec<u8>,
         idle: Duration,
     ) -> Self {
-        read_urgent_data_inline(&stream);
+        inline_urgent_data(&stream);
         Self {
             stream,
             ends,
@@ -94,19 +94,19 @@ impl Guest {
         }
     }
 
-    /// Bytes that were sent so far.
+    /// Bytes sent so far.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Waits for more bytes behind the inbox; 0 at the client's end. Raises also that it took too long.
+    /// Reads more bytes into the inbox; 0 at the client's end. Times out.
     pub async fn read_more(&mut self) -> io::Result<usize> {
         timeout(self.idle, self.read()).await?
     }
 
-    /// The same, however long it takes.
+    /// The same without a time-out.
     pub(crate) async fn read(&mut self) -> io::Result<usize> {
-        self.inbox.reserve(PIECE);
+        self.inbox.reserve(READ_SIZE);
         read_some(&self.stream, &mut self.inbox).await
     }
 
@@ -121,13 +121,14 @@ impl Guest {
         Ok(())
     }
 
-    /// Sends so many bytes of a file (sendfile(2)). Raises also that it has become shorter.
+    /// Sends `length` bytes of a file (sendfile(2)). Fails if the file has become shorter.
     pub async fn send_file(&mut self, file: &File, mut from: u64, length: u64) -> io::Result<()> {
         let end = from + length;
         while from < end {
-            let most = usize::try_from(end - from).map_or(FILE_PIECE, |rest| rest.min(FILE_PIECE));
+            let max_connections =
+                usize::try_from(end - from).map_or(SENDFILE_SIZE, |rest| rest.min(SENDFILE_SIZE));
             let stream = &self.stream;
-            let send = || Ok(sendfile(stream, file, Some(&mut from), most)?);
+            let send = || Ok(sendfile(stream, file, Some(&mut from), max_connections)?);
             match stream.try_io(Interest::WRITABLE, send) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.sent += count as u64,
@@ -140,9 +141,9 @@ impl Guest {
         Ok(())
     }
 
-    /// Waits until the client has acknowledged all that was sent. Raises that it took nothing of it for too long, and that
-    /// the connection is gone.
-    pub(crate) async fn delivered(&self) -> io::Result<()> {
+    /// Waits until the client has acknowledged everything. Fails if it acknowledges nothing for too long, or the connection
+    /// is gone.
+    pub(crate) async fn acknowledged(&self) -> io::Result<()> {
         let begun = Instant::now();
         let (mut left, mut moved) = (u32::MAX, begun);
         loop {
@@ -150,39 +151,40 @@ impl Guest {
             if now == 0 {
                 return Ok(());
             }
-            // Of a connection that is gone the count stays as it was, and whoever read last was told its error.
+            // The count of a dead connection does not change, and an earlier read has taken its error.
             self.stream.peer_addr()?;
             if now < left {
                 (left, moved) = (now, Instant::now());
             } else if moved.elapsed() > self.idle {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            sleep((begun.elapsed() / 16).clamp(LOOKS.0, LOOKS.1)).await;
+            sleep((begun.elapsed() / 16).clamp(ACK_POLL.0, ACK_POLL.1)).await;
         }
     }
 
-    /// Ends in order; ready when the client has all that was sent, or is gone. Until then its packets are to come here.
+    /// Closes the connection, and waits until the client has received everything, or is gone. Until then its packets must
+    /// arrive here.
     pub(crate) async fn close(mut self) {
-        // A connection that is gone shows below.
+        // An error shows below.
         let _ = SockRef::from(&self.stream).set_linger(None);
         let _ = self.stream.shutdown().await;
-        let mut rest = pin!(self.ignore_the_rest());
+        let mut rest = pin!(self.drain_input());
         let ended = tokio::select! {
             ended = &mut rest => ended,
-            delivered = self.delivered() => match delivered {
+            acknowledged = self.acknowledged() => match acknowledged {
                 Ok(()) => return drop(timeout(LINGER, rest).await),
                 Err(_) => return,
             },
         };
         if ended.is_ok() {
             // Or it is gone.
-            let _ = self.delivered().await;
+            let _ = self.acknowledged().await;
         }
     }
 
-    /// Reads until the client's end.
-    async fn ignore_the_rest(&self) -> io::Result<()> {
-        let mut ignored = vec![0; PIECE];
+    /// Reads and discards until the client's end.
+    async fn drain_input(&self) -> io::Result<()> {
+        let mut ignored = vec![0; READ_SIZE];
         loop {
             self.stream.readable().await?;
             match self.stream.try_read(&mut ignored) {
