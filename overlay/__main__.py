@@ -1,4 +1,4 @@
-"""The command scripts/overlay: chains of converters by a graph of delays, and the control plane that measures them."""
+"""The command scripts/overlay: the best chains of converters, from a graph of delays or from the control plane."""
 
 import argparse
 import json
@@ -10,81 +10,80 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from overlay import access, explanation, plane
+from overlay import access, control, explanation
 from overlay.calculator import ask
 from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
-_MOST_ROUNDS = 60
+_MAX_ROUNDS = 60
 
 _DESCRIPTION = """\
-Says which chain of converters a transfer should take, by the round-trip times between them: those of a file (paths,
-simulate), or those that agents measure, by which a controller publishes tables (agent, controller, status, explain).
-Agents write the routes of their converters by these tables. Needs no root.
+Computes which chain of converters a transfer should take, from the round-trip times between them: those of a file
+(paths, simulate, map), or those that agents measure; then a controller publishes tables of chains, from which agents
+write the routes of their converters (agent, controller, status, explain). Needs no root.
 """
 _COMMANDS = """\
-Four more commands say with --help what they take:
-  agent NAME --address IP:PORT   says that a node is alive, and publishes the round-trip times to its peers
-  controller NAME                computes the tables and publishes them; without --endpoints it has an etcd of its own
-  dns FILE                       is a name server that leads each client to its ingress
-  up GRAPH                       a whole overlay on this machine, in network namespaces; takes root
+Four more commands have a --help of their own:
+  agent NAME --address IP:PORT   registers a node, and publishes the round-trip times to its peers
+  controller NAME                computes and publishes the tables; without --endpoints it starts its own etcd
+  dns FILE                       a name server that sends each client to its ingress
+  up GRAPH                       a whole overlay on this machine, in network namespaces; needs root
 
 """
 _STATUS = """\
-Prints which controller was elected, what it refused, the nodes that are alive with how many round-trip times each
-published, the pressure on their processors and whose converter does not answer, and version and age of each ingress's
-table, and of the one that its converter goes by. Ages go by the clocks of the controller and of this machine.
+Prints the elected controller, what it refused, the live nodes with the number of round-trip times that each published,
+the pressure on their processors and whether their converters answer, and version and age of each ingress's table, and
+of the one that its converter uses. Ages depend on the clocks of the controller and of this machine.
 """
 _EXPLAIN = """\
-Prints which way connections that come in at INGRESS take to SERVER: the node next to the server, how large a transfer
-is and by what that is known, the best chain of converters for that size, its time by the model below, and the other
-chains in the order in which the converter tries them. INGRESS is a node whose agent has --egresses.
+Prints the path of connections from INGRESS to SERVER: the egress, the size of the transfer and where that comes from,
+the best chain of converters for that size, its time by the model below, and the other chains in the order in which the
+converter tries them. INGRESS is a node whose agent has --egresses.
 """
 _MODEL = """\
 A transfer of r rounds over a chain takes half the sum of the chain's round-trip times, and r - 1 times the largest of
 them. A sender begins with 15 kB and doubles each round, so that r rounds carry 15 kB * (2^r - 1): 1 round 15 kB,
 5 rounds 465 kB, 10 rounds 15 MB.
 
-GRAPH is a text with a link a line, NODE NODE MILLISECONDS: the round-trip time, 0.001 to 4000, once or the same both
-ways. # begins a comment. Nodes without a link get the sum of the delays on the shortest path, as packets would go.
-Graphs to try are in overlay/graphs/.
+GRAPH is a text file with one link per line, NODE NODE MILLISECONDS: the round-trip time, 0.001 to 4000, once or the
+same in both directions. # begins a comment. Nodes without a link get the delay of the shortest path. Examples are in
+overlay/graphs/.
 
 """
 _CODES = """\
 exit codes:
-  0 done                                64 wrong arguments, or a node or a server that is not known
-  65 the graph is refused: which line   66 the graph, or a certificate, cannot be read
+  0 done                                64 wrong arguments, or an unknown node or server
+  65 a line of the graph is refused     66 the graph, or a certificate, cannot be read
   69 the program is missing, or etcd does not answer
   71 the program does not build, or failed
-  75 the name has a certificate, or is allowed something else
-  77 etcd refuses us, or root has to install what building takes: see scripts/setup.d/packages-overlay.txt
+  75 the name has a certificate, or another role
+  77 etcd refused, or root must install packages for the build: see scripts/setup.d/packages-overlay.txt
 """
 _PATHS = """\
-Prints the chain of converters from A, where clients come in, to B, next to the server, that a transfer takes least time
-over, with the fewest converters among equals; and all chains that are best for some number of rounds: none is shorter
-without a longer hop.
+Prints the fastest chain of converters for a transfer from A, the ingress, to B, the egress, with the fewest converters
+among equals; and all chains that are best for some number of rounds: none is shorter without a longer hop.
 """
 _SIMULATE = """\
-Compares the best chains of all pairs of nodes with chains that are chosen by one criterion:
-  shortest   the least sum of round-trip times: the pair alone, unless a detour is shorter than its own link
+Compares the best chains of all pairs of nodes with chains chosen by one criterion:
+  shortest   the least sum of round-trip times: the direct link, unless a detour is shorter
   minimax    the least longest hop, and the shortest chain of these
-  tree       the least longest hop, as it comes: along the shortest spanning tree
-It says how much longer transfers take over these, in percent of the best chain's time, and how many converters a chain
-has on average, both ends among them. With --peers it says the same of chains that are chosen where each node measures
-only some others, half of them the nearest, half by lot: with estimates for all other pairs, and without.
+  tree       the least longest hop: along the shortest spanning tree
+Prints how much longer transfers take on these, in percent of the best chain's time, and the mean number of converters
+of a chain, including both ends. With --peers also for chains that are chosen if each node measures only some others,
+half of them the nearest, half random: with estimates for all other pairs, and without.
 """
 
 
 _MAP = """\
-Draws the nodes, as far from each other in the plane as their round-trip times allow, the links that the best chains of
-all pairs take, the wider the more pairs take them, and the chain from A to B. Writes an SVG file and prints its name.
+Draws the nodes, placed by their round-trip times, the links that the best chains of all pairs use, wider for more
+pairs, and the chain from A to B. Writes an SVG file and prints its name.
 """
 
 
 @dataclass(frozen=True)
 class Paths:
-    """``overlay paths``; ``a`` and ``b`` are names of nodes."""
+    """``overlay paths`` from node ``a`` to node ``b``."""
 
     graph: Path
     a: str
@@ -105,7 +104,7 @@ class Simulate:
 
 @dataclass(frozen=True)
 class Map:
-    """``overlay map``; ``pair`` is empty, or the names of two nodes."""
+    """``overlay map``; ``pair`` is empty, or two nodes."""
 
     graph: Path
     pair: Sequence[str]
@@ -143,18 +142,18 @@ class Explain:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer one ``overlay`` command; returns its exit code."""
+    """Runs an ``overlay`` command; returns its exit code."""
     if arguments[:1] in (["agent"], ["controller"]):
-        plane.become(arguments)
+        control.execute(arguments)
     if arguments[:1] == ["dns"]:
-        plane.become_dns(arguments[1:])
+        control.execute_dns(arguments[1:])
     if arguments[:1] == ["up"]:
         os.execv(sys.executable, [sys.executable, "-m", "experiments.overlay", *arguments[1:]])
     return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
-    """The commands and their arguments."""
+    """The parser of all commands."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
     names = "paths | simulate | map | enrol | authorize | revoke | status | explain | agent | controller | dns | up"
     commands = made.add_subparsers(required=True, metavar=names)
@@ -162,39 +161,39 @@ def parser() -> Arguments:
     paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
     paths.set_handler(Paths, _paths)
     _add_graph(paths)
-    paths.add_argument("a", metavar="A", help="the node where clients come in")
-    paths.add_argument("b", metavar="B", help="the node next to the server")
-    about = f"round trips that the transfer takes, 1 to {_MOST_ROUNDS} (default: %(default)s)"
+    paths.add_argument("a", metavar="A", help="the ingress")
+    paths.add_argument("b", metavar="B", help="the egress")
+    about = f"round trips of the transfer, 1 to {_MAX_ROUNDS} (default: %(default)s)"
     paths.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
-    about = "compare with chains that are chosen by one criterion"
+    about = "compare with chains chosen by one criterion"
     simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL + _CODES)
     simulate.set_handler(Simulate, _simulate)
     _add_graph(simulate)
-    about = f"numbers of rounds, 1 to {_MOST_ROUNDS} (default: 1,5,10)"
+    about = f"numbers of rounds, 1 to {_MAX_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
-    about = "also, what becomes of the chains if each node measures only so many others, 4 to 1000"
+    about = "also for nodes that measure only so many others, 4 to 1000"
     simulate.add_argument("--peers", type=_peers, metavar="N", help=about)
     about = "a picture of the nodes, the links in use and a pair's chain"
     map_ = commands.add_parser("map", help=about, description=_MAP, epilog=_MODEL + _CODES)
     map_.set_handler(Map, _map)
     _add_graph(map_)
     map_.add_argument("pair", nargs="*", metavar="A B", help="the ends of the chain to draw (default: none)")
-    about = f"round trips that transfers take, 1 to {_MOST_ROUNDS} (default: %(default)s)"
+    about = f"round trips of transfers, 1 to {_MAX_ROUNDS} (default: %(default)s)"
     map_.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
     about = "the file to write (default: %(default)s)"
     map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
     access.add(commands, _CODES)
-    about = "what is so in the control plane"
+    about = "the state of the control plane"
     status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
     status.set_handler(Status, _status)
-    about = "the way of an ingress's connections to a server"
+    about = "the path from an ingress to a server"
     explain = commands.add_parser("explain", help=about, description=_EXPLAIN, epilog=_MODEL + _CODES)
     explain.set_handler(Explain, _explain)
-    explain.add_argument("ingress", metavar="INGRESS", help="the node where clients come in")
+    explain.add_argument("ingress", metavar="INGRESS", help="the ingress")
     explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
-    about = "the server's port, 1 to 65535 (default: what the ingress's egresses have for all ports)"
+    about = "the server's port, 1 to 65535 (default: the ingress's line for all ports)"
     explain.add_argument("--port", type=_port, metavar="PORT", help=about)
-    about = "the transfer's, such as 100kB (default: the rounds that the ingress's egresses have)"
+    about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     about = "etcd's members (default: %(default)s)"
     for each in (status, explain):
@@ -202,7 +201,7 @@ def parser() -> Arguments:
     about = "the folder that enrol made, with https"
     for each in (status, explain):
         each.add_argument("--identity", type=Path, metavar="FOLDER", help=about)
-    about = "ask etcd over http on other machines, too: in a network that nobody else reaches"
+    about = "allow http to etcd on other machines: only in a network that nobody else can reach"
     for each in (status, explain):
         each.add_argument("--insecure-transport", action="store_true", help=about)
     for each in (paths, simulate, map_, status, explain):
@@ -215,8 +214,8 @@ def _add_graph(parser: Arguments) -> None:
 
 
 def _rounds(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_ROUNDS):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MOST_ROUNDS}")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MAX_ROUNDS):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MAX_ROUNDS}")
     return int(text)
 
 
@@ -262,7 +261,7 @@ def _map(options: Map) -> None:
     if options.json:
         print(json.dumps({**answer, "chain": chain}, indent=2))
         return
-    # They take half a second to load.
+    # Loading these takes half a second.
     from matplotlib.figure import Figure
 
     from overlay.picture import draw
@@ -277,14 +276,14 @@ def _map(options: Map) -> None:
 
 
 def _status(options: Status) -> None:
-    answer = plane.status(plane.reached(options.endpoints, options.identity, options.insecure_transport))
-    print(json.dumps(answer, indent=2) if options.json else plane.text(answer))
+    answer = control.status(control.etcd_arguments(options.endpoints, options.identity, options.insecure_transport))
+    print(json.dumps(answer, indent=2) if options.json else control.text(answer))
 
 
 def _explain(options: Explain) -> None:
     size = None if options.size is None else options.size.amount
-    reached = plane.reached(options.endpoints, options.identity, options.insecure_transport)
-    answer = explanation.ask(options.ingress, options.server, options.port, size, reached)
+    etcd = control.etcd_arguments(options.endpoints, options.identity, options.insecure_transport)
+    answer = explanation.ask(options.ingress, options.server, options.port, size, etcd)
     print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
 
 
@@ -293,7 +292,7 @@ def _chain_text(answer: Mapping[str, Any]) -> str:
     size = explanation.up_to_kb(rounds)
     direct = answer["direct"]["time_ms"]
     lines = [
-        f"{rounds} rounds, up to {size:,} kB: {best['time_ms']:.1f} ms; {direct:.1f} ms without converters between",
+        f"{rounds} rounds, up to {size:,} kB: {best['time_ms']:.1f} ms; {direct:.1f} ms without converters",
         "",
         f"  {best['nodes'][0]}",
     ]
@@ -308,7 +307,7 @@ def _chain_text(answer: Mapping[str, Any]) -> str:
 
 def _comparison_text(answer: Mapping[str, Any]) -> str:
     lines = [
-        f"{answer['nodes']} nodes, {answer['pairs']:,} pairs; time beyond that of the best chain",
+        f"{answer['nodes']} nodes, {answer['pairs']:,} pairs; time in excess of the best chain",
         "",
         "rounds chosen by converters   pairs slower   by over 40 %   median  80th pc.  95th pc.     most",
     ]
@@ -341,7 +340,7 @@ def _sampled_lines(sampled: Mapping[str, Any]) -> list[str]:
 
 
 def command() -> None:
-    """The whole command: ends the process."""
+    """Entry point of the command: ends the process."""
     run(main, "overlay")
 
 

@@ -1,4 +1,4 @@
-"""Who takes part in the overlay, and as what: the commands enrol, authorize and revoke."""
+"""Certificates and permissions: the commands enrol, authorize and revoke."""
 
 import argparse
 import json
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from overlay import authority, plane
+from overlay import authority, control
 from overlay.authority import Purpose
 from tributary.settings.cli import Arguments
 
 _ENROL = """\
-Makes a certificate that an authority of the overlay's own signs, and prints its folder (ca.pem, node.pem, node.key),
-which is to be copied to the node and named there with --identity. The first call makes the authority, and beside it the
-certificate of etcd's user root in the folder root. Nobody but their owner can read the folders; who has the authority's
-can sign for every name. A name that has a folder is refused: move it away for a new certificate. A certificate alone
-opens nothing once authorize was called. In a request hand-off each end checks what the other one's certificate is for.
+Makes a certificate signed by the overlay's own authority, and prints its folder (ca.pem, node.pem, node.key): copy it
+to the node, and name it there with --identity. The first call makes the authority, and next to it the certificate of
+etcd's user root in the folder root. Only their owner can read the folders; whoever has the authority's can sign for
+every name. A name with a folder is refused: move it away for a new certificate. After the first authorize, a
+certificate alone gives no access. In a request hand-off each end checks the role in the other's certificate.
 """
 _AUTHORIZE = """\
-Has etcd allow each NAME what it takes, by a user and a role of this name: all may read what the overlay publishes; a
-node writes what it says of itself, a controller the tables, the report, and that it is a candidate. From the first call
-on etcd refuses everyone else: in an overlay that runs, authorize all of them one right after the other. It asks as
-etcd's user root, by the certificate that enrol made. etcd has to run with --client-cert-auth: otherwise nobody gets in
-any more, not even root.
+Gives each NAME its permissions in etcd, by a user and a role of this name: all may read the overlay's keys; a node
+writes those that bear its name, a controller the tables, the report and its own key in the election. From the first
+call on etcd refuses everybody else: in a running overlay, authorize all of them in one go. It acts as etcd's user root,
+with the certificate that enrol made. etcd must run with --client-cert-auth: otherwise nobody gets in any more, not even
+root.
 """
 _REVOKE = """\
-Takes from each NAME all that it may do, and removes what it published: a node is out of all tables at once, and another
-controller is elected in the place of one. The certificate stays valid: it counts again if the name is authorized again.
+Deletes the user, the role and the keys of each NAME: a node leaves all tables at once, a controller is replaced by
+another one. The certificate stays valid, and counts again if the name is authorized again.
 """
-_NAMES = "as in their certificates"
+_NAMES = "the names in their certificates"
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Enrol:
 
 @dataclass(frozen=True)
 class Authorize:
-    """``overlay authorize``; ``part`` is node, controller or reader."""
+    """``overlay authorize``; ``role`` is node, controller or reader."""
 
     names: Sequence[str]
-    part: str
+    role: str
     authority: Path
     endpoints: str
     dry_run: bool
@@ -85,38 +85,38 @@ def _check(name: str) -> None:
 
 
 def add(commands: "argparse._SubParsersAction[Arguments]", codes: str) -> None:
-    """The three commands; ``codes`` is what their help says of exit codes."""
+    """Adds the three commands; ``codes`` is the help about exit codes."""
     _add_enrol(commands.add_parser("enrol", help="a certificate for a node", description=_ENROL, epilog=codes))
-    about = "have etcd allow a node, a controller or a reader what it takes"
+    about = "give a node, a controller or a reader its permissions in etcd"
     authorize = commands.add_parser("authorize", help=about, description=_AUTHORIZE, epilog=codes)
     authorize.set_handler(Authorize, _authorize)
     authorize.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
-    parts = ("node", "controller", "reader")
-    about = "what they are: node, controller or reader (default: %(default)s)"
-    authorize.add_argument("--as", dest="part", choices=parts, default="node", metavar="PART", help=about)
-    about = "take a node, a controller or a reader out"
+    roles = ("node", "controller", "reader")
+    about = "their role: node, controller or reader (default: %(default)s)"
+    authorize.add_argument("--as", dest="role", choices=roles, default="node", metavar="ROLE", help=about)
+    about = "take its permissions from a node, a controller or a reader"
     revoke = commands.add_parser("revoke", help=about, description=_REVOKE, epilog=codes)
     revoke.set_handler(Revoke, _revoke)
     revoke.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
     for each in (authorize, revoke):
-        _add_authority(each, "where the authority is, with the certificate of root")
+        _add_authority(each, "the authority, with the certificate of root")
         each.add_argument("--endpoints", required=True, metavar="URL,...", help="etcd's members")
-        each.add_argument("--dry-run", action="store_true", help="say what would be changed, change nothing")
+        each.add_argument("--dry-run", action="store_true", help="print the changes without making them")
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
 def _add_enrol(parser: Arguments) -> None:
     parser.set_handler(Enrol, _enrol)
     parser.add_argument("name", metavar="NAME", help="the holder's name")
-    _add_authority(parser, "where the authority is, or is made")
+    _add_authority(parser, "the authority, made by the first call")
     purpose = parser.add_mutually_exclusive_group()
     for option, of, about in (
-        ("--etcd", authority.member, "a member of etcd's"),
+        ("--etcd", authority.member, "a member of etcd"),
         ("--handoff-switch", authority.handoff_switch, "a hand-off's switch"),
         ("--handoff-back-end", authority.handoff_back_end, "a hand-off's back end"),
     ):
-        reached = f"{about}, and under which names and addresses it is reached"
-        purpose.add_argument(option, dest="purpose", type=_reached(of), metavar="ADDRESS,...", help=reached)
+        help_ = f"{about}, with its host names and addresses"
+        purpose.add_argument(option, dest="purpose", type=_purpose(of), metavar="ADDRESS,...", help=help_)
     front, about = authority.HANDOFF_FRONT, "a hand-off's front"
     purpose.add_argument("--handoff-front", dest="purpose", action="store_const", const=front, help=about)
     parser.set_defaults(purpose=authority.OVERLAY)
@@ -132,7 +132,7 @@ def _add_authority(parser: Arguments, about: str) -> None:
     )
 
 
-def _reached(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]:
+def _purpose(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]:
     def purpose(text: str) -> Purpose:
         addresses = [each.strip() for each in text.split(",")]
         for each in addresses:
@@ -160,19 +160,19 @@ def _enrol(options: Enrol) -> None:
 
 
 def _authorize(options: Authorize) -> None:
-    changed = plane.change(["authorize", "--as", options.part, *_asked(options)])
-    _tell(changed, options.json)
+    changed = control.change(["authorize", "--as", options.role, *_arguments(options)])
+    _print(changed, options.json)
 
 
 def _revoke(options: Revoke) -> None:
-    _tell(plane.change(["revoke", *_asked(options)]), options.json)
+    _print(control.change(["revoke", *_arguments(options)]), options.json)
 
 
-def _asked(options: Authorize | Revoke) -> list[str]:
+def _arguments(options: Authorize | Revoke) -> list[str]:
     root = options.authority / authority.ADMINISTRATOR
-    reached = plane.reached(options.endpoints, root, insecure=False)
-    return [*reached, *(["--dry-run"] if options.dry_run else []), *options.names]
+    etcd = control.etcd_arguments(options.endpoints, root, insecure=False)
+    return [*etcd, *(["--dry-run"] if options.dry_run else []), *options.names]
 
 
-def _tell(changed: Any, as_json: bool) -> None:
+def _print(changed: Any, as_json: bool) -> None:
     print(json.dumps(changed, indent=2) if as_json else "\n".join(changed["changes"]) or "nothing to change")

@@ -1,5 +1,5 @@
-"""The overlay's own authority: a folder that signs certificates of nodes, controllers and etcd members, and those of a
-request hand-off."""
+"""The overlay's own certificate authority, a folder: signs certificates of nodes, controllers, etcd members, and of the
+machines of a request hand-off."""
 
 import datetime
 import errno
@@ -27,71 +27,71 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tributary.settings.errors import CommandError, Exit
 
 ADMINISTRATOR = "root"
-"""Whose certificate changes etcd's users: etcd's own name for that user."""
+"""etcd's name for the user who may change users."""
 MEMBER = "etcd"
-"""The common name of all members of etcd's. No user of etcd's has it, so that it opens nothing as a client."""
+"""The common name of all members of etcd. No user of etcd has it, so that it gives a client no access."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+-]{0,63}")
 """As in overlay/control/src/name.rs."""
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?![0-9.]*$){_LABEL}(\.{_LABEL})*")
-"""As RFC 1123 section 2.1 has names of hosts, and no IPv4 address that is wrong."""
+"""A host name by RFC 1123 section 2.1, but no malformed IPv4 address."""
 _AUTHORITY_DAYS = 3650
 _CLIENT, _SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a certificate is for: unless it says otherwise, to ask etcd as the user with its name."""
+    """What a certificate is for; by default for a client of etcd with this user name."""
 
     uses: Sequence[x509.ObjectIdentifier] = (_CLIENT,)
     addresses: Sequence[str] = ()
-    """At which its holder is reached."""
+    """The holder's addresses."""
     role: str | None = None
     """In a request hand-off, as in handoff/link/src/role.rs."""
     common_name: str | None = None
-    """If it is not the holder's own name."""
+    """Instead of the holder's own name."""
 
 
 OVERLAY = Purpose()
-"""A node's, a controller's, or that of whoever asks."""
+"""Of a node, a controller or a reader."""
 HANDOFF_FRONT = Purpose(role="front")
-"""A front connects to others, and nobody to it."""
+"""A front only connects to others."""
 
 
 def member(addresses: Sequence[str]) -> Purpose:
-    """A member of etcd's, which asks the others, too."""
+    """A member of etcd, which is also a client of the others."""
     return Purpose((_CLIENT, _SERVER), addresses, common_name=MEMBER)
 
 
 def handoff_switch(addresses: Sequence[str]) -> Purpose:
-    """A switch only answers fronts."""
+    """A switch only accepts fronts."""
     return Purpose((_SERVER,), addresses, role="switch")
 
 
 def handoff_back_end(addresses: Sequence[str]) -> Purpose:
-    """A back end only answers fronts."""
+    """A back end only accepts fronts."""
     return Purpose((_SERVER,), addresses, role="back-end")
 
 
 @dataclass(frozen=True)
 class Authority:
-    """The certificate that everyone trusts, and its key."""
+    """The root certificate and its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @classmethod
     def new(cls) -> "Authority":
-        """One that lasts ten years."""
+        """A new one, valid for ten years."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _named("overlay authority")
-        made = _begun(name, name, key.public_key(), _AUTHORITY_DAYS)
+        name = _common_name("overlay authority")
+        made = _builder(name, name, key.public_key(), _AUTHORITY_DAYS)
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         return cls(made.sign(key, SHA256()), key)
 
     @classmethod
     def read(cls, folder: Path) -> "Authority":
-        """The one in ``folder``; raises CommandError: exit 66 if it cannot be read, 65 if it is none."""
+        """Reads it from ``folder``; raises CommandError: exit 66 if it cannot be read, 65 if it is malformed."""
         try:
             certificate = (folder / "ca.pem").read_bytes()
             key = (folder / "ca.key").read_bytes()
@@ -109,10 +109,10 @@ class Authority:
         return cls(authority, read)
 
     def signed(self, name: str, days: float, purpose: Purpose) -> tuple[bytes, bytes]:
-        """A certificate and its key (PEM)."""
+        """Signs a certificate; returns it and its key (PEM)."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = _named(purpose.common_name or name)
-        made = _begun(subject, self.certificate.subject, key.public_key(), days)
+        subject = _common_name(purpose.common_name or name)
+        made = _builder(subject, self.certificate.subject, key.public_key(), days)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         made = made.add_extension(x509.ExtendedKeyUsage(purpose.uses), critical=False)
         alternatives = [_address(each) for each in purpose.addresses]
@@ -124,10 +124,10 @@ class Authority:
 
 
 def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -> Path:
-    """Write the folder with the certificate of ``name``; the authority and the administrator's folder if there is none.
+    """Writes the folder with the certificate of ``name``, after the authority and root's folder if there are none.
 
     Raises CommandError: exit 75 if the name has a folder, 66 or 65 if the authority cannot be used, 71 if a folder
-    cannot be looked for or written; then there is nothing of it.
+    cannot be checked or written; then nothing of it is left.
     """
     try:
         if not authority.exists():
@@ -137,12 +137,12 @@ def enrol(authority: Path, name: str, days: float, purpose: Purpose = OVERLAY) -
             _write_identity(authority, ADMINISTRATOR, signer, days, OVERLAY)
         return _write_identity(authority, name, signer, days, purpose)
     except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{error.filename}: cannot be looked for: {error.strerror}") from error
+        raise CommandError(Exit.SYSTEM, f"{error.filename}: cannot be checked: {error.strerror}") from error
 
 
 def _create(folder: Path) -> None:
     made = Authority.new()
-    with _whole(folder) as new:
+    with _new_folder(folder) as new:
         _write(new / "ca.key", _pem(made.key))
         _write(new / "ca.pem", made.certificate.public_bytes(Encoding.PEM))
 
@@ -150,7 +150,7 @@ def _create(folder: Path) -> None:
 def _write_identity(authority: Path, name: str, signer: Authority, days: float, purpose: Purpose) -> Path:
     folder = authority / name
     certificate, key = signer.signed(name, days, purpose)
-    with _whole(folder) as new:
+    with _new_folder(folder) as new:
         _write(new / "node.key", key)
         _write(new / "node.pem", certificate)
         _write(new / "ca.pem", signer.certificate.public_bytes(Encoding.PEM))
@@ -158,17 +158,17 @@ def _write_identity(authority: Path, name: str, signer: Authority, days: float, 
 
 
 @contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """A folder to write into that is ``folder`` in the end, or gone: a half would be in the way of the next attempt.
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to ``folder`` at the end, or deleted after an error.
 
-    Raises CommandError: exit 75 if ``folder`` is there, 71 if it cannot be written.
+    Raises CommandError: exit 75 if ``folder`` exists, 71 if it cannot be written.
     """
-    there = CommandError(Exit.IN_USE, f"{folder}: is there: accepted: a name that has no certificate")
+    exists = CommandError(Exit.IN_USE, f"{folder}: exists: accepted: a name without a certificate")
     if folder.exists():
-        raise there
+        raise exists
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Only the owner gets into one that mkdtemp makes.
+        # mkdtemp gives access to the owner only.
         new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             yield new
@@ -178,8 +178,8 @@ def _whole(folder: Path) -> Iterator[Path]:
             raise
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:
-            # Somebody else was quicker.
-            raise there from error
+            # Another process was faster.
+            raise exists from error
         raise CommandError(Exit.SYSTEM, f"{folder}: cannot be written: {error.strerror}") from error
 
 
@@ -189,22 +189,22 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _begun(
+def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float
 ) -> x509.CertificateBuilder:
-    # Clocks of machines differ by a little.
+    # Clocks of machines differ a little.
     start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
     made = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
     return made.not_valid_before(start).not_valid_after(end)
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 def is_address(text: str) -> bool:
-    """Whether a certificate can name this: an IP address without scope, or the name of a host."""
+    """Whether a certificate can contain this: an IP address without scope, or a host name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The program of the Rust crate overlay/paths, which has the algorithms: called, its JSON read."""
+"""Runs the program of the Rust crate overlay/paths, which has the algorithms."""
 
 import json
 from collections.abc import Sequence
@@ -9,12 +9,10 @@ from overlay import programs
 
 
 def build() -> Path:
-    """The program; raises CommandError as ``programs.build`` does."""
+    """Builds overlay-paths; raises CommandError as ``programs.build`` does."""
     return programs.build("overlay-paths")
 
 
 def ask(arguments: Sequence[str]) -> Any:
-    """What the program answers to ``arguments``; raises CommandError with its exit code and its line if it refuses
-    them.
-    """
-    return json.loads(programs.answer(build(), arguments))
+    """The program's answer; raises CommandError with its exit code and its error message."""
+    return json.loads(programs.output(build(), arguments))

@@ -1,10 +1,10 @@
-"""Which way the connections of an ingress to a server go, by the tables and delays in etcd."""
+"""The path of an ingress's connections to a server, from the tables and delays in etcd."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from overlay import plane, programs
+from overlay import control, programs
 
 _FIRST_WINDOW_KB = 15
 
@@ -12,32 +12,31 @@ _FIRST_WINDOW_KB = 15
 _CHOSEN_BY = {
     "name": "",
     "measurement": ", as measured",
-    "order": ", the first of these that is alive: no measurement says more",
+    "order": ", the first of these that is alive: not measured",
 }
-_KNOWN_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
+_ROUNDS_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
 
 
 def ask(ingress: str, server: str, port: int | None, size: int | None, etcd: Sequence[str]) -> Any:
-    """The way for transfers of ``size`` bytes, or of as many rounds as the ingress has the server and its port in.
+    """The path for transfers of ``size`` bytes, or of the rounds in the ingress's line for the server and its port.
 
-    Raises CommandError: exit 64 if the ingress or the server is not known, 69 if the etcd of ``etcd``'s arguments is
-    away.
+    Raises CommandError: exit 64 for an unknown ingress or server, 69 if the etcd named by ``etcd`` is away.
     """
     given = {"port": port, "bytes": size}
-    known = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    asked = ["explain", *etcd, *known, "--", ingress, server]
-    return json.loads(programs.answer(plane.build(), asked))
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    arguments = ["explain", *etcd, *options, "--", ingress, server]
+    return json.loads(programs.output(control.build(), arguments))
 
 
 def text(answer: Mapping[str, Any]) -> str:
-    """The answer for people: who is next to the server, the best chain, all chains in the order they are tried."""
+    """The answer as text: the egress, the best chain, and all chains in the order in which they are tried."""
     ingress, egress, rounds = answer["ingress"], answer["egress"], answer["rounds"]
     routed = "" if rounds == egress["rounds"] else f"; the routes of {ingress} are for {egress['rounds']} rounds"
     port = f" port {egress['port']}" if "port" in egress else ""
     lines = [
-        f"{answer['server']} is next to {answer['node']}, by {egress['to']}{port}{_CHOSEN_BY[answer['node_by']]}",
+        f"{answer['server']} has the egress {answer['node']}, by {egress['to']}{port}{_CHOSEN_BY[answer['node_by']]}",
         *map(_candidate, answer["candidates"]),
-        f"{rounds} rounds, up to {up_to_kb(rounds):,} kB, {_KNOWN_BY[answer['rounds_by']]}{routed}",
+        f"{rounds} rounds, up to {up_to_kb(rounds):,} kB, {_ROUNDS_BY[answer['rounds_by']]}{routed}",
     ]
     return "\n".join(
         [*lines, *(_chains(answer) if answer["chains"] else [f"{ingress} connects to it: {_why(answer)}"])]
@@ -53,7 +52,7 @@ def _chains(answer: Mapping[str, Any]) -> list[str]:
     best, direct = answer["chains"][0], answer["direct"]
     hops = zip(best["nodes"][1:], best["hops_ms"], best["hops_estimated"], strict=True)
     return [
-        f"{_time(best['time_ms'])}; {_time(direct['time_ms'])} without converters between",
+        f"{_time(best['time_ms'])}; {_time(direct['time_ms'])} without converters",
         "",
         f"  {best['nodes'][0]}",
         *(f"  {node}  {_time(hop)}{', estimated' * estimated}" for node, hop, estimated in hops),
@@ -68,13 +67,13 @@ def _candidate(candidate: Mapping[str, Any]) -> str:
     if not candidate["passable"]:
         return f"  {candidate['node']}: dead, or its converter does not answer"
     if candidate["to_servers_ms"] is None:
-        return f"  {candidate['node']}: how far its servers are is not measured"
-    whole = "" if candidate["time_ms"] is None else f"; by it a transfer takes {_time(candidate['time_ms'])}"
+        return f"  {candidate['node']}: its delay to the servers is not measured"
+    whole = "" if candidate["time_ms"] is None else f"; a transfer through it takes {_time(candidate['time_ms'])}"
     return f"  {candidate['node']}: {_time(candidate['to_servers_ms'])} from the servers{whole}"
 
 
 def _last_leg(answer: Mapping[str, Any]) -> list[str]:
-    """The way on to the server, where the times have it in."""
+    """The hop to the server, if the times include it."""
     legs = {each["node"]: each["to_servers_ms"] for each in answer["candidates"]}
     leg = legs.get(answer["node"])
     return [] if leg is None else [f"  {answer['server']}  {_time(leg)}"]
@@ -82,7 +81,7 @@ def _last_leg(answer: Mapping[str, Any]) -> list[str]:
 
 def _why(answer: Mapping[str, Any]) -> str:
     if answer["node"] == answer["ingress"]:
-        return "it is next to it"
+        return "it is the egress"
     if answer["version"] is None:
         return "it has no table yet"
     return f"version {answer['version']} of its table has no chain to {answer['node']}"

@@ -1,4 +1,4 @@
-"""A picture of an overlay: nodes as far from each other as their delays say, and the links that chains take. Pure."""
+"""A picture of an overlay: nodes placed by their delays, and the links that chains take. Pure."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 _FEW = 40
-"""Nodes that can all be named without covering each other."""
+"""The most nodes whose labels do not overlap."""
 _IN_USE, _CHAIN = "#56B4E9", "#D55E00"
 
 
 def places(delays: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A point in the plane for each node, whose distances come as near to ``delays`` (square, symmetric) as they can.
+    """A point in the plane for each node, with distances as near to ``delays`` (square, symmetric) as possible.
 
     Classical multidimensional scaling: Torgerson, Psychometrika 17 (1952).
     """
@@ -26,7 +26,7 @@ def places(delays: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def draw(figure: Figure, answer: Mapping[str, Any], chain: Sequence[str] = ()) -> None:
-    """What the program says of a ``map``: a link is the wider the more pairs use it; ``chain`` is drawn over them."""
+    """Draws the program's answer to ``map``: a link is wider the more pairs use it; ``chain`` is drawn on top."""
     figure.set_size_inches(9, 9)
     axes = figure.subplots()
     at = dict(zip(answer["nodes"], places(np.array(answer["delays_ms"])), strict=True))
@@ -44,5 +44,5 @@ def draw(figure: Figure, answer: Mapping[str, Any], chain: Sequence[str] = ()) -
     axes.set_xlabel("ms")
     axes.set_ylabel("ms")
     axes.spines[["top", "right"]].set_visible(False)
-    title = f"links of the best chains for {answer['rounds']} rounds, the wider the more pairs take them"
+    title = f"links of the best chains for {answer['rounds']} rounds, wider for more pairs"
     axes.set_title(f"{title}\n{' - '.join(chain)}" if chain else title, fontsize=9)

@@ -1,4 +1,4 @@
-"""The programs of the Rust crates in overlay/: built when needed, called."""
+"""Builds and runs the programs of the Rust crates in overlay/."""
 
 import shutil
 import subprocess
@@ -10,17 +10,17 @@ from tributary.settings.errors import CommandError, Exit
 
 _BUILD = ROOT / "scripts/setup.d/overlay"
 _ACCEPTED = {Exit.USAGE, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.IN_USE, Exit.NO_PERMISSION}
-"""Exit codes of theirs that are ours as well; all others are a refusal of the system's."""
+"""Exit codes of the programs that are passed on; all others become 71."""
 
 
 def build(name: str, *options: str) -> Path:
-    """The program ``name``, built anew if its source has changed; without cargo the one that is there.
+    """Builds the program ``name`` if its source has changed; without cargo returns an existing one.
 
     ``options`` are those of scripts/setup.d/overlay. Raises CommandError: exit 69 if there is none, 71 if it does not
-    build, 77 if root has to install what building takes.
+    build, 77 if root has to install packages for the build.
     """
     if shutil.which("cargo"):
-        # What it says on standard error is for whoever waits.
+        # Its progress goes to standard error.
         built = subprocess.run([_BUILD, CACHE, *options], check=False)
         if built.returncode != 0:
             code = Exit.NO_PERMISSION if built.returncode == Exit.NO_PERMISSION else Exit.SYSTEM
@@ -33,8 +33,8 @@ def build(name: str, *options: str) -> Path:
     return program
 
 
-def answer(program: Path, arguments: Sequence[str]) -> str:
-    """What the program prints; raises CommandError with its exit code and its line if it refuses the arguments."""
+def output(program: Path, arguments: Sequence[str]) -> str:
+    """Runs the program and returns its output; raises CommandError with its exit code and its error message."""
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         code = Exit(done.returncode) if done.returncode in _ACCEPTED else Exit.SYSTEM

@@ -16,7 +16,7 @@ from typing import Any
 from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
-from overlay import calculator, plane
+from overlay import calculator, control
 from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
@@ -89,7 +89,7 @@ def _rounds(text: str) -> int:
 
 def _up(options: Up) -> int:
     need_root("overlay up")
-    plane.build()  # which installs etcd
+    control.build()  # which installs etcd
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         raise CommandError(
             Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/overlay controller --help installs etcd"

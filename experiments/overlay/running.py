@@ -12,7 +12,7 @@ from typing import Any
 from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, SERVERS, Mesh
 from experiments.testbed import native
 from experiments.testbed.node import Process
-from overlay import plane
+from overlay import control
 from tributary.settings.errors import CommandError, Exit
 
 ENDPOINT = f"http://{CONTROL}:2379"
@@ -144,7 +144,7 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
     its files at those too. What is started ends with the mesh. Raises CommandError: exit 71 if the tables do not become
     complete.
     """
-    program, programs = plane.build(), native.build()
+    program, programs = control.build(), native.build()
     ports = by_port or {}
     egresses = [f"{SERVERS} {[*mesh.nodes][-1]} {rounds}"]
     egresses += [f"{SERVERS} port {port} {node} {rounds}" for port, node in ports.items()]

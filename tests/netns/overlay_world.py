@@ -12,7 +12,7 @@ from typing import Any
 from experiments.testbed import native
 from experiments.testbed.build import reserved, take_down
 from experiments.testbed.node import Node, Process
-from overlay import plane
+from overlay import control
 from tests.netns.world import eventually
 
 PREFIX = "tributary/overlay/"
@@ -159,7 +159,7 @@ def until(condition: Callable[[], Any]) -> float:
 @contextmanager
 def standing_overlay(name: str) -> Iterator[Overlay]:
     """A namespace where nothing runs yet."""
-    program = plane.build()
+    program = control.build()
     with reserved(name) as directory:
         node = Node(f"trib-{name}-overlay", directory)
         node.create()

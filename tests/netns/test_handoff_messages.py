@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.handoff_proxy import REJECTED, KINDS, LATE, Treat, between
+from tests.netns.handoff_proxy import KINDS, LATE, REJECTED, Treat, between
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.test_handoff_faults import LARGE, downloading
 from tests.netns.world import eventually

@@ -28,7 +28,7 @@ BELOW: dict[str, set[str]] = {
         "tributary",
         "throttler.service.status",
         "overlay.calculator",
-        "overlay.plane",
+        "overlay.control",
         "image.firstboot.actions",
         "image.firstboot.firewall",
         "image.firstboot.home",

@@ -86,7 +86,7 @@ def full_disk() -> Iterator[None]:
 
 
 def test_what_cannot_be_looked_for_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="cannot be looked for: File name too long") as caught:
+    with pytest.raises(CommandError, match="cannot be checked: File name too long") as caught:
         enrol(tmp_path / ("a" * 300), "london", 30)
     assert caught.value.code == Exit.SYSTEM
 

@@ -30,9 +30,9 @@ ANSWER: dict[str, Any] = {
     "direct": DIRECT,
 }
 TEXT = """\
-192.0.2.9 is next to milan, by 192.0.2.0/24
+192.0.2.9 has the egress milan, by 192.0.2.0/24
 5 rounds, up to 465 kB, by the server's network
-58.0 ms; 90.0 ms without converters between
+58.0 ms; 90.0 ms without converters
 
   london
   paris  12.0 ms
@@ -77,7 +77,9 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     other = explanation.text({**ANSWER, "rounds": 3, "rounds_by": "size"})
     assert "3 rounds, up to 105 kB, as asked for; the routes of london are for 5 rounds\n" in other
     by_port = explanation.text({**ANSWER, "rounds_by": "port", "egress": {**ANSWER["egress"], "port": 443}})
-    assert by_port.startswith("192.0.2.9 is next to milan, by 192.0.2.0/24 port 443\n5 rounds, up to 465 kB, by the se")
+    assert by_port.startswith(
+        "192.0.2.9 has the egress milan, by 192.0.2.0/24 port 443\n5 rounds, up to 465 kB, by the se"
+    )
     unknown = {**DETOUR, "hops_ms": [12.0, None], "time_ms": None}
     assert "\n   unknown  london paris milan" in explanation.text({**ANSWER, "chains": [unknown]})
     estimated = {**DETOUR, "hops_estimated": [False, True]}
@@ -86,7 +88,7 @@ def test_what_is_out_of_the_ordinary_is_said() -> None:
     cases = [
         (without, "version 41 of its table has no chain to milan"),
         ({**without, "version": None}, "it has no table yet"),
-        ({**without, "node": "london"}, "it is next to it"),
+        ({**without, "node": "london"}, "it is the egress"),
     ]
     for answer, why in cases:
         assert explanation.text(answer).endswith(f"\nlondon connects to it: {why}")
@@ -105,17 +107,17 @@ def test_of_several_nodes_the_one_is_named_with_the_figures_of_all() -> None:
     ]
     measured = explanation.text({**ANSWER, "node_by": "measurement", "candidates": candidates})
     assert measured.splitlines()[:5] == [
-        "192.0.2.9 is next to milan, by 192.0.2.0/24, as measured",
-        "  oslo: 40.0 ms from the servers; by it a transfer takes 186.0 ms",
-        "  milan: 4.0 ms from the servers; by it a transfer takes 60.0 ms",
+        "192.0.2.9 has the egress milan, by 192.0.2.0/24, as measured",
+        "  oslo: 40.0 ms from the servers; a transfer through it takes 186.0 ms",
+        "  milan: 4.0 ms from the servers; a transfer through it takes 60.0 ms",
         "  rome: dead, or its converter does not answer",
-        "  nice: how far its servers are is not measured",
+        "  nice: its delay to the servers is not measured",
     ]
     assert "\n  milan  8.0 ms\n  192.0.2.9  4.0 ms\n" in measured
     unmeasured = [candidate("milan", True, None, None), candidate("nice", True, None, None)]
     first = explanation.text({**ANSWER, "node_by": "order", "candidates": unmeasured})
     assert first.startswith(
-        "192.0.2.9 is next to milan, by 192.0.2.0/24, the first of these that is alive: no measurement"
+        "192.0.2.9 has the egress milan, by 192.0.2.0/24, the first of these that is alive: not measured"
     )
 
 

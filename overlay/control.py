@@ -1,4 +1,4 @@
-"""The control plane: the programs of the Rust crates overlay/control and overlay/dns, and what the first says is so."""
+"""The control plane: runs the programs of the Rust crates overlay/control and overlay/dns."""
 
 import json
 import os
@@ -10,17 +10,17 @@ from overlay import programs
 
 
 def build() -> Path:
-    """The program; raises CommandError as ``programs.build`` does."""
+    """Builds tributary-overlay; raises CommandError as ``programs.build`` does."""
     return programs.build("tributary-overlay", "--control")
 
 
-def become(arguments: Sequence[str]) -> NoReturn:
-    """Be the program from now on: an agent, or a controller."""
+def execute(arguments: Sequence[str]) -> NoReturn:
+    """Replaces this process by an agent or a controller."""
     _execute(build(), arguments)
 
 
-def become_dns(arguments: Sequence[str]) -> NoReturn:
-    """Be the name server from now on."""
+def execute_dns(arguments: Sequence[str]) -> NoReturn:
+    """Replaces this process by the name server."""
     _execute(programs.build("overlay-dns", "--dns"), arguments)
 
 
@@ -28,29 +28,27 @@ def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
     os.execv(program, [str(program), *arguments])
 
 
-def status(reached: Sequence[str]) -> Any:
-    """What is so, by the etcd that is ``reached`` by these arguments; raises CommandError: exit 69 if it does not
-    answer.
-    """
-    return json.loads(programs.answer(build(), ["status", *reached]))
+def status(etcd: Sequence[str]) -> Any:
+    """The state in the etcd that these arguments name; raises CommandError: exit 69 if it does not answer."""
+    return json.loads(programs.output(build(), ["status", *etcd]))
 
 
-def change(asked: Sequence[str]) -> Any:
-    """What the program changed of etcd's users.
+def change(arguments: Sequence[str]) -> Any:
+    """Changes etcd's users; returns the changes.
 
     Raises CommandError: exit 64 or 75 if a name is refused, 77 if root is, 69 without etcd.
     """
-    return json.loads(programs.answer(build(), asked))
+    return json.loads(programs.output(build(), arguments))
 
 
-def reached(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:
-    """The arguments that say how etcd is reached: at URLs with commas between, with the identity in this folder."""
+def etcd_arguments(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:
+    """The arguments for etcd: its URLs separated by commas, and the folder of the identity."""
     secure = [f"--identity={identity}"] if identity else []
     return [f"--endpoints={endpoints}", *secure, *(["--insecure-transport"] if insecure else [])]
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """The status for people: the controller, what it refused, then a line for each node."""
+    """The status as text: the controller, what it refused, then a line for each node."""
     lines = [_controller(status), *(f"refused: {line}" for line in status["refused"])]
     tables = {table["ingress"]: table for table in status["tables"]}
     names = {"node", *tables, *(node["name"] for node in status["nodes"])}
@@ -88,5 +86,5 @@ def _routes(routes: Mapping[str, Any] | None) -> str:
     if routes is None:
         return ""
     if routes["version"] is None:
-        return "; its converter: by none"
-    return f"; its converter: by version {routes['version']}, {routes['age_s']} s old"
+        return "; in use: none"
+    return f"; in use: version {routes['version']}, {routes['age_s']} s old"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from overlay import __main__ as command
-from overlay import plane
+from overlay import control
 
 NODES = [
     {
@@ -61,9 +61,9 @@ controller: c1, last computed: 3 s ago; waiting: c2
 refused: new tables: 100 % of the other pairs would have no way but through milan: accepted: 90 %
 
 node    agent                 delays pressure  table
-london  192.0.2.1:5460             2     35 %  version 41, 12 s old, chains to 1; its converter: by version 40, 70 s old
+london  192.0.2.1:5460             2     35 %  version 41, 12 s old, chains to 1; in use: version 40, 70 s old
 milan   192.0.2.2:5460             1      0 %  none; its converter does not answer
-paris   192.0.2.3:5460             0      0 %  none; its converter: by none; delays estimated: 5; servers measured: 3
+paris   192.0.2.3:5460             0      0 %  none; in use: none; delays estimated: 5; servers measured: 3
 oslo    not alive                              version 7, 900 s old, chains to 2
 """
 
@@ -77,7 +77,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(" ".join(reached))
         return STATUS
 
-    monkeypatch.setattr(plane, "status", status)
+    monkeypatch.setattr(control, "status", status)
     return asked
 
 
@@ -103,4 +103,4 @@ def test_nobody_there() -> None:
         "nodes": [],
         "tables": [],
     }
-    assert plane.text(nothing).splitlines()[0] == "controller: none; tables stay as they are"
+    assert control.text(nothing).splitlines()[0] == "controller: none; tables stay as they are"
