@@ -70,7 +70,7 @@ def asking_for_congestion_notification(handoff: HandOff) -> Iterator[None]:
 
 
 def test_a_client_that_asks_for_congestion_notification_is_handed_over(handoff: HandOff) -> None:
-    """The switch has the service not hear it, so the client is told that there is none."""
+    """The switch hides the request from the service, so ECN is not used."""
     with asking_for_congestion_notification(handoff), handoff.connection() as client:
         client.sendall(request(f"a/{20 * SIZE}"))
         eventually(handoff.at_back_ends)

@@ -155,7 +155,7 @@ def test_the_file_is_read_again_and_a_wrong_one_changes_nothing(overlay: Overlay
     until(lambda: server.led() == ["192.0.2.77"])
     overlay.node.write("dns.toml", SETTINGS + "unknown = 1\n")
     process.popen.send_signal(signal.SIGHUP)
-    until(lambda: "everything stays as it was: " in process.output())
+    until(lambda: "the previous one stays in use: " in process.output())
     assert server.led() == ["192.0.2.77"]
 
 

@@ -131,10 +131,10 @@ impl Ingress {
     fn reload_egresses(&mut self) {
         match Egresses::load(&self.egresses_file) {
             Ok(egresses) => {
-                info!("{} read anew", self.egresses_file.display());
+                info!("{} reloaded", self.egresses_file.display());
                 self.egresses = egresses;
             }
-            Err(failure) => warn!("everything stays as it was: {}", failure.line),
+            Err(failure) => warn!("the previous one stays in use: {}", failure.line),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use overlay_paths::peer_sample::{Peer, few};
+use overlay_paths::peer_sample::{Peer, choose_sample};
 
 use crate::name::Name;
 use crate::threshold::Threshold;
@@ -66,7 +66,7 @@ impl PeerSample {
             lot: self.lot(id),
             rank: rank(id, reading),
         });
-        few(peers.collect(), self.count)
+        choose_sample(peers.collect(), self.count)
             .into_iter()
             .cloned()
             .collect()
@@ -99,7 +99,7 @@ mod tests {
         each.collect()
     }
 
-    fn few_of(own: &str) -> PeerSample {
+    fn sample_of(own: &str) -> PeerSample {
         PeerSample {
             own: own.parse().unwrap(),
             count: COUNT,
@@ -111,15 +111,18 @@ mod tests {
     }
 
     /// Lets all pinged peers answer, nNN after NN ms, until no new one is pinged.
-    fn settled(few: &PeerSample, peers: &mut BTreeMap<Name, Reading>) -> (BTreeSet<Name>, usize) {
+    fn settled(
+        sample: &PeerSample,
+        peers: &mut BTreeMap<Name, Reading>,
+    ) -> (BTreeSet<Name>, usize) {
         let mut counted = BTreeSet::new();
         for turn in 1.. {
-            let asked = few.asked(each(peers), &counted);
+            let asked = sample.asked(each(peers), &counted);
             assert_eq!(asked.len(), COUNT);
             for (name, reading) in peers.iter_mut().filter(|(name, _)| asked.contains(*name)) {
                 *reading = known(name.as_str()[1..].parse().unwrap());
             }
-            counted = few.counted(each(peers), &counted);
+            counted = sample.counted(each(peers), &counted);
             if asked == counted && !peers.values().any(|each| *each == Reading::Unknown) {
                 return (counted, turn);
             }
@@ -129,12 +132,12 @@ mod tests {
 
     #[test]
     fn everyone_is_asked_in_turn_until_the_nearest_are_known() {
-        let few = few_of("n30");
+        let sample = sample_of("n30");
         let mut peers = peers();
-        let (counted, turns) = settled(&few, &mut peers);
+        let (counted, turns) = settled(&sample, &mut peers);
         // 17 others, three at a time; then the nearest.
         assert_eq!(turns, 7);
-        let by_lot: BTreeSet<Name> = few
+        let by_lot: BTreeSet<Name> = sample
             .counted(each(&self::peers()), &BTreeSet::new())
             .into_iter()
             .collect();
@@ -142,39 +145,43 @@ mod tests {
         let nearest = peers.keys().filter(|name| counted.contains(*name)).take(3);
         assert_eq!(counted.len(), COUNT);
         assert!(nearest.last().is_some_and(|name| name.as_str() < "n16"));
-        let other = settled(&few_of("n31"), &mut self::peers()).0;
+        let other = settled(&sample_of("n31"), &mut self::peers()).0;
         assert_ne!(counted, other, "lots differ");
-        assert_eq!(settled(&few, &mut self::peers()).0, counted, "and stay");
+        assert_eq!(settled(&sample, &mut self::peers()).0, counted, "and stay");
     }
 
     #[test]
     fn a_peer_takes_the_place_of_another_if_it_is_nearer_by_enough_and_answers() {
-        let few = few_of("n30");
+        let sample = sample_of("n30");
         let mut peers = peers();
-        let counted = settled(&few, &mut peers).0;
+        let counted = settled(&sample, &mut peers).0;
         let outside = peers.keys().find(|name| !counted.contains(*name));
         let outside = outside.unwrap().clone();
         let farthest = counted
             .iter()
-            .filter(|name| few.counted(each(&peers), &BTreeSet::new()).contains(*name))
+            .filter(|name| {
+                sample
+                    .counted(each(&peers), &BTreeSet::new())
+                    .contains(*name)
+            })
             .cloned();
         assert_eq!(farthest.count(), COUNT);
         peers.insert(outside.clone(), known(11));
-        assert!(!few.counted(each(&peers), &counted).contains(&outside));
+        assert!(!sample.counted(each(&peers), &counted).contains(&outside));
         peers.insert(outside.clone(), known(1));
-        assert!(few.counted(each(&peers), &counted).contains(&outside));
+        assert!(sample.counted(each(&peers), &counted).contains(&outside));
         peers.insert(outside.clone(), Reading::Silent);
-        assert!(!few.counted(each(&peers), &counted).contains(&outside));
-        assert!(!few.asked(each(&peers), &counted).contains(&outside));
+        assert!(!sample.counted(each(&peers), &counted).contains(&outside));
+        assert!(!sample.asked(each(&peers), &counted).contains(&outside));
     }
 
     #[test]
     fn with_no_more_peers_than_that_all_are_asked() {
-        let few = PeerSample {
+        let sample = PeerSample {
             count: 99,
-            ..few_of("n30")
+            ..sample_of("n30")
         };
         let peers = peers();
-        assert_eq!(few.asked(each(&peers), &BTreeSet::new()).len(), 20);
+        assert_eq!(sample.asked(each(&peers), &BTreeSet::new()).len(), 20);
     }
 }

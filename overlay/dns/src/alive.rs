@@ -1,4 +1,4 @@
-//! Which nodes can take clients, by etcd: those that are alive, without those whose converter does not answer.
+//! The nodes that can take clients, from etcd: live nodes whose converter answers.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,12 +15,12 @@ use overlay_control::store::Store;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// A watch tells nothing of an etcd that is gone: it is asked at least so often.
+/// A watch does not report an etcd that is gone: it is polled as well.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Many nodes come and go at the same time: after a change, wait for more.
+/// Changes come in bursts: after one, wait for others.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Follow the nodes until something goes wrong. What is known then stays: without etcd the last answer is the best one.
+/// Follows the nodes until an error. Their last state then stays: without etcd it is the best answer.
 pub async fn session(
     members: &Members,
     alive: &watch::Sender<Option<BTreeSet<Name>>>,
@@ -44,8 +44,8 @@ pub async fn session(
     }
 }
 
-/// The nodes of these entries of [`NODES`], without those whose converter is silent by these of [`HEALTH`]. A node with
-/// no health, or a refused one, is well, as it is for the controller.
+/// The nodes in these entries of [`NODES`], without those whose converter is silent by these of [`HEALTH`]. A node without
+/// health, or with a refused one, counts as healthy, as it does for the controller.
 fn answering(nodes: &[Entry], health: &[Entry]) -> BTreeSet<Name> {
     let silent: BTreeSet<Name> = health
         .iter()

@@ -1,4 +1,4 @@
-//! Which ingress a client is led to.
+//! The choice of a client's ingress.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,19 +8,19 @@ use overlay_control::name::Name;
 
 use crate::settings::Ingress;
 
-/// An ingress, and for how many of the client's leading bits the answer is the same (the scope of RFC 7871).
+/// An ingress, and for how many leading bits of the client's address the answer is the same (the scope of RFC 7871).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chosen<'a> {
-    /// The ingress.
     pub ingress: &'a Ingress,
-    /// The least length at which no network divides the client's prefix, whoever is alive (RFC 7871 section 7.2.1).
+    /// The shortest prefix of the client's that no network divides, whether nodes are alive or not (RFC 7871 section
+    /// 7.2.1).
     pub scope: u8,
 }
 
-/// The ingress of the longest prefix that has `client`, or the first one for a client that no network has. One that is
-/// not `alive` is passed over, unless none is; without `alive` nobody knows, and all count as alive.
+/// The ingress with the longest prefix for `client`, or the first one if none matches. Ingresses that are not `alive` are
+/// skipped, unless none is; without `alive` all count as alive.
 ///
-/// `ingresses` are not empty.
+/// `ingresses` must not be empty.
 pub fn choose<'a>(
     ingresses: &'a [Ingress],
     client: IpAddr,
@@ -49,7 +49,7 @@ pub fn choose<'a>(
     }
 }
 
-/// The least length at which the client's prefix lies in the network, or beside it.
+/// The least prefix length of the client's that is inside the network or outside of it.
 fn undivided(client: IpAddr, network: &IpNet) -> u8 {
     let common = match (client, network.addr()) {
         (IpAddr::V4(client), IpAddr::V4(other)) => {

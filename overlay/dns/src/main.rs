@@ -1,4 +1,4 @@
-//! The command `overlay-dns`: a name server that leads clients to their ingress of the overlay.
+//! The command `overlay-dns`: a name server that sends clients to their ingress of the overlay.
 
 #![forbid(unsafe_code)]
 
@@ -23,29 +23,29 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// A silent connection by TCP is closed after this time.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Idle TCP connections are closed after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A name server for a few names of one zone: it leads each client to the ingress of its network.
+/// A name server for a few names of one zone: it sends each client to the ingress of its network.
 #[derive(Debug, Parser)]
 #[command(name = "overlay-dns", version, after_help = AFTER)]
 struct Arguments {
     /// The zone, its names and the ingresses (TOML): see below
     file: PathBuf,
-    /// Where it answers, by UDP and by TCP
+    /// The address to listen on, for UDP and TCP
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:53")]
     listen: SocketAddr,
-    /// etcd's members: an ingress whose agent is not there, or whose converter does not answer it, is passed over. Without,
-    /// all count as alive
+    /// etcd's members: ingresses whose agent is gone, or whose converter is silent, are skipped. Default: all count as
+    /// alive
     #[arg(long, value_name = "URL,...", value_delimiter = ',', value_parser = endpoint)]
     endpoints: Vec<String>,
     /// The folder that `scripts/overlay enrol` made: ca.pem, node.pem, node.key; with https
     #[arg(long, value_name = "FOLDER", requires = "endpoints")]
     identity: Option<PathBuf>,
-    /// Ask etcd over http on other machines, too: in a network that nobody else reaches
+    /// Allow http to etcd on other machines: only in a network that nobody else can reach
     #[arg(long)]
     insecure_transport: bool,
-    /// Read the file, say what is wrong with it, and end
+    /// Check the file, and exit
     #[arg(long)]
     check: bool,
 }
@@ -108,8 +108,8 @@ fn load(file: &Path) -> Result<Settings, Failure> {
         .map_err(|what| Failure::new(ExitCode::BadData, format!("{shown}: {what}")))
 }
 
-/// At each SIGHUP the file is read again; one that is refused changes nothing.
-async fn load_again(
+/// Reads the file again at each SIGHUP; a refused one changes nothing.
+async fn reload_on_hangup(
     file: &Path,
     mut hangup: Signal,
     settings: watch::Sender<Settings>,
@@ -119,11 +119,11 @@ async fn load_again(
             return std::future::pending().await;
         }
         match load(file) {
-            Ok(anew) => {
-                settings.send_replace(anew);
-                info!("{} read anew", file.display());
+            Ok(settings_read) => {
+                settings.send_replace(settings_read);
+                info!("{} reloaded", file.display());
             }
-            Err(failure) => warn!("everything stays as it was: {}", failure.line),
+            Err(failure) => warn!("the previous one stays in use: {}", failure.line),
         }
     }
 }
@@ -142,31 +142,34 @@ async fn serve(
     let connections = TcpListener::bind(listen)
         .await
         .map_err(|error| system("TCP", &error))?;
-    let (telling, alive) = watch::channel(None);
+    let (alive_sender, alive) = watch::channel(None);
     let hangup =
         signal(SignalKind::hangup()).map_err(|error| Failure::from_io("signals", &error))?;
     let zone = settings.zone.clone();
-    let (reading, settings) = watch::channel(settings);
+    let (settings_sender, settings) = watch::channel(settings);
     let mut server = ServerFuture::new(Answers::new(settings, alive));
     server.register_socket(datagrams);
-    server.register_listener(connections, SILENCE);
+    server.register_listener(connections, IDLE_TIMEOUT);
     info!("answering for {zone} at {listen}");
-    let following = async {
+    let node_watch = async {
         if members.endpoints().is_empty() {
             std::future::pending().await
         } else {
-            retry_forever(&members, async || alive::session(&members, &telling).await).await
+            retry_forever(&members, async || {
+                alive::session(&members, &alive_sender).await
+            })
+            .await
         }
     };
     tokio::select! {
-        never = following => match never {},
-        never = load_again(file, hangup, reading) => match never {},
+        never = node_watch => match never {},
+        never = reload_on_hangup(file, hangup, settings_sender) => match never {},
         ended = server.block_until_done() => {
             return Err(Failure::new(ExitCode::System, format!("the server ended: {ended:?}")));
         }
         end = end_signal() => end?,
     }
-    // Answers on their way still leave; nothing else is lost.
+    // Pending answers are still sent; nothing else is lost.
     let _ = server.shutdown_gracefully().await;
     Ok(())
 }

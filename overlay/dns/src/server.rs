@@ -1,4 +1,4 @@
-//! The answers as DNS has them (RFC 1035, RFC 2308), by the client's own network where its resolver names it (RFC 7871).
+//! DNS (RFC 1035, RFC 2308), with the client's network from EDNS Client Subnet (RFC 7871).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,22 +17,22 @@ use tracing::warn;
 use crate::answer::choose;
 use crate::settings::Settings;
 
-/// Bytes of a datagram that nobody has to take in pieces (DNS flag day 2020).
+/// The largest datagram that is not fragmented anywhere (DNS flag day 2020).
 const DATAGRAM: u16 = 1232;
 
-/// Answers by `settings` and by who is alive.
+/// Answers by `settings` and by the live nodes.
 pub struct Answers {
     settings: watch::Receiver<Settings>,
     alive: watch::Receiver<Option<BTreeSet<Name>>>,
 }
 
-/// What an answer says.
+/// The content of an answer.
 struct Answer {
     code: ResponseCode,
     records: Vec<Record>,
-    /// Where there are no records: how long that may be kept.
+    /// Without records: how long that may be cached.
     authority: Option<Record>,
-    /// For how much of the client's network it holds.
+    /// With the scope of the answer.
     subnet: Option<ClientSubnet>,
 }
 
@@ -48,7 +48,6 @@ impl Answer {
 }
 
 impl Answers {
-    /// New ones.
     pub fn new(
         settings: watch::Receiver<Settings>,
         alive: watch::Receiver<Option<BTreeSet<Name>>>,
@@ -110,7 +109,7 @@ impl Answers {
             .is_empty()
             .then(|| record(&settings.zone, RData::SOA(soa(settings))));
         Answer {
-            // One that has names below it is there, if only for these (RFC 8020 section 2); so is the zone's own.
+            // A name exists if names below it do (RFC 8020 section 2); so does the zone's own.
             code: if settings.names.iter().any(|each| name.zone_of(each)) {
                 ResponseCode::NoError
             } else {
@@ -124,8 +123,8 @@ impl Answers {
     }
 }
 
-/// No other server copies the zone, so that its number and times are nobody's business but the last one: how long it is known
-/// that a name has no such record (RFC 2308 section 4).
+/// No secondary copies the zone, so only the last number matters: how long the absence of a record may be cached (RFC 2308
+/// section 4).
 fn soa(settings: &Settings) -> SOA {
     let ttl = i32::try_from(settings.ttl).unwrap_or(i32::MAX);
     SOA::new(
@@ -139,7 +138,7 @@ fn soa(settings: &Settings) -> SOA {
     )
 }
 
-/// The client's network, where its resolver tells it and does not hide it.
+/// The client's network, if the resolver sends and does not hide it.
 fn subnet(request: &MessageRequest) -> Option<ClientSubnet> {
     match request.edns()?.option(EdnsCode::Subnet)? {
         EdnsOption::Subnet(subnet) if subnet.source_prefix() > 0 => Some(*subnet),

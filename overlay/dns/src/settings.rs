@@ -1,4 +1,4 @@
-//! The file that says which names are answered, and which clients belong to which ingress.
+//! The operator's file: the names, and the clients of each ingress.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,33 +8,33 @@ use ipnet::IpNet;
 use overlay_control::name::Name;
 use serde::Deserialize;
 
-/// Longer than a client should go on asking an ingress that is gone.
+/// More than clients should keep using a dead ingress.
 const MAX_TTL: u32 = 3600;
 
-/// All of it, checked.
+/// The checked contents of the file.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The zone, fully qualified.
+    /// Fully qualified.
     pub zone: Domain,
     /// The zone's name server, fully qualified.
     pub server: Domain,
-    /// Seconds that an answer may be kept.
+    /// How long answers may be cached, in seconds.
     pub ttl: u32,
-    /// Names that lead to an ingress, fully qualified.
+    /// The names that are answered, fully qualified.
     pub names: BTreeSet<Domain>,
-    /// In the file's order: the first one that is alive is for clients that belong to none.
+    /// In the file's order: the first live one is for clients of no network.
     pub ingresses: Vec<Ingress>,
 }
 
-/// A node where clients come in.
+/// A node that clients connect to.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Ingress {
     /// Its name in the overlay.
     pub node: Name,
-    /// Where clients reach it.
+    /// The addresses in answers.
     pub addresses: Vec<IpAddr>,
-    /// Networks whose clients belong to it; the longest prefix counts.
+    /// The networks of its clients; the longest prefix counts.
     #[serde(default)]
     pub clients: Vec<IpNet>,
 }
@@ -55,9 +55,9 @@ fn short() -> u32 {
 }
 
 impl Settings {
-    /// What `text` (TOML) says; else one line that names what is wrong, and what would be right.
+    /// Parses `text` (TOML). The error is one line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| told(text, &error))?;
+        let file: File = toml::from_str(text).map_err(|error| first_line(text, &error))?;
         let zone = domain("zone", &file.zone)?;
         let within = |name: &String| match name.as_str() {
             "@" => Ok(zone.clone()),
@@ -139,8 +139,8 @@ fn domain(key: &str, text: &str) -> Result<Domain, String> {
     Ok(name.to_lowercase())
 }
 
-/// One line of what the parser says in several.
-fn told(text: &str, error: &toml::de::Error) -> String {
+/// The first line of the parser's message.
+fn first_line(text: &str, error: &toml::de::Error) -> String {
     let line = error
         .span()
         .map_or(1, |span| 1 + text[..span.start].matches('\n').count());

@@ -1,13 +1,12 @@
-//! What the commands say, as JSON: times in milliseconds, nodes by their names.
+//! The commands' answers as JSON: times in milliseconds, nodes by their names.
 
 use std::collections::BTreeMap;
 
 use overlay_paths::compare::{Comparison, compare};
-use overlay_paths::peer_sample::{Sampled, sample};
+use overlay_paths::peer_sample::{SampledComparison, sample};
 use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
 use serde::Serialize;
 
-/// One chain.
 #[derive(Debug, Serialize)]
 struct Chain {
     nodes: Vec<String>,
@@ -17,18 +16,18 @@ struct Chain {
     time_ms: f64,
 }
 
-/// The best chain for so many rounds, and what it is chosen from.
+/// The best chain for so many rounds, and the alternatives.
 #[derive(Debug, Serialize)]
 pub struct Paths {
     rounds: u8,
     best: Chain,
-    /// Without a converter between the two ends.
+    /// Without a converter between the ends.
     direct: Chain,
-    /// All that are Pareto-optimal in length and longest hop, the shortest hops first.
+    /// All chains that are Pareto-optimal in length and longest hop, the shortest longest hop first.
     front: Vec<Chain>,
 }
 
-/// The answer for the way from `ingress` to `egress` over a full mesh.
+/// The chains from `ingress` to `egress` over a full mesh.
 pub fn paths(mesh: Graph, ingress: Node, egress: Node, rounds: Rounds) -> Paths {
     let chains = Chains::of(mesh);
     let describe = |nodes: &[Node], figures| describe(chains.graph(), nodes, figures, rounds);
@@ -86,11 +85,11 @@ pub struct Simulation {
     nodes: usize,
     pairs: usize,
     comparisons: Vec<Comparison>,
-    /// What becomes of it if each node measures only a few others.
-    sampled: Option<Sampled>,
+    /// The same if each node measures only some others.
+    sampled: Option<SampledComparison>,
 }
 
-/// The comparison over a full mesh, once for each of `rounds`; `peers` are how many others a node measures, if not all.
+/// The comparison over a full mesh for each of `rounds`; with `peers`, also if each node measures only so many others.
 pub fn simulate(mesh: Graph, rounds: &[Rounds], peers: Option<usize>) -> Simulation {
     let nodes = mesh.len();
     Simulation {
@@ -101,27 +100,26 @@ pub fn simulate(mesh: Graph, rounds: &[Rounds], peers: Option<usize>) -> Simulat
     }
 }
 
-/// What a picture of an overlay shows.
+/// The data of a picture.
 #[derive(Debug, Serialize)]
 pub struct Map {
     rounds: u8,
     nodes: Vec<String>,
-    /// Round-trip times of all pairs, in the order of the nodes.
+    /// The round-trip times of all pairs, in the order of the nodes.
     delays_ms: Vec<Vec<f64>>,
-    /// Those that a best chain passes; the others no transfer of so many rounds needs.
+    /// The links that best chains use.
     links: Vec<Used>,
 }
 
-/// A link in use.
 #[derive(Debug, Serialize)]
 struct Used {
     a: String,
     b: String,
-    /// How many pairs of nodes have it in their best chain.
+    /// The number of pairs whose best chain uses it.
     pairs: usize,
 }
 
-/// The nodes of a full mesh, how far they are from each other, and which links transfers of so many rounds take.
+/// The nodes of a full mesh, their delays, and the links that transfers of so many rounds use.
 pub fn map(mesh: Graph, rounds: Rounds) -> Map {
     let chains = Chains::of(mesh);
     let graph = chains.graph();

@@ -1,4 +1,4 @@
-//! How long it takes to compute all pairs, and to look a chain up.
+//! Measures the computation of all pairs, and a lookup.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -6,10 +6,10 @@ use std::time::Instant;
 use overlay_paths::{Chains, Graph, Node, Rounds, floyd_warshall};
 use serde::Serialize;
 
-/// Lookups in a row, since one is too short for a clock.
+/// Lookups per measurement, since one is too short for a clock.
 const LOOKUPS: u32 = 100_000;
 
-/// Every single measurement, by what it is and its unit.
+/// All measurements, by name and unit.
 #[derive(Debug, Serialize)]
 pub struct Measurements {
     pairs_115_ms: Vec<f64>,
@@ -17,11 +17,11 @@ pub struct Measurements {
     lookup_us: Vec<f64>,
     floyd_warshall_115_ms: Vec<f64>,
     floyd_warshall_315_s: Vec<f64>,
-    /// How many Pareto-optimal chains a pair has on average, with 115 nodes.
+    /// Pareto-optimal chains per pair on average, with 115 nodes.
     chains_a_pair_115: f64,
 }
 
-/// Measure all of it, `repeat` times each.
+/// Measures everything `repeat` times.
 pub fn measure(repeat: u32) -> Measurements {
     let (small, large) = (plane(115), plane(315));
     let chains = Chains::of(small.clone());
@@ -49,8 +49,8 @@ pub fn measure(repeat: u32) -> Measurements {
     }
 }
 
-/// A complete graph as measurements give it: points in a square of 50 ms, each round trip 1 to 1.6 times as long as
-/// the straight line, in microseconds. Nearly all links count for something, which is the hard case.
+/// A complete graph like measured ones: points in a square of 50 ms; each round trip is 1 to 1.6 times the straight line,
+/// in microseconds. Nearly all links matter, which is the hard case.
 fn plane(count: usize) -> Graph {
     let mut random = Random(42);
     let points: Vec<(f64, f64)> = (0..count)
@@ -104,7 +104,7 @@ fn whole(microseconds: f64) -> u32 {
     microseconds.round().max(1.0) as u32
 }
 
-/// Marsaglia's xorshift (Journal of Statistical Software, 2003): the same numbers every time.
+/// Marsaglia's xorshift (Journal of Statistical Software, 2003): always the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -115,7 +115,7 @@ impl Random {
         self.0
     }
 
-    /// From 0 to below 1.
+    /// In [0, 1).
     fn share(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits")]
         let above = (self.next() >> 11) as f64;

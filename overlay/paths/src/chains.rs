@@ -1,4 +1,4 @@
-//! The answers: which chain for which pair and how many rounds.
+//! The best chain for each pair and number of rounds.
 
 use crate::ends::join;
 use crate::graph::{Graph, Node};
@@ -6,23 +6,21 @@ use crate::model::{Rounds, doubled_time};
 use crate::staircase::{STAY, Stair, under};
 use crate::sweep::{place, staircases};
 
-/// What of a chain its time follows from, and how many converters it needs.
+/// What determines a chain's time, and the number of its converters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Figures {
     /// The sum of its round-trip times in microseconds.
     pub length: u32,
     /// The largest of its round-trip times in microseconds.
     pub longest: u32,
-    /// How many links it has: one less than nodes.
+    /// The number of links: one less than nodes.
     pub hops: u16,
 }
 
 /// A chain: its nodes from the ingress to the egress, both included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// The nodes.
     pub nodes: Vec<Node>,
-    /// What it amounts to.
     pub figures: Figures,
 }
 
@@ -34,17 +32,16 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Those of `graph`, computed now.
     pub fn of(graph: Graph) -> Self {
         let all = graph.len();
         Self::through(graph, all)
     }
 
-    /// The same where chains pass only the first `passed` nodes. The others are ends of chains alone, and two of these are
-    /// joined by none.
+    /// Chains pass only the first `passed` nodes. The others are only ends of chains, and no chain joins two of them.
     ///
     /// # Panics
-    /// With more than there are.
+    ///
+    /// If there are fewer nodes.
     pub fn through(graph: Graph, passed: usize) -> Self {
         assert!(passed <= graph.len(), "{passed} of {} nodes", graph.len());
         let mut links = graph.links();
@@ -57,20 +54,20 @@ impl Chains {
         Self { graph, pairs }
     }
 
-    /// What they were computed from.
+    /// The graph from which they were computed.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The chains between two nodes that are Pareto-optimal in length and longest hop, the shortest hops first.
+    /// The chains between two nodes that are Pareto-optimal in length and longest hop, the shortest longest hop first.
     pub fn front(&self, from: Node, to: Node) -> Vec<Figures> {
         let mut front: Vec<Figures> = self.stairs(from, to).iter().map(figures).collect();
         front.dedup_by_key(|figures| figures.length);
         front
     }
 
-    /// The chain that a transfer of so many rounds takes least time over, with the fewest converters among equals;
-    /// None if no chain joins the two.
+    /// The chain with the shortest time for so many rounds, with the fewest converters among equals; None if no chain joins
+    /// the two.
     pub fn best(&self, ingress: Node, egress: Node, rounds: Rounds) -> Option<Chain> {
         let figures = self.best_figures(ingress, egress, rounds)?;
         Some(Chain {
@@ -84,8 +81,8 @@ impl Chains {
         self.best_before(ingress, egress, 0, rounds)
     }
 
-    /// The figures of the chain to `egress` that is the best one if a hop of `last` microseconds follows. The longer that
-    /// is, the less do short hops before it gain.
+    /// The figures of the best chain to `egress` if a hop of `last` microseconds follows. The longer that is, the less
+    /// short hops before it gain.
     pub fn best_before(
         &self,
         ingress: Node,
@@ -108,7 +105,7 @@ impl Chains {
         Some(nodes)
     }
 
-    /// Add to `nodes` the best chain from their last one to `to`.
+    /// Appends to `nodes` the best chain from their last one to `to`.
     fn go_on(&self, nodes: &mut Vec<Node>, to: Node, longest: u32) {
         let from = *nodes.last().expect("a chain begins with its ingress");
         if from == to {

@@ -1,4 +1,4 @@
-//! How much is won over chains that are chosen by one criterion, over all pairs of a graph.
+//! Compares the best chains with chains chosen by one criterion, over all pairs of a graph.
 
 use serde::Serialize;
 
@@ -9,34 +9,33 @@ use crate::model::{Rounds, doubled_time};
 /// The comparison for one number of rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// How many rounds a transfer has.
     pub rounds: u8,
-    /// How many converters a chain of ours has on average, ingress and egress among them.
+    /// Converters of a best chain on average, including ingress and egress.
     pub converters: f64,
-    /// The shortest chain, with the fewest converters: on a full mesh by packets' own way.
+    /// The shortest chain, with the fewest converters: on a full mesh the path of packets.
     pub shortest: Other,
-    /// The chain whose longest hop is least, the shortest of these.
+    /// The chain with the least longest hop, the shortest of these.
     pub minimax: Other,
-    /// A chain whose longest hop is least, as it comes: along the shortest spanning tree.
+    /// A chain with the least longest hop: along the shortest spanning tree.
     pub tree: Other,
 }
 
-/// How chains chosen in another way compare with ours.
+/// How chains chosen in another way compare with the best ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Other {
-    /// How many converters they have on average, ingress and egress among them.
+    /// Converters on average, including ingress and egress.
     pub converters: f64,
-    /// By how many percent their time exceeds ours: the 0th to the 100th percentile of all pairs.
+    /// By how many percent their time exceeds the best: the 0th to the 100th percentile of all pairs.
     pub worse_percent: Vec<f64>,
     /// The mean of that.
     pub mean_worse_percent: f64,
-    /// Of all pairs, the percentage for which it does so at all.
+    /// The percentage of pairs for which it does so at all.
     pub pairs_worse_percent: f64,
-    /// Of all pairs, the percentage for which it does so by more than 40 %.
+    /// The percentage of pairs for which it does so by more than 40 %.
     pub pairs_40_worse_percent: f64,
 }
 
-/// Compare over all pairs of nodes of a connected graph, of at least two nodes, once for each of `rounds`.
+/// Compares over all pairs of nodes of a connected graph of at least two nodes, for each of `rounds`.
 pub fn compare(chains: &Chains, rounds: &[Rounds]) -> Vec<Comparison> {
     let graph = chains.graph();
     let best = |rounds| of_all_pairs(graph, |low, high| chains.best_figures(low, high, rounds));
@@ -44,13 +43,13 @@ pub fn compare(chains: &Chains, rounds: &[Rounds]) -> Vec<Comparison> {
     let minimax = of_all_pairs(graph, |low, high| chains.front(low, high).first().copied());
     let tree = along_the_tree(graph);
     let comparison = |&rounds: &Rounds| {
-        let ours = best(rounds);
+        let best = best(rounds);
         Comparison {
             rounds: rounds.count(),
-            converters: converters(&ours),
-            shortest: other(&shortest, &ours, rounds),
-            minimax: other(&minimax, &ours, rounds),
-            tree: other(&tree, &ours, rounds),
+            converters: converters(&best),
+            shortest: other(&shortest, &best, rounds),
+            minimax: other(&minimax, &best, rounds),
+            tree: other(&tree, &best, rounds),
         }
     };
     rounds.iter().map(comparison).collect()
@@ -69,12 +68,12 @@ pub(crate) fn of_all_pairs(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
-pub(crate) fn other(chains: &[Figures], ours: &[Figures], rounds: Rounds) -> Other {
+pub(crate) fn other(chains: &[Figures], best: &[Figures], rounds: Rounds) -> Other {
     let time = |figures: &Figures| doubled_time(figures.length, figures.longest, rounds) as f64;
     let mut worse: Vec<f64> = chains
         .iter()
-        .zip(ours)
-        .map(|(theirs, ours)| 100.0 * (time(theirs) / time(ours) - 1.0))
+        .zip(best)
+        .map(|(theirs, best)| 100.0 * (time(theirs) / time(best) - 1.0))
         .collect();
     worse.sort_unstable_by(f64::total_cmp);
     let beyond = |bound: f64| worse.iter().filter(|&&each| each > bound).count() as f64;
@@ -99,8 +98,8 @@ fn converters(chains: &[Figures]) -> f64 {
         / chains.len() as f64
 }
 
-/// The chains along the shortest spanning tree, in the order of the pairs. Of all chains between two nodes those have
-/// the least longest hop (Hu, Operations Research 1961). The tree is Kruskal's, equal links in the nodes' order.
+/// The chains along the shortest spanning tree, in the order of the pairs. They have the least longest hop of all chains
+/// between two nodes (Hu, Operations Research 1961). The tree is Kruskal's, with equal links in the nodes' order.
 fn along_the_tree(graph: &Graph) -> Vec<Figures> {
     let count = graph.len();
     let mut figures: Vec<Option<Figures>> = vec![None; count * count];

@@ -1,28 +1,28 @@
-//! How far nodes are from each other that nobody measured, by those that were: network coordinates.
+//! Estimates unmeasured delays from measured ones by network coordinates.
 //!
 //! Vivaldi with heights (Dabek, Cox, Kaashoek, Morris: "Vivaldi: A Decentralized Network Coordinate System", SIGCOMM 2004,
-//! section 5.4): a node has a place in a space of few dimensions and a height above it, the way from the core of the
-//! network to the node. Here one machine knows all measurements, so that each is taken many times, in an order that
-//! is always the same: the same measurements give the same coordinates.
+//! section 5.4): a node has a place in a space of few dimensions and a height above it, the distance from the core of the
+//! network. Here one machine knows all measurements, so that each is applied many times, in an order that is always the
+//! same: the same measurements give the same coordinates.
 
 use crate::graph::{Graph, Link, Node};
 
-/// Of the space below the heights. The paper finds no more to gain beyond three; Consul takes eight.
+/// Below the heights. The paper finds no gain beyond three; Consul uses eight.
 const DIMENSIONS: usize = 4;
-/// How often each measurement is taken: after half of that the coordinates hardly move any more.
+/// How often each measurement is applied; after half of that the coordinates hardly move.
 const TURNS: u32 = 120;
-/// A measurement moves a node at most by this part of what it is off (the paper's `c_c`), less and less with the turns.
+/// The largest part of its error by which a measurement moves a node (the paper's `c_c`); it decreases with the turns.
 const STEP: f64 = 0.25;
 /// A node with fewer measurements could be anywhere.
 const ENOUGH: usize = 3;
-/// Microseconds: nothing is nearer.
+/// The least distance in microseconds.
 const LEAST: f64 = 1.0;
 
 /// The coordinates of a graph's nodes.
 #[derive(Clone, Debug)]
 pub struct Coordinates {
     places: Vec<Place>,
-    /// Of each node by how much of itself its measured links are off, on average; none with too few of them.
+    /// The mean relative error of each node's measured links; None with too few of them.
     errors: Vec<Option<f64>>,
 }
 
@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Coordinates {
-    /// Those that agree best with the links of `graph`.
+    /// The coordinates that agree best with the links of `graph`.
     pub fn of(graph: &Graph) -> Self {
         let mut links = graph.links();
         shuffle(&mut links);
@@ -48,8 +48,8 @@ impl Coordinates {
         Self { places, errors }
     }
 
-    /// The round-trip time between two different nodes in microseconds, and how much longer it may be, by how wrong the
-    /// estimates of both nodes' measured links are on average; None if too little is known of one of them.
+    /// The round-trip time between two different nodes in microseconds, and its likely error, from the mean errors of both
+    /// nodes' measured links; None if too little is known of one of them.
     pub fn estimate(&self, a: Node, b: Node) -> Option<(u32, u32)> {
         let [a, b] = [a, b].map(usize::from);
         let error = f64::midpoint(self.errors[a]?, self.errors[b]?);
@@ -90,7 +90,7 @@ fn length(way: [f64; DIMENSIONS]) -> f64 {
     way.iter().map(|part| part * part).sum::<f64>().sqrt()
 }
 
-/// Move both ends of a link by `step` of what their distance is off, each along the way between them and in height.
+/// Moves both ends of a link by `step` of the error of their distance, each along the line between them and in height.
 fn pull(places: &mut [Place], link: Link, step: f64) {
     let [low, high] = [link.low, link.high].map(usize::from);
     let way = places[low].towards(&places[high]);
@@ -107,7 +107,7 @@ fn pull(places: &mut [Place], link: Link, step: f64) {
     }
 }
 
-/// Of each node, how much of the measured round-trip times its estimates are off on average.
+/// The mean relative error of each node's links.
 fn errors(places: &[Place], links: &[Link]) -> Vec<Option<f64>> {
     let mut sums = vec![(0.0, 0_usize); places.len()];
     for link in links {
@@ -124,7 +124,7 @@ fn errors(places: &[Place], links: &[Link]) -> Vec<Option<f64>> {
     sums.into_iter().map(mean).collect()
 }
 
-/// Links of a node one after the other would drag it about: in an order of their own (Fisher and Yates).
+/// In random order (Fisher and Yates): consecutive links of one node would drag it about.
 fn shuffle(links: &mut [Link]) {
     let mut random = Random(1);
     for last in (1..links.len()).rev() {
@@ -132,11 +132,10 @@ fn shuffle(links: &mut [Link]) {
     }
 }
 
-/// Numbers that look random and are the same each time (Steele, Lea, Flood: `SplitMix`, OOPSLA 2014).
+/// Pseudo-random numbers, always the same (Steele, Lea, Flood: `SplitMix`, OOPSLA 2014).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Any of 64 bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -145,7 +144,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to 1.
+    /// In [0, 1].
     #[expect(clippy::cast_precision_loss, reason = "53 bits are kept")]
     fn next(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
@@ -161,7 +160,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// So many nodes, anywhere in a square 100 ms wide and up to 10 ms from the core of the network.
+    /// Nodes at random places in a square 100 ms wide, up to 10 ms from the core of the network.
     fn world(count: u16) -> Graph {
         let mut random = Random(7);
         let places: Vec<[f64; 3]> = (0..count)
@@ -178,7 +177,7 @@ mod tests {
         graph
     }
 
-    /// The same without all but about one of `of` links.
+    /// About one in `of` links.
     fn thinned(graph: &Graph, of: usize) -> Graph {
         let mut thinned = graph.clone();
         let mut random = Random(3);

@@ -1,10 +1,10 @@
-//! Nodes at which chains only begin or end: no chain passes them, so that they need no sweep of their own.
+//! Nodes at which chains only begin or end: no chain passes them, so they need no sweep of their own.
 
 use crate::graph::{Graph, Node};
 use crate::staircase::{Cost, STAY, Stair};
 use crate::sweep::place;
 
-/// Puts in the staircases between `end` and the nodes before `passed`, from those between these.
+/// Computes the staircases between `end` and the nodes before `passed`, from those between these.
 pub(crate) fn join(graph: &Graph, pairs: &mut [Vec<Stair>], passed: Node, end: Node) {
     let links = (0..passed).filter_map(|near| Some((near, graph.delay(near, end)?)));
     let links: Vec<(Node, u32)> = links.collect();

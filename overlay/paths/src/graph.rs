@@ -1,22 +1,20 @@
 //! Round-trip times between nodes.
 
-/// A node, by its place among [`Graph::names`].
+/// A node, by its index in [`Graph::names`].
 pub type Node = u16;
 
-/// As many nodes as lengths of chains (u32 microseconds) and counts of hops are sure to hold.
+/// With so many nodes, lengths of chains (u32 microseconds) and counts of hops cannot overflow.
 pub const MAX_NODES: usize = 1000;
 
-/// A round-trip time that is not known, or a pair without a link.
+/// An unknown round-trip time, or a pair without a link.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// A link: both directions have the same round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
-    /// Round-trip time in microseconds.
     pub delay: u32,
-    /// The end with the smaller number.
+    /// The end with the smaller index.
     pub low: Node,
-    /// The other end.
     pub high: Node,
 }
 
@@ -28,9 +26,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Nodes of these names, without links.
+    /// Nodes without links.
     ///
     /// # Panics
+    ///
     /// With more than [`MAX_NODES`].
     pub fn new(names: Vec<String>) -> Self {
         assert!(names.len() <= MAX_NODES, "at most {MAX_NODES} nodes");
@@ -38,45 +37,41 @@ impl Graph {
         Self { names, delays }
     }
 
-    /// As many nodes, named by their numbers.
+    /// So many nodes, named by their indices.
     pub fn numbered(count: usize) -> Self {
         Self::new((0..count).map(|number| number.to_string()).collect())
     }
 
-    /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> std::ops::Range<Node> {
         0..Node::try_from(self.len()).unwrap_or(Node::MAX)
     }
 
-    /// The names of the nodes.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The node of this name.
     pub fn node(&self, name: &str) -> Option<Node> {
         self.nodes()
             .find(|&node| self.names[usize::from(node)] == name)
     }
 
-    /// The round-trip time of the link between two nodes in microseconds, if they have one.
+    /// The round-trip time in microseconds of the link between two nodes, if there is one.
     pub fn delay(&self, a: Node, b: Node) -> Option<u32> {
         Some(self.delays[self.place(a, b)]).filter(|&delay| delay != NONE)
     }
 
-    /// Give the link between two different nodes another round-trip time in microseconds; None takes it away.
+    /// Sets the round-trip time in microseconds of the link between two different nodes; None removes it.
     ///
     /// # Panics
+    ///
     /// For a link from a node to itself, and for a time of 0.
     pub fn set(&mut self, a: Node, b: Node, delay: Option<u32>) {
         assert!(a != b && delay != Some(0), "{a} to {b} in {delay:?}");

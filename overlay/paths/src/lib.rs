@@ -1,10 +1,10 @@
-//! Which chain of converters a transfer should take, by the round-trip times measured between them.
+//! Computes which chain of converters a transfer should take, from the round-trip times between them.
 //!
 //! A transfer of r rounds over p1..pk takes 1/2 * sum d(pi, pi+1) + (r - 1) * max d(pi, pi+1), d the round-trip time
-//! (MOSTO: Siracusano et al., IEEE JSAC 2017, DOI 10.1109/JSAC.2017.2760185). So of all chains between two nodes only
-//! those matter that are Pareto-optimal in length and longest hop; among equals the one with the fewest converters.
+//! (MOSTO: Siracusano et al., IEEE JSAC 2017, DOI 10.1109/JSAC.2017.2760185). So only the chains matter that are
+//! Pareto-optimal in length and longest hop; of equal ones that with the fewest converters.
 //!
-//! No socket, no clock, no file: [`read`] makes a [`Graph`] out of text, [`Chains`] has the answers for all pairs.
+//! No I/O and no clock: [`read`] parses a [`Graph`], [`Chains`] has the answers for all pairs.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment

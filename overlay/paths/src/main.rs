@@ -1,4 +1,4 @@
-//! The chains of a graph, as JSON on standard output: what scripts/overlay calls.
+//! The chains of a graph, as JSON for scripts/overlay.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,10 @@ use clap::{Parser, Subcommand};
 use overlay_paths::{Graph, Rounds, floyd_warshall, read};
 use serde::Serialize;
 
-/// Which chain of converters a transfer should take, by the round-trip times between them.
+/// Computes which chain of converters a transfer should take, from the round-trip times between them.
 ///
-/// Prints one JSON object. A GRAPH has a link a line, NODE NODE MILLISECONDS (round trip), once or both ways; pairs
-/// without one get the sum of the delays on the shortest path.
+/// Prints one JSON object. A GRAPH has one link per line, NODE NODE MILLISECONDS (round trip), once or in both directions;
+/// pairs without one get the delay of the shortest path.
 #[derive(Debug, Parser)]
 #[command(name = "overlay-paths", version, after_help = AFTER)]
 struct Arguments {
@@ -33,38 +33,38 @@ Exit status:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The best chain between two nodes, and all that may be the best
+    /// The best chain between two nodes, and all candidates
     Paths {
         /// The file with the round-trip times
         graph: PathBuf,
-        /// The node where clients come in
+        /// The ingress
         ingress: String,
-        /// The node nearest to the server
+        /// The egress
         egress: String,
-        /// How many round trips the transfer takes, from 1 to 60
+        /// Round trips of the transfer, from 1 to 60
         #[arg(long, default_value = "5", value_parser = rounds)]
         rounds: Rounds,
     },
-    /// How chains chosen by length alone, or by the longest hop alone, compare with the best ones, over all pairs
+    /// Compare the best chains of all pairs with chains chosen by length alone, or by the longest hop alone
     Simulate {
         /// The file with the round-trip times
         graph: PathBuf,
         /// Numbers of rounds
         #[arg(long, default_value = "1,5,10", value_delimiter = ',', value_parser = rounds)]
         rounds: Vec<Rounds>,
-        /// Also, what becomes of the chains if each node measures only as many others, 4 to 1000
+        /// Compare also for nodes that measure only so many others, 4 to 1000
         #[arg(long, value_parser = peers)]
         peers: Option<usize>,
     },
-    /// How far all nodes are from each other, and which links the best chains of all pairs take
+    /// The delays of all nodes, and the links that the best chains of all pairs use
     Map {
         /// The file with the round-trip times
         graph: PathBuf,
-        /// How many round trips a transfer takes, from 1 to 60
+        /// Round trips of transfers, from 1 to 60
         #[arg(long, default_value = "5", value_parser = rounds)]
         rounds: Rounds,
     },
-    /// Time all pairs of 115 and of 315 nodes, and a look-up
+    /// Time all pairs of 115 and of 315 nodes, and a lookup
     Bench {
         /// How often all pairs are computed
         #[arg(long, default_value = "9", value_parser = clap::value_parser!(u32).range(1..))]
@@ -72,7 +72,7 @@ enum Command {
     },
 }
 
-/// Why there is no answer: the exit status of sysexits(3), and one line.
+/// Exit status of sysexits(3), and the message.
 #[derive(Debug)]
 struct Failure(u8, String);
 
@@ -138,7 +138,7 @@ fn mesh(path: &Path) -> Result<Graph, Failure> {
         .map_err(|refusal| refused(refusal.to_string()))
 }
 
-/// The first names of a graph, for people to see what names are like.
+/// The first names of a graph, as examples.
 fn some(graph: &Graph) -> String {
     match graph.names() {
         [one, other, third, _, ..] => format!("{one}, {other}, {third}, ..."),

@@ -1,18 +1,18 @@
-//! How long a transfer takes, by the model of MOSTO.
+//! The time of a transfer, by the model of MOSTO.
 
 use std::num::NonZeroU8;
 
-/// What a sender may have under way in its first round trip: ten segments (RFC 6928), 15 kB.
+/// The initial window: ten segments (RFC 6928), 15 kB.
 const FIRST_WINDOW: u64 = 15_000;
 /// The largest size class that tables distinguish: 30 rounds are 16 TB.
 pub const MAX_ROUNDS: u8 = 30;
 
-/// A size class: how many round trips of slow start a transfer takes, each with twice the bytes of the one before.
+/// A size class: the round trips of slow start that a transfer takes, each with twice the bytes of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rounds(NonZeroU8);
 
 impl Rounds {
-    /// As many rounds; None for 0.
+    /// None for 0.
     pub fn new(count: u8) -> Option<Self> {
         NonZeroU8::new(count).map(Self)
     }
@@ -30,14 +30,14 @@ impl Rounds {
         FIRST_WINDOW.saturating_mul(windows.map_or(u64::MAX, |windows| windows - 1))
     }
 
-    /// How many they are, at least 1.
+    /// At least 1.
     pub fn count(self) -> u8 {
         self.0.get()
     }
 }
 
-/// The time in microseconds of a transfer over a chain of this length and longest hop, both round-trip times in
-/// microseconds: 1/2 * length + (r - 1) * longest.
+/// The time in microseconds of a transfer over a chain with this length and longest hop, both in microseconds: 1/2 * length
+/// + (r - 1) * longest.
 pub fn transfer_time(length: u32, longest: u32, rounds: Rounds) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -47,7 +47,7 @@ pub fn transfer_time(length: u32, longest: u32, rounds: Rounds) -> f64 {
     doubled / 2.0
 }
 
-/// Twice that time, which is a whole number.
+/// Twice the time, which is an integer.
 pub(crate) fn doubled_time(length: u32, longest: u32, rounds: Rounds) -> u64 {
     u64::from(length) + 2 * u64::from(rounds.count() - 1) * u64::from(longest)
 }

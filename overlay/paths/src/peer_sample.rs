@@ -1,4 +1,4 @@
-//! Nodes that measure only a few others, and what becomes of the chains then.
+//! Nodes that measure only a sample of their peers, and the effect on chains.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,19 @@ use crate::coordinates::{Coordinates, Random};
 use crate::graph::{Graph, Node};
 use crate::model::{Rounds, doubled_time};
 
-/// Someone whom a node may measure.
+/// A candidate for the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer<Id> {
-    /// Who it is.
     pub id: Id,
-    /// By lot: what is drawn for these two once and for all.
+    /// A random number that is always the same for these two.
     pub lot: u64,
-    /// The lower, the sooner it is taken: how far it is.
+    /// The lower, the sooner it is chosen: its delay.
     pub rank: u64,
 }
 
-/// At most `count` of these peers, half of them by lot, the others by rank: those nearby make good hops, and distant ones
-/// tell where in the world the node is (Vivaldi, section 5.2).
-pub fn few<Id: Copy + Ord>(mut peers: Vec<Peer<Id>>, count: usize) -> BTreeSet<Id> {
+/// Chooses at most `count` of these peers, half of them at random, the others by rank: near ones make good hops, and
+/// distant ones show where in the world the node is (Vivaldi, section 5.2).
+pub fn choose_sample<Id: Copy + Ord>(mut peers: Vec<Peer<Id>>, count: usize) -> BTreeSet<Id> {
     let by_lot = count.div_ceil(2).min(peers.len());
     peers.sort_unstable_by_key(|peer| (peer.lot, peer.id));
     let mut others = peers.split_off(by_lot);
@@ -32,38 +31,37 @@ pub fn few<Id: Copy + Ord>(mut peers: Vec<Peer<Id>>, count: usize) -> BTreeSet<I
     all.map(|peer| peer.id).collect()
 }
 
-/// How a graph fares of which each node measures only a few others.
+/// The results for a graph in which each node measures only a sample.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sampled {
-    /// How many each measures.
+pub struct SampledComparison {
+    /// The size of the sample.
     pub peers: usize,
-    /// Of all pairs, the percentage that one of the two measures.
+    /// The percentage of pairs that one of the two measures.
     pub pairs_measured_percent: f64,
-    /// By how many percent estimates of the other pairs are off: the 0th to the 100th percentile.
+    /// By how many percent the estimates of the other pairs are off: the 0th to the 100th percentile.
     pub error_percent: Vec<f64>,
-    /// What chains take that are chosen so, beside those chosen by all round-trip times.
+    /// The chains chosen so, compared with those from all round-trip times.
     pub comparisons: Vec<Comparison>,
 }
 
 /// The comparison for one number of rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// How many rounds a transfer has.
     pub rounds: u8,
-    /// Over measured pairs; where the two ends of a chain are none, beside the estimated way without converters.
+    /// Over measured pairs, and the estimated direct path where the two ends are not measured.
     pub estimated: Other,
     /// Over measured pairs alone.
     pub measured: Other,
 }
 
-/// Compare over all pairs of a full mesh of at least two nodes, each of which measures `count` others, once for each of
+/// Compares over all pairs of a full mesh of at least two nodes, each of which measures `count` others, for each of
 /// `rounds`.
-pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> Sampled {
+pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> SampledComparison {
     let measured = measured(mesh, count);
     let coordinates = Coordinates::of(&measured);
     let [best, known] = [mesh, &measured].map(|graph| Chains::of(graph.clone()));
     let comparison = |&rounds: &Rounds| {
-        let ours = of_all_pairs(mesh, |low, high| best.best_figures(low, high, rounds));
+        let best_chains = of_all_pairs(mesh, |low, high| best.best_figures(low, high, rounds));
         let nodes = |low, high| known.best(low, high, rounds).map(|chain| chain.nodes);
         let alone = of_all_pairs(mesh, |low, high| {
             in_truth(mesh, low, high, nodes(low, high))
@@ -78,11 +76,11 @@ pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> Sampled {
         });
         Comparison {
             rounds: rounds.count(),
-            estimated: other(&estimated, &ours, rounds),
-            measured: other(&alone, &ours, rounds),
+            estimated: other(&estimated, &best_chains, rounds),
+            measured: other(&alone, &best_chains, rounds),
         }
     };
-    Sampled {
+    SampledComparison {
         peers: count,
         pairs_measured_percent: share(&measured),
         error_percent: percentiles(errors(mesh, &measured, &coordinates)),
@@ -101,14 +99,14 @@ fn measured(mesh: &Graph, count: usize) -> Graph {
             let lot = lots.bits();
             Some(Peer { id, lot, rank })
         });
-        for peer in few(peers.collect(), count) {
+        for peer in choose_sample(peers.collect(), count) {
             found.set(node, peer, mesh.delay(node, peer));
         }
     }
     found
 }
 
-/// The hop between two nodes that nobody measured, as it is estimated, longer by its error.
+/// The estimated hop between two nodes without a measurement, plus its error.
 fn direct(coordinates: &Coordinates, measured: &Graph, low: Node, high: Node) -> Option<Figures> {
     if measured.delay(low, high).is_some() {
         return None;
@@ -128,7 +126,7 @@ fn missing(graph: &Graph) -> impl Iterator<Item = (Node, Node)> {
     pairs.filter(|&(low, high)| graph.delay(low, high).is_none())
 }
 
-/// What a chain of these nodes takes in truth; without one there are no converters between the two ends.
+/// The true figures of a chain of these nodes; without one of the direct path.
 fn in_truth(mesh: &Graph, low: Node, high: Node, nodes: Option<Vec<Node>>) -> Option<Figures> {
     let nodes = nodes.unwrap_or_else(|| vec![low, high]);
     let hops = nodes.windows(2).map(|hop| mesh.delay(hop[0], hop[1]));
@@ -140,7 +138,7 @@ fn in_truth(mesh: &Graph, low: Node, high: Node, nodes: Option<Vec<Node>>) -> Op
     })
 }
 
-/// Of all pairs, the percentage that has a link.
+/// The percentage of pairs with a link.
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
 fn share(graph: &Graph) -> f64 {
     let pairs = graph.len() * (graph.len() - 1) / 2;
@@ -157,7 +155,7 @@ fn errors(mesh: &Graph, measured: &Graph, coordinates: &Coordinates) -> Vec<f64>
     missing(measured).filter_map(off).collect()
 }
 
-/// The 0th to the 100th; none of nothing.
+/// The 0th to the 100th; empty for no values.
 fn percentiles(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else {
@@ -180,13 +178,17 @@ mod tests {
             });
             each.collect()
         };
-        let chosen = |count| few(peers(), count).into_iter().collect::<Vec<_>>();
+        let chosen = |count| {
+            choose_sample(peers(), count)
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(chosen(4), [0, 1, 8, 9]);
         assert_eq!(chosen(5), [0, 1, 7, 8, 9]);
         assert_eq!(chosen(1), [9]);
         assert_eq!(chosen(10).len(), 10);
         assert_eq!(chosen(99).len(), 10);
-        assert_eq!(few(Vec::<Peer<u8>>::new(), 4), BTreeSet::new());
+        assert_eq!(choose_sample(Vec::<Peer<u8>>::new(), 4), BTreeSet::new());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Graphs as text: a link a line, `NODE NODE MILLISECONDS`, once or both ways; `#` begins a comment.
+//! Parses graphs: one link per line, `NODE NODE MILLISECONDS`, once or in both directions; `#` begins a comment.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -7,16 +7,14 @@ use std::ops::RangeInclusive;
 
 use crate::graph::{Graph, MAX_NODES, Node};
 
-/// What a round-trip time may be, in milliseconds: sums of as many as there may be nodes are sure to fit.
+/// Round-trip times in milliseconds: sums over the largest number of nodes cannot overflow.
 const ACCEPTED: RangeInclusive<f64> = 0.001..=4000.0;
 const LINE: &str = "accepted: NODE NODE MILLISECONDS";
 
-/// Why a text is no graph: in which line, counted from 1, what is wrong, and what would be accepted.
+/// Why a text is refused: the line, counted from 1, and what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The line.
     pub line: usize,
-    /// What is wrong with it.
     pub what: String,
 }
 
@@ -28,7 +26,7 @@ impl Display for Refusal {
 
 impl Error for Refusal {}
 
-/// The graph that `text` describes, its nodes in the order in which they appear.
+/// The graph that `text` describes, with its nodes in the order in which they appear.
 pub fn read(text: &str) -> Result<Graph, Refusal> {
     let mut reader = Reader::default();
     for (number, line) in text.lines().enumerate() {
@@ -53,9 +51,9 @@ pub fn read(text: &str) -> Result<Graph, Refusal> {
 struct Reader<'a> {
     names: Vec<&'a str>,
     nodes: HashMap<&'a str, Node>,
-    /// Where each node is first named.
+    /// The line of each node's first mention.
     first: Vec<usize>,
-    /// Round-trip times in microseconds, and where they are said, by the nodes, the smaller number first.
+    /// Round-trip times in microseconds with their lines, by the nodes, the smaller index first.
     links: HashMap<(Node, Node), (u32, usize)>,
 }
 
@@ -136,7 +134,7 @@ fn microseconds(text: &str) -> Result<u32, String> {
         })
 }
 
-/// Which nodes some chain joins to the first one.
+/// Which nodes are connected to the first one.
 fn reached(graph: &Graph) -> Vec<bool> {
     let mut reached = vec![false; graph.len()];
     let mut open = vec![0];

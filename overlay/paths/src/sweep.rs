@@ -1,19 +1,19 @@
-//! All pairs: limits of the longest hop in ascending order, all-pairs shortest paths kept right as links come in.
+//! All pairs: in ascending order of limits of the longest hop, all-pairs shortest paths updated as links are added.
 //!
-//! A link that comes in shortens the way from s to t only if it shortens the one from s to its far end, and the one
-//! from its near end to t. The pairs to look at are few, and none if the link is no better than what was there, as most
-//! are where delays are those of a network's shortest paths.
+//! A new link shortens the path from s to t only if it shortens those from s to its far end, and from its near end to t.
+//! Few pairs must be checked, and none if the link is no better than the path before, which holds for most links if delays
+//! are those of a network's shortest paths.
 
 use crate::graph::{Graph, Link, Node};
 use crate::staircase::{Cost, Stair, put};
 
-/// Where the staircase of two different nodes is.
+/// The index of the staircase of two different nodes.
 pub(crate) fn place(a: Node, b: Node) -> usize {
     let (low, high) = (usize::from(a.min(b)), usize::from(a.max(b)));
     high * (high - 1) / 2 + low
 }
 
-/// The staircases of all pairs, from the node with the smaller number to the other one, at their [`place`]s.
+/// The staircases of all pairs, from the node with the smaller index to the other one, at their [`place`]s.
 pub(crate) fn staircases(graph: &Graph, links: &[Link]) -> Vec<Vec<Stair>> {
     let mut sweep = Sweep::new(graph.len());
     for &link in links {
@@ -22,7 +22,7 @@ pub(crate) fn staircases(graph: &Graph, links: &[Link]) -> Vec<Vec<Stair>> {
     sweep.pairs
 }
 
-/// The state between two links. `costs` are those of all pairs by the links so far, row by row.
+/// The state between two links. `costs` are those of all pairs over the links so far, row by row.
 struct Sweep {
     count: usize,
     costs: Vec<Cost>,
@@ -47,7 +47,7 @@ impl Sweep {
         }
     }
 
-    /// Take the next longest link in.
+    /// Adds the next longer link.
     fn take(&mut self, link: Link) {
         let (low, high, own) = (
             usize::from(link.low),
