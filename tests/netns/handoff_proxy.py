@@ -1,7 +1,7 @@
-"""Who stands between a front and the others of a hand-off, and passes their messages on as told.
+"""A proxy between a front and the others of a hand-off, which changes or drops their messages.
 
-Whoever treats a message may break its connection instead, by ConnectionAbortedError. What stands between has
-certificates of its own for both roles.
+A function that treats messages may break the connection by ConnectionAbortedError. The proxy has certificates of its
+own for both roles.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ REJECTED, LATE = 5, 5
 """The kind of a rejection, and its reason: more was acknowledged than was returned."""
 
 Treat = Callable[[bytes], list[bytes]]
-"""What is passed on in a message's place."""
+"""Returns what is sent in a message's place."""
 
 
 @dataclass(frozen=True)
 class Between:
-    """One stand-in: where it listens in the front's namespace, and for whom."""
+    """A proxied connection: its address in the front's namespace, and the other end."""
 
     listens: tuple[str, int]
     reached: tuple[str, int]

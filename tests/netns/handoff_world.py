@@ -69,7 +69,7 @@ class HandOff(Running):
         return [line for name in BACK_ENDS for line in self._sockets(name, "sport = :7400")]
 
     def at_front(self) -> list[str]:
-        """Connections of clients that have a socket at the front, frozen or not."""
+        """Connections of clients that have a socket at the front, also in repair mode."""
         return self._sockets("front", "sport = :80")
 
     def _sockets(self, node: str, which: str) -> list[str]:
@@ -137,7 +137,7 @@ def request(path: str) -> bytes:
 
 
 class Refused(Exception):
-    """A client got no object, and was told why."""
+    """A client got an error instead of an object."""
 
 
 def answer(client: socket.socket) -> bytes:

@@ -24,7 +24,7 @@ class Secure:
 
     @property
     def endpoints(self) -> str:
-        """As agents are told."""
+        """As arguments of agents."""
         return ",".join(f"https://127.0.0.{number}:2379" for number in range(1, self.members + 1))
 
     def start(self) -> None:
@@ -66,29 +66,29 @@ class Secure:
         return self.overlay.tributary(name, "controller", name, *options)
 
     def asked(self, name: str, *words: str, identity: Path | None = None) -> tuple[int, str]:
-        """How the program ended that a name asked, and what it said."""
+        """The exit code and the output of the program for a name."""
         known = ["--endpoints", self.endpoints, "--identity", str(identity or self.authority / name)]
         process = self.overlay.tributary(f"{name} asks", *words, *known)
         return process.popen.wait(30), process.output()
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the program says to this name is so; nothing if etcd does not answer."""
-        code, said = self.asked(name, "status")
-        told: dict[str, Any] = json.loads(said) if code == 0 else {}
-        return told
+        """The status for this name; empty if etcd does not answer."""
+        code, output = self.asked(name, "status")
+        answer: dict[str, Any] = json.loads(output) if code == 0 else {}
+        return answer
 
     def egresses(self, name: str) -> dict[str, int]:
-        """To how many nodes each ingress has chains, as this name is told."""
+        """The number of nodes to which each ingress has chains, by the status for this name."""
         return {table["ingress"]: table["egresses"] for table in self.status(name).get("tables", [])}
 
     def changed(self, *words: str) -> tuple[int, str]:
-        """How scripts/overlay ended that changes etcd's users, and what it said."""
+        """The exit code and the output of scripts/overlay that changes etcd's users."""
         reached = ["--authority", str(self.authority), "--endpoints", self.endpoints]
         process = self.overlay.start("changes", [sys.executable, "-m", "overlay", *words, *reached])
         return process.popen.wait(60), process.output()
 
     def etcdctl(self, name: str, words: Sequence[str]) -> tuple[int, str]:
-        """How etcd's own client ended that a name uses, and what it said."""
+        """The exit code and the output of etcd's own client for a name."""
         folder = self.authority / name
         files = zip(("cacert", "cert", "key"), _FILES.values(), strict=True)
         options = [f"--{option}={folder / file}" for option, file in files]

@@ -95,8 +95,8 @@ class Overlay:
 
     def status(self) -> dict[str, Any]:
         """What the program says is so."""
-        told: dict[str, Any] = json.loads(self.node.run(str(self.program), "status"))
-        return told
+        answer: dict[str, Any] = json.loads(self.node.run(str(self.program), "status"))
+        return answer
 
     def found(self, folder: str) -> dict[str, dict[str, Any]]:
         """etcd's entries below ``folder``, by the rest of their keys, as its JSON gateway tells; values decoded."""
@@ -121,9 +121,9 @@ class Overlay:
         self._ask("kv/deleterange", {"key": coded(PREFIX + key)})
 
     def _ask(self, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        answer = self.node.run("curl", "--silent", "--fail", f"{ETCD}/v3/{what}", "--data", json.dumps(asked))
-        told: dict[str, Any] = json.loads(answer)
-        return told
+        output = self.node.run("curl", "--silent", "--fail", f"{ETCD}/v3/{what}", "--data", json.dumps(asked))
+        answer: dict[str, Any] = json.loads(output)
+        return answer
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """The tables by their ingresses."""

@@ -177,6 +177,6 @@ def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Netw
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
 def test_the_demo_shows_it() -> None:
-    told = json.loads(run(str(ROOT / "scripts/handoff"), "demo", "--json", "--size", "5MB"))
-    assert told["holds"] and told["connections"] == 1
-    assert told["cable_bytes"]["client"] > 30_000_000 > 10 * told["cable_bytes"]["front"]
+    result = json.loads(run(str(ROOT / "scripts/handoff"), "demo", "--json", "--size", "5MB"))
+    assert result["holds"] and result["connections"] == 1
+    assert result["cable_bytes"]["client"] > 30_000_000 > 10 * result["cable_bytes"]["front"]

@@ -27,7 +27,7 @@ choose = "least-loaded"
 
 @pytest.fixture
 def started(handoff: HandOff) -> Iterator[Callable[..., None]]:
-    """Starts the front anew, by other settings."""
+    """Restarts the front with other settings."""
 
     def start(*arguments: str, relay_below: str) -> None:
         handoff.processes.pop("front").stop()

@@ -40,8 +40,8 @@ def attached(handoff: HandOff) -> list[str]:
 
 def redirected(handoff: HandOff, name: str) -> int:
     """Frames that came from a node and that the driver sent on."""
-    told = handoff.network.nodes["switch"].run("ethtool", "-S", f"to-{name}")
-    return sum(map(int, re.findall(r"xdp_redirect: (\d+)", told)))
+    counters = handoff.network.nodes["switch"].run("ethtool", "-S", f"to-{name}")
+    return sum(map(int, re.findall(r"xdp_redirect: (\d+)", counters)))
 
 
 def refused(handoff: HandOff) -> int:

@@ -121,11 +121,11 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
         resting.sendall(request("a/1000"))
         assert answer(resting) == pattern("a", 1000)
         leaving = handoff.processes["a"]
-        told = "the back end a is draining"
+        message = "the back end a is draining"
         # The one before was as well.
-        heard = handoff.processes["front"].output().count(told)
+        heard = handoff.processes["front"].output().count(message)
         leaving.popen.send_signal(signal.SIGTERM)
-        eventually(lambda: handoff.processes["front"].output().count(told) > heard)
+        eventually(lambda: handoff.processes["front"].output().count(message) > heard)
         before = len(handoff.lines())
         for client in (resting, None):
             for path in paths:
@@ -148,7 +148,7 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
 
 @pytest.mark.parametrize("ended_by", ["bound", "signal"])
 def test_a_back_end_that_is_told_to_end_waits_no_longer_than_it_may(ended_by: str, handoff: HandOff) -> None:
-    """For a client that does not read: until --drain is over, or it is told once more."""
+    """For a client that does not read: until --drain is over, or a second signal."""
     start_back_end(handoff, "--drain", "2" if ended_by == "bound" else "60")
     leaving = handoff.processes.pop("a")
     with handoff.connection() as client:
@@ -318,7 +318,7 @@ def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
 
 
 def start_back_end(handoff: HandOff, *options: str) -> None:
-    """Start the first one anew with these options."""
+    """Restarts the first one with these options."""
     handoff.processes.pop("a").stop()
     handoff.processes["a"] = handoff.network.start_back_end("a", *options)
     eventually(lambda: handoff.is_handed("a/1"))

@@ -21,7 +21,7 @@ LARGE = 200 * SIZE
 
 
 def start_switch(handoff: HandOff, *options: str) -> None:
-    """Start it anew with these options."""
+    """Restarts it with these options."""
     handoff.processes.pop("switch").stop()
     handoff.processes["switch"] = handoff.network.start_switch(*options)
 

@@ -19,7 +19,7 @@ pytestmark = needs_tools
 
 @contextmanager
 def front_behind(handoff: HandOff, treat: Treat, *, switch: bool = True) -> Iterator[None]:
-    """The front started anew, all of whose messages are treated so; those with the ``switch`` as well."""
+    """Restarts the front with ``treat`` for its messages; with ``switch`` also for those with the switch."""
     handoff.kill("front")
     with between(handoff.network, treat, switch=switch) as places:
         handoff.processes["front"] = handoff.network.start_front(instead=places)
@@ -36,7 +36,7 @@ def twice(message: bytes) -> list[bytes]:
 
 
 class Late:
-    """Each return comes again behind the next one of its connection, and what was said to it before the next word."""
+    """Repeats each return after the next one of its connection, and each reply to it before the next reply."""
 
     def __init__(self) -> None:
         self.last: dict[bytes, bytes] = {}
@@ -47,7 +47,7 @@ class Late:
         if kind == KINDS["returned"]:
             return [message, *self._again(b"returned" + number, message)]
         if kind in (KINDS["keep"], KINDS["release"]):
-            return [*self._again(b"said" + number, message), message]
+            return [*self._again(b"reply" + number, message), message]
         return [message]
 
     def _again(self, key: bytes, message: bytes) -> list[bytes]:

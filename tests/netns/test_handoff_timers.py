@@ -1,4 +1,4 @@
-"""Answers that take longer than the front would probe a silent client: its socket is frozen, and hears none."""
+"""Answers that take longer than the front would probe a silent client, whose socket is in repair mode."""
 
 import socket
 import threading

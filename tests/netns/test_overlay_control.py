@@ -76,7 +76,7 @@ def test_a_converter_that_does_not_answer_is_in_no_chain_within_3_s(how: signal.
     converter.send_signal(how)
     seconds = until(lambda: not any("n4" in table["chains"] for table in overlay.tables().values()))
     print(f"n4 was in no chain after {seconds:.2f} s")
-    # 2.7 s at most on a calm machine (overlay/control/src/answering.rs); the rest is for a busy one.
+    # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
     assert seconds < 5
     until(lambda: overlay.status()["nodes"][3]["converter_silent"])
     assert overlay.status()["nodes"][3]["converter"] is None
@@ -321,8 +321,8 @@ def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Over
     urls = [f"http://127.0.0.{number}:2379" for number in (60, 61)]
     for members in ([*urls, ETCD], [ETCD, *urls], [urls[0], ETCD, urls[1]]):
         begun = time.monotonic()
-        told = empty.node.run(str(empty.program), "status", "--endpoints", ",".join(members))
-        assert json.loads(told)["nodes"] == []
+        answer = empty.node.run(str(empty.program), "status", "--endpoints", ",".join(members))
+        assert json.loads(answer)["nodes"] == []
         assert time.monotonic() - begun < 2
     for each in silent:
         each.close()

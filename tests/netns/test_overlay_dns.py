@@ -46,9 +46,9 @@ class NameServer:
     def ask(self, name: str, kind: str = "A", way: str = "udp", *network: str) -> dict[str, Any]:
         """What it answers."""
         question = program("dns_query", "127.0.0.1", str(PORT), name, kind, way, *network)
-        told: dict[str, Any] = json.loads(self.overlay.node.run(*question))
-        assert told["id"] == 77
-        return told
+        answer: dict[str, Any] = json.loads(self.overlay.node.run(*question))
+        assert answer["id"] == 77
+        return answer
 
     def led(self, *network: str) -> list[str]:
         """The addresses for a client."""
@@ -78,15 +78,20 @@ def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None
     server = start(overlay)
     assert server.led() == ["192.0.2.2"]
     for way in ("udp", "tcp"):
-        told = server.ask("WWW.fast.example", "A", way)
-        assert (told["code"], told["authoritative"], told["answers"], told["ttl"]) == (0, True, ["192.0.2.2"], [20])
+        answer = server.ask("WWW.fast.example", "A", way)
+        assert (answer["code"], answer["authoritative"], answer["answers"], answer["ttl"]) == (
+            0,
+            True,
+            ["192.0.2.2"],
+            [20],
+        )
     assert server.ask("fast.example", "A")["answers"] == ["192.0.2.2"]
     # The resolver's client decides, where the resolver says whose question it is. The answer is for all whose networks
     # begin as this one does and n2's do not: 203 and 198 differ in the fifth bit.
-    told = server.ask("www.fast.example", "A", "udp", "203.0.113.0/24")
-    assert (told["answers"], told["scopes"]) == (["192.0.2.1"], [5])
-    told = server.ask("www.fast.example", "A", "udp", "198.51.100.0/24")
-    assert (told["answers"], told["scopes"]) == (["192.0.2.2"], [24])
+    answer = server.ask("www.fast.example", "A", "udp", "203.0.113.0/24")
+    assert (answer["answers"], answer["scopes"]) == (["192.0.2.1"], [5])
+    answer = server.ask("www.fast.example", "A", "udp", "198.51.100.0/24")
+    assert (answer["answers"], answer["scopes"]) == (["192.0.2.2"], [24])
     assert server.ask("www.fast.example", "AAAA", "udp", "203.0.113.0/24")["answers"] == ["2001:db8::1"]
 
 
@@ -103,8 +108,8 @@ def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None
     ],
 )
 def test_what_is_not_there(overlay: Overlay, domain: str, kind: str, code: int, authority: list[int]) -> None:
-    told = start(overlay).ask(domain, kind)
-    assert (told["code"], told["answers"], told["authority"]) == (code, [], authority)
+    answer = start(overlay).ask(domain, kind)
+    assert (answer["code"], answer["answers"], answer["authority"]) == (code, [], authority)
 
 
 def test_an_ingress_that_dies_is_passed_over_until_it_is_back(overlay: Overlay) -> None:
@@ -135,7 +140,7 @@ def test_an_ingress_whose_converter_does_not_answer_is_passed_over(how: signal.S
     converter.send_signal(how)
     seconds = until(lambda: server.led() == ["192.0.2.1"])
     print(f"n2 was passed over after {seconds:.2f} s")
-    # 2.7 s at most on a calm machine (overlay/control/src/answering.rs); the rest is for a busy one.
+    # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
     assert seconds < 5
     assert "n2" in overlay.found("nodes/"), "its agent is alive"
     if how == signal.SIGSTOP:

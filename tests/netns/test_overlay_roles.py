@@ -25,8 +25,8 @@ def secure(name: str, tmp_path: Path) -> Iterator[Secure]:
         secure.start()
         secure.enrol("n1", "n2", "c1", "c2", "r1", "n9")
         for words in (["c1", "c2", "--as", "controller"], ["n1", "n2"], ["r1", "--as", "reader"]):
-            code, said = secure.asked("root", "authorize", *words)
-            assert code == 0, said
+            code, output = secure.asked("root", "authorize", *words)
+            assert code == 0, output
         yield secure
 
 
@@ -45,9 +45,9 @@ def standing(secure: Secure) -> Secure:
 
 def created(secure: Secure, key: str) -> int:
     """At which revision a key of the overlay was made; 0 if it is not there."""
-    code, said = secure.etcdctl("r1", ["get", PREFIX + key, "--write-out=json"])
-    assert code == 0, said
-    return sum(found["create_revision"] for found in json.loads(said).get("kvs", []))
+    code, output = secure.etcdctl("r1", ["get", PREFIX + key, "--write-out=json"])
+    assert code == 0, output
+    return sum(found["create_revision"] for found in json.loads(output).get("kvs", []))
 
 
 OWN = ("nodes/n1", "delays/n1", "servers/n1", "health/n1", "egresses/n1", "routes/n1")
@@ -56,8 +56,8 @@ OTHERS = ("nodes/n2", "delays/n2", "servers/n2", "nodes/n10", "tables/n1", "repo
 
 def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
     def may_write(name: str, key: str) -> bool:
-        code, said = secure.etcdctl(name, ["put", PREFIX + key, "x"])
-        assert code == 0 or "permission denied" in said, said
+        code, output = secure.etcdctl(name, ["put", PREFIX + key, "x"])
+        assert code == 0 or "permission denied" in output, output
         return code == 0
 
     for key in OWN:
@@ -73,8 +73,8 @@ def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
             assert not may_write(name, key), (name, key)
     # Nor remove, read elsewhere, or change users.
     for words in (["del", f"{PREFIX}nodes/n2"], ["get", "elsewhere"], ["user", "add", "n3", "--no-password"]):
-        code, said = secure.etcdctl("n1", words)
-        assert code != 0 and "permission denied" in said, said
+        code, output = secure.etcdctl("n1", words)
+        assert code != 0 and "permission denied" in output, output
     # etcd's JSON gateway asks with the certificate of the member, who is nobody.
     root = secure.authority / "root"
     gateway = ["curl", "--silent", "--fail", "--cacert", root / "ca.pem", "--cert", root / "node.pem"]
@@ -83,11 +83,11 @@ def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
 
 
 def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
-    code, said = secure.asked("n9", "status")
+    code, output = secure.asked("n9", "status")
     assert code == Exit.NO_PERMISSION
     identity = secure.authority / "n9"
     denied = "etcd: permission denied: accepted: a name that `scripts/overlay authorize` allows this\n"
-    assert said == f"tributary-overlay: {secure.endpoints}, asked with {identity}: {denied}"
+    assert output == f"tributary-overlay: {secure.endpoints}, asked with {identity}: {denied}"
     agent = secure.agent("n9", 19)
     until(lambda: f"{identity}: {denied.strip()}; trying again" in agent.output())
     # As a node it may not be a controller.
@@ -99,21 +99,21 @@ def test_who_is_not_authorized_is_told_so_in_one_line(secure: Secure) -> None:
 
 def test_users_are_made_once_and_a_part_is_not_changed_by_the_way(secure: Secure) -> None:
     assert secure.changed("authorize", "n1", "n2") == (0, "nothing to change\n")
-    code, said = secure.changed("authorize", "n1", "--as", "controller")
-    assert code == Exit.IN_USE and "first `scripts/overlay revoke n1`" in said
-    code, said = secure.changed("authorize", "n9", "--dry-run", "--json")
-    told = json.loads(said)
-    assert code == 0 and told["dry_run"] and "add the user n9" in told["changes"]
+    code, output = secure.changed("authorize", "n1", "--as", "controller")
+    assert code == Exit.IN_USE and "first `scripts/overlay revoke n1`" in output
+    code, output = secure.changed("authorize", "n9", "--dry-run", "--json")
+    answer = json.loads(output)
+    assert code == 0 and answer["dry_run"] and "add the user n9" in answer["changes"]
     assert secure.asked("n9", "status")[0] == Exit.NO_PERMISSION
-    code, said = secure.changed("revoke", "n9")
-    assert code == Exit.USAGE and "etcd has no user n9: accepted: a name that was authorized" in said
+    code, output = secure.changed("revoke", "n9")
+    assert code == Exit.USAGE and "etcd has no user n9: accepted: a name that was authorized" in output
     assert secure.changed("revoke", "n1", "--dry-run")[0] == 0
     assert secure.asked("n1", "status")[0] == 0
 
 
 def test_a_node_that_is_revoked_is_out_while_its_agent_runs_and_back_when_authorized(standing: Secure) -> None:
-    code, said = standing.changed("revoke", "n2")
-    assert (code, said) == (0, "delete the user n2\ndelete all keys of n2\ndelete the role n2\n")
+    code, output = standing.changed("revoke", "n2")
+    assert (code, output) == (0, "delete the user n2\ndelete all keys of n2\ndelete the role n2\n")
     seconds = until(lambda: standing.egresses("r1") == {"n1": 0})
     print(f"n2 was out of all tables after {seconds:.2f} s")
     assert seconds < 5

@@ -35,9 +35,9 @@ class Ingress:
         return self.directory / "egresses"
 
     def start(self) -> None:
-        """Its converter is one that counts how often it is told."""
+        """Starts it with a converter that counts its reloads."""
         files = ["--routes", str(self.directory / "routes"), "--egresses", str(self.egresses)]
-        reload = f"echo told >>{self.directory / 'reloads'}"
+        reload = f"echo reload >>{self.directory / 'reloads'}"
         self.overlay.agent("A", 11, *files, "--reload", reload)
 
     def lines(self) -> list[str]:
@@ -149,8 +149,8 @@ def test_a_port_has_a_route_and_an_explanation_of_its_own(ingress: Ingress) -> N
     until(lambda: ingress.lines() == [BY_C, f"203.0.113.0/24 port 22  {B} or {C} {B} or direct"])
     asked = [str(ingress.overlay.program), "explain", "A", "203.0.113.7", "--port"]
     for port, rounds_by, nodes in (("22", "port", ["A", "B"]), ("80", "network", ["A", "C", "B"])):
-        told = json.loads(ingress.overlay.node.run(*asked, port))
-        assert (told["rounds_by"], told["chains"][0]["nodes"]) == (rounds_by, nodes)
+        answer = json.loads(ingress.overlay.node.run(*asked, port))
+        assert (answer["rounds_by"], answer["chains"][0]["nodes"]) == (rounds_by, nodes)
 
 
 def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> None:
@@ -187,9 +187,9 @@ def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_eg
     far("C", 10)
     # 12 and 10 ms by C: 1/2 * 22 + 4 * 12; by B 1/2 * (20 + 30) + 4 * 30.
     until(lambda: first() == f"203.0.113.0/24  {C}")
-    told = explained()
-    assert (told["node"], told["node_by"], told["chains"][0]["time_ms"]) == ("C", "measurement", 59)
-    compared = [(each["node"], each["to_servers_ms"], each["time_ms"]) for each in told["candidates"]]
+    answer = explained()
+    assert (answer["node"], answer["node_by"], answer["chains"][0]["time_ms"]) == ("C", "measurement", 59)
+    compared = [(each["node"], each["to_servers_ms"], each["time_ms"]) for each in answer["candidates"]]
     assert compared == [("B", 30, 145), ("C", 10, 59)]
     # B comes as near, and stays behind, since C was chosen before; then nearer by enough.
     published = overlay.found("tables/")["A"]
@@ -226,12 +226,12 @@ def test_the_explanation(ingress: Ingress) -> None:
     def explain(*words: str) -> Any:
         return json.loads(overlay.node.run(str(overlay.program), "explain", "A", *words))
 
-    told = explain("203.0.113.7")
-    assert told["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
-    assert (told["node"], told["node_by"], told["candidates"]) == ("B", "name", [])
-    assert (told["rounds"], told["rounds_by"]) == (5, "network")
-    assert [(way["nodes"], way["time_ms"]) for way in told["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
-    assert told["direct"]["time_ms"] == 90
+    answer = explain("203.0.113.7")
+    assert answer["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
+    assert (answer["node"], answer["node_by"], answer["candidates"]) == ("B", "name", [])
+    assert (answer["rounds"], answer["rounds_by"]) == (5, "network")
+    assert [(way["nodes"], way["time_ms"]) for way in answer["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
+    assert answer["direct"]["time_ms"] == 90
     sized = explain("203.0.113.7", "--bytes", "15000")
     assert (sized["chains"][0]["nodes"], sized["rounds_by"]) == (["A", "B"], "size")
     for words, exit_code, line in [

@@ -40,13 +40,13 @@ def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> Non
     time.sleep(1)
     refused = "etcd hangs up on us: accepted: a valid certificate of its authority: `scripts/overlay enrol` makes it"
     for identity, why in ((stranger, "etcd: invalid peer certificate: "), (mixed, refused), (expired, refused)):
-        code, said = secure.asked("stranger", "status", identity=identity)
-        assert code == Exit.NO_PERMISSION, said
-        assert said.startswith(f"tributary-overlay: {secure.endpoints}, asked with {identity}: {why}")
-        assert "accepted: " in said and said.count("\n") == 1
+        code, output = secure.asked("stranger", "status", identity=identity)
+        assert code == Exit.NO_PERMISSION, output
+        assert output.startswith(f"tributary-overlay: {secure.endpoints}, asked with {identity}: {why}")
+        assert "accepted: " in output and output.count("\n") == 1
     mixed.joinpath("node.key").chmod(0o644)
-    code, said = secure.asked("stranger", "status", identity=mixed)
-    assert code == Exit.NO_PERMISSION and "accepted: mode 0600" in said
+    code, output = secure.asked("stranger", "status", identity=mixed)
+    assert code == Exit.NO_PERMISSION and "accepted: mode 0600" in output
 
 
 def test_an_agent_that_is_refused_waits_and_says_so(secure: Secure, tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ def captured(overlay: Running) -> Iterator[dict[str, list[dict[str, Any]]]]:
         yield streams
         for name, capture in captures.items():
             assert capture.stop() == 0
-            told = capture.report()
-            assert told["lost"] == 0
-            streams[name] = told["streams"]
+            answer = capture.report()
+            assert answer["lost"] == 0
+            streams[name] = answer["streams"]
 
 
 def explained(overlay: Running) -> Any:
@@ -83,10 +83,10 @@ def explained(overlay: Running) -> Any:
 
 
 def in_use(overlay: Running, name: str) -> bool:
-    """Whether the converter of a node was told of its newest table."""
-    told = overlay.status()
-    (table,) = (table for table in told["tables"] if table["ingress"] == name)
-    (node,) = (node for node in told["nodes"] if node["name"] == name)
+    """Whether the converter of a node uses its newest table."""
+    answer = overlay.status()
+    (table,) = (table for table in answer["tables"] if table["ingress"] == name)
+    (node,) = (node for node in answer["nodes"] if node["name"] == name)
     return bool(node["routes"]["version"] == table["version"])
 
 
@@ -108,9 +108,9 @@ def slow_download(overlay: Running) -> Iterator[Process]:
 @pytest.mark.calm  # by delays that are measured
 @pytest.mark.smoke
 def test_a_file_takes_the_chain_that_is_explained_and_another_one_when_a_node_is_dead(overlay: Running) -> None:
-    told = explained(overlay)
-    assert told["chains"][0]["nodes"] == ["A", "B", "D"]
-    assert told["chains"][0]["time_ms"] < told["direct"]["time_ms"]
+    answer = explained(overlay)
+    assert answer["chains"][0]["nodes"] == ["A", "B", "D"]
+    assert answer["chains"][0]["time_ms"] < answer["direct"]["time_ms"]
     content = fetched(overlay, "--noproxy", "*")
     assert fetched(overlay, "-x", PROXY) == content
     until(lambda: passed(overlay) == {"A": 1, "B": 1, "C": 0, "D": 1, "E": 0})
@@ -174,9 +174,9 @@ def test_of_several_nodes_the_one_nearest_to_the_server_is_the_egress_and_the_fi
     assert explained(overlay)["node"] == "C"
     until(lambda: all(each["to_servers_ms"] for each in explained(overlay)["candidates"]))
     until(lambda: explained(overlay)["node"] == "D")
-    told = explained(overlay)
-    assert (told["node_by"], told["chains"][0]["nodes"]) == ("measurement", ["A", "B", "D"])
-    to_servers = {each["node"]: each["to_servers_ms"] for each in told["candidates"]}
+    answer = explained(overlay)
+    assert (answer["node_by"], answer["chains"][0]["nodes"]) == ("measurement", ["A", "B", "D"])
+    to_servers = {each["node"]: each["to_servers_ms"] for each in answer["candidates"]}
     assert to_servers["C"] - to_servers["D"] >= 26
     address = overlay.mesh.address
     until(lambda: f"{address('B')}:5124 {address('D')}:5124 or" in overlay.routes("A")[0])
@@ -195,9 +195,9 @@ def test_the_command_runs_another_one_and_leaves_nothing(name: str, tmp_path: An
         [*command, "--run", "sh", "-c", script, f"{URL}{SIZE}"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (7, str(SIZE))
-    told = json.loads(done.stdout)
-    assert [node["name"] for node in told["nodes"]] == ["A", "B", "D"]
-    assert (told["links"], told["proxy"], told["endpoints"]) == (3, PROXY, ENDPOINT)
+    answer = json.loads(done.stdout)
+    assert [node["name"] for node in answer["nodes"]] == ["A", "B", "D"]
+    assert (answer["links"], answer["proxy"], answer["endpoints"]) == (3, PROXY, ENDPOINT)
     assert name not in names()
 
     ended = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -4,7 +4,7 @@ use tributary_wire::http::{HeadLimits, HeadReader, Refused, Request};
 
 use crate::connection::{ClientConnection, NextStep};
 
-/// Reads a request's head, and removes it from the inbox. After an error the client has been told.
+/// Reads a request's head, and removes it from the inbox. An error was answered.
 pub async fn next_request(
     client: &mut ClientConnection,
     limits: &HeadLimits,

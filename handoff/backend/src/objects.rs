@@ -127,7 +127,7 @@ async fn empty(client: &mut ClientConnection, status: &str, keep_alive: bool) ->
     Ok(Ok(()))
 }
 
-/// The client is told of a refusal; an error resets its connection.
+/// A refusal is sent to the client; an error resets its connection.
 type Answer = io::Result<Result<(), Refused>>;
 
 impl Server for Objects {

@@ -28,7 +28,7 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct HandedConnection<S: Server> {
     client: ClientConnection,
     state: S::State,
-    /// Bytes of answers that the front has been told of.
+    /// Bytes of answers that were reported to the front.
     reported: u64,
     /// Its state while it is detached.
     checkpoint: Option<Box<Checkpoint>>,
@@ -46,7 +46,7 @@ impl<S: Server> HandedConnection<S> {
         }
     }
 
-    /// Bytes of answers that the front has not been told of.
+    /// Bytes of answers that were not reported to the front.
     fn unreported(&mut self) -> u64 {
         let unreported = self.client.sent() - self.reported;
         self.reported = self.client.sent();

@@ -44,7 +44,7 @@ impl Switch {
     }
 
     /// Removes a rule at once; the future is ready when it is removed, or the switch is away. A switch that has it still
-    /// when it is back is then told.
+    /// when it is back then gets the removal.
     pub fn remove(&self, rule: Rule) -> impl Future<Output = ()> + use<> {
         self.forget(rule);
         let id = self.number();
@@ -77,9 +77,9 @@ impl Switch {
     }
 
     fn ask(&self, id: u64, payload: Payload) -> impl Future<Output = Option<Payload>> + use<> {
-        let (told, answer) = oneshot::channel();
+        let (answer_sender, answer) = oneshot::channel();
         if self.send(id, payload) {
-            self.asked.borrow_mut().insert(id, told);
+            self.asked.borrow_mut().insert(id, answer_sender);
         }
         async move { timeout(ANSWER_TIMEOUT, answer).await.ok()?.ok() }
     }
@@ -113,9 +113,9 @@ impl RemoteEnd for Switch {
 
     fn on_message(&self, message: Message) {
         self.ended.borrow_mut().remove(&message.id);
-        if let Some(told) = self.asked.borrow_mut().remove(&message.id) {
+        if let Some(answer_sender) = self.asked.borrow_mut().remove(&message.id) {
             // The receiver may be gone.
-            let _ = told.send(message.payload);
+            let _ = answer_sender.send(message.payload);
         }
     }
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     /// The messages that a switch gets on a connection which breaks after `meanwhile`.
-    async fn told(switch: &Switch, meanwhile: impl FnOnce(&Switch)) -> Vec<Message> {
+    async fn messages_of(switch: &Switch, meanwhile: impl FnOnce(&Switch)) -> Vec<Message> {
         let (sender, mut session) = Session::new();
         let (mut here, mut there) = duplex(64 << 10);
         let (_kept, mut other) = Session::new();
@@ -171,7 +171,7 @@ mod tests {
         messages
     }
 
-    fn whats(messages: &[Message]) -> Vec<&Payload> {
+    fn payloads(messages: &[Message]) -> Vec<&Payload> {
         messages.iter().map(|message| &message.payload).collect()
     }
 
@@ -179,20 +179,20 @@ mod tests {
     async fn a_switch_that_is_back_hears_of_rules_that_there_are_and_that_have_ended_until_it_knows()
      {
         let switch = Switch::default();
-        let before = told(&switch, |switch| {
+        let before = messages_of(&switch, |switch| {
             drop(switch.install(rule(1)));
             drop(switch.install(rule(2)));
         });
         let installed = [&Payload::Install(rule(1)), &Payload::Install(rule(2))];
-        assert_eq!(whats(&before.await), installed);
+        assert_eq!(payloads(&before.await), installed);
         drop(switch.remove(rule(1)));
         let after = [&Payload::Remove(rule(1)), &Payload::Install(rule(2))];
-        let id = told(&switch, |_| {}).await[0].id;
-        let again = told(&switch, |switch| {
+        let id = messages_of(&switch, |_| {}).await[0].id;
+        let again = messages_of(&switch, |switch| {
             let payload = Payload::Done;
             switch.on_message(Message { id, payload });
         });
-        assert_eq!(whats(&again.await), after);
-        assert_eq!(whats(&told(&switch, |_| {}).await), after[1..]);
+        assert_eq!(payloads(&again.await), after);
+        assert_eq!(payloads(&messages_of(&switch, |_| {}).await), after[1..]);
     }
 }

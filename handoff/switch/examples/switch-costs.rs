@@ -51,7 +51,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match told(&Arguments::parse()) {
+    match measure(&Arguments::parse()) {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn told(arguments: &Arguments) -> io::Result<String> {
+fn measure(arguments: &Arguments) -> io::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -72,8 +72,8 @@ fn told(arguments: &Arguments) -> io::Result<String> {
     let mut named = vec![("rule_us".to_owned(), rule.as_secs_f64() * 1e6)];
     for length in [60, 1514] {
         let packet = packet(length - ETHERNET);
-        let told = [("", times.tc(&packet)?), ("xdp_", times.drivers(&packet)?)];
-        for (who, time) in told {
+        let times_ns = [("", times.tc(&packet)?), ("xdp_", times.drivers(&packet)?)];
+        for (who, time) in times_ns {
             named.push((
                 format!("{who}rewrite_ns_{length}"),
                 time.as_secs_f64() * 1e9,
