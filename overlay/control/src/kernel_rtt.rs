@@ -292,7 +292,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let end = listener.local_addr().unwrap();
         let mut standing = KernelRtt::open().unwrap();
-        let mut told = || {
+        let mut delays = || {
             standing
                 .delays_to(|_, far| (far == end).then_some(7))
                 .unwrap()
@@ -304,10 +304,10 @@ mod tests {
             (near, far)
         };
         let _old = connected();
-        assert_eq!(told(), BTreeMap::new(), "nobody knows how old it is");
+        assert_eq!(delays(), BTreeMap::new(), "nobody knows how old it is");
         let _new = connected();
-        assert_eq!(told().into_keys().collect::<Vec<_>>(), [7]);
-        assert_eq!(told(), BTreeMap::new(), "nothing since");
+        assert_eq!(delays().into_keys().collect::<Vec<_>>(), [7]);
+        assert_eq!(delays(), BTreeMap::new(), "nothing since");
     }
 
     /// The event loop's thread is not blocked by a slow query.

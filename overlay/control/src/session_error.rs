@@ -45,8 +45,8 @@ impl SessionError {
 
     /// Whether etcd refuses only this request, for its size.
     pub fn is_too_large(&self) -> bool {
-        let said = ["request is too large", "message larger than max"];
-        said.iter().any(|words| self.line.contains(words))
+        let texts = ["request is too large", "message larger than max"];
+        texts.iter().any(|words| self.line.contains(words))
     }
 
     /// etcd has no room left (alarm NOSPACE).
@@ -84,11 +84,11 @@ impl Display for SessionError {
 
 impl From<Error> for SessionError {
     fn from(error: Error) -> Self {
-        let (said, mut cause) = match &error {
+        let (text, mut cause) = match &error {
             Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
             other => (other.to_string(), other.source()),
         };
-        let mut line = said.trim_start_matches("etcdserver: ").to_owned();
+        let mut line = text.trim_start_matches("etcdserver: ").to_owned();
         // "transport error" says nothing: its cause does.
         while let Some(below) = cause {
             let text = below.to_string();

@@ -37,16 +37,16 @@ pub async fn retry_forever(
     members: &Members,
     mut session: impl AsyncFnMut() -> Result<Infallible, SessionError>,
 ) -> Infallible {
-    let mut said: Option<(String, Instant)> = None;
+    let mut logged: Option<(String, Instant)> = None;
     loop {
         let Err(error) = session().await;
         let why = format!("{members}: {error}");
-        let again = said
+        let again = logged
             .as_ref()
             .is_some_and(|(before, when)| *before == why && when.elapsed() < REPEAT_LOG_AFTER);
         if !again {
             warn!("{why}; trying again");
-            said = Some((why, Instant::now()));
+            logged = Some((why, Instant::now()));
         }
         sleep(RECONNECT_DELAY).await;
     }
@@ -197,8 +197,8 @@ impl Store {
         let options = PutOptions::new().with_lease(lease.id);
         let put = TxnOp::put(key, value, Some(options));
         let free = Compare::create_revision(key, CompareOp::Equal, 0);
-        let ours = Compare::lease(key, CompareOp::Equal, lease.id);
-        Ok(self.transact(free, put.clone()).await? || self.transact(ours, put).await?)
+        let held_by_lease = Compare::lease(key, CompareOp::Equal, lease.id);
+        Ok(self.transact(free, put.clone()).await? || self.transact(held_by_lease, put).await?)
     }
 
     /// Performs `operation` if `condition` holds; whether it did.
@@ -297,18 +297,18 @@ impl Changes {
     /// Waits for a change after `revision`.
     pub async fn after(&mut self, revision: i64) -> Result<(), SessionError> {
         loop {
-            let told = self
+            let response = self
                 .0
                 .message()
                 .await?
                 .ok_or_else(|| SessionError::new("etcd: the watch ended"))?;
-            if told.canceled() {
+            if response.canceled() {
                 return Err(SessionError::new(format!(
                     "etcd: the watch ended: {}",
-                    told.cancel_reason()
+                    response.cancel_reason()
                 )));
             }
-            let latest = told
+            let latest = response
                 .events()
                 .iter()
                 .filter_map(|event| event.kv())

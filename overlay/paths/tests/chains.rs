@@ -80,20 +80,20 @@ fn pareto(all: &[Figures]) -> Vec<Figures> {
 }
 
 fn time(figures: Figures, rounds: Rounds) -> u64 {
-    u64::from(figures.length) + 2 * u64::from(rounds.count() - 1) * u64::from(figures.longest)
+    u64::from(figures.length) + 2 * u64::from(rounds.count() - 1) * u64::from(known.longest)
 }
 
-/// Every chain that `chains` names is there, joins its ends, and amounts to what is said of it.
+/// Every chain that `chains` returns exists, joins its ends, and has its figures.
 fn all_chains_are_as_said(chains: &Chains) {
     let graph = chains.graph();
     for from in graph.nodes() {
         for to in graph.nodes() {
-            for said in chains.front(from, to) {
-                let nodes = chains.chain(from, to, said.longest).unwrap();
+            for known in chains.front(from, to) {
+                let nodes = chains.chain(from, to, known.longest).unwrap();
                 assert_eq!((nodes[0], *nodes.last().unwrap()), (from, to));
                 assert_eq!(
                     figures(graph, &nodes),
-                    Some(said),
+                    Some(known),
                     "{from} to {to}: {nodes:?}"
                 );
             }
