@@ -28,6 +28,16 @@ INSTEAD: dict[str, dict[str, str]] = {
         "shut out": "revoked, removed",
         "surplus": "unexpected",
     },
+    "handoff": {
+        "[Gg]uest|Host|Visit|Ticket": "ClientConnection, Acceptor, HandedConnection, FrontHandle",
+        "Journey|Guide|Parting": "Transfer, RequestRouter, detach",
+        "MOST_[A-Z_]+": "MAX_...",
+    },
+    "overlay": {
+        "Lost|Office|Handed": "SessionError, Leadership, RoutesFile",
+        "MOST_[A-Z_]+": "MAX_...",
+        "canary": "sanity",
+    },
     "router": {
         "CPE|cpe": "router",
         "Door|door": "KernelClient",

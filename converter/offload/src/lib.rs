@@ -55,4 +55,4 @@ pub use sys::{unacknowledged, wait_for_packets_under_way};
 #[cfg(feature = "kernel")]
 pub use take_over::OffloadError;
 pub use tcp_info::round_trip_time;
-pub use translation::{Event, Outcome, Refusal, Said, Translation};
+pub use translation::{Event, Outcome, Refusal, SenderState, Translation};

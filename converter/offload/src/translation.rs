@@ -91,13 +91,13 @@ pub struct Translation {
     pub scale_in: u8,
     /// Bits by which windows are shifted right for who gets them.
     pub scale_out: u8,
-    /// What the sender has said so far; `None` if that is to be learned from what it says next.
-    pub said: Option<Said>,
+    /// What the sender has sent so far; `None` if that is to be learned from its next packets.
+    pub sender: Option<SenderState>,
 }
 
-/// What the sender of a direction has said, by which is judged whether a segment is its own (RFC 5961).
+/// The state of the sender of a direction, by which segments are validated (RFC 5961).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct SenderState {
     /// Behind the last byte that it sent, in its own sequence numbers.
     pub sent: u32,
     /// The next byte that it expects, in the sequence numbers of who gets it.
@@ -130,7 +130,7 @@ impl Translation {
             tsecr,
             scale_in: a.snd_scale,
             scale_out: b.rcv_scale,
-            said: Some(Said {
+            sender: Some(SenderState {
                 sent: a.rcv_nxt,
                 acknowledged: b.rcv_nxt,
                 room_end: b.rcv_nxt.wrapping_add(b.room),

@@ -26,7 +26,10 @@ impl Connection {
     fn unknown(ip: Ip) -> Self {
         Self::with(
             ip,
-            &both_ways(ip).map(|each| Translation { said: None, ..each }),
+            &both_ways(ip).map(|each| Translation {
+                sender: None,
+                ..each
+            }),
         )
     }
 

@@ -136,7 +136,7 @@ fn reversed(translation: &Translation) -> Translation {
         tsecr: translation.tsecr.wrapping_neg(),
         scale_in: translation.scale_out,
         scale_out: translation.scale_in,
-        said: None,
+        sender: None,
     }
 }
 

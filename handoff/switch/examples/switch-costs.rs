@@ -216,7 +216,7 @@ fn translation() -> Translation {
         tsecr: 0,
         scale_in: 7,
         scale_out: 7,
-        said: None,
+        sender: None,
     }
 }
 

@@ -207,7 +207,7 @@ fn readdress(from: Flow, to: Flow) -> Translation {
         tsecr: 0,
         scale_in: MAX_WINDOW_SCALE,
         scale_out: MAX_WINDOW_SCALE,
-        said: None,
+        sender: None,
     }
 }
 

@@ -102,7 +102,7 @@ fn answer<T>(
     (kernel, reply, begun.elapsed())
 }
 
-/// A socket of `sock_diag`, and what the last reply said.
+/// A socket of `sock_diag`, and the contents of the last reply.
 pub struct KernelRtt {
     kernel: Socket,
     /// Acknowledged bytes by connection (its cookie).

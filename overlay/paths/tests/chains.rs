@@ -80,7 +80,7 @@ fn pareto(all: &[Figures]) -> Vec<Figures> {
 }
 
 fn time(figures: Figures, rounds: Rounds) -> u64 {
-    u64::from(figures.length) + 2 * u64::from(rounds.count() - 1) * u64::from(known.longest)
+    u64::from(figures.length) + 2 * u64::from(rounds.count() - 1) * u64::from(figures.longest)
 }
 
 /// Every chain that `chains` returns exists, joins its ends, and has its figures.

@@ -208,7 +208,7 @@ impl<'a> Client<'a> {
         client_away.set_target(to);
         let stream = &self.session.stream;
         let transfer = hand_over(self.links, stream, &mut self.buffer.inbox, to, &client_away);
-        let journey = while_watching(&mut self.idle_upstream, pin!(transfer)).await;
+        let transfer = while_watching(&mut self.idle_upstream, pin!(transfer)).await;
         match transfer {
             Transfer::NotHanded(lost) => {
                 client_away.session.count_handoff_failure(lost.why());

@@ -118,7 +118,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 fn value(translation: &Translation, devices: Devices) -> [u8; VALUE] {
     let mut value = [0; VALUE];
     value[..KEY].copy_from_slice(&key(translation.to));
-    let said = translation.said.unwrap_or_default();
+    let sender = translation.sender.unwrap_or_default();
     let numbers = [
         translation.sequence,
         translation.acknowledgement,
@@ -126,16 +126,16 @@ fn value(translation: &Translation, devices: Devices) -> [u8; VALUE] {
         translation.tsecr,
         devices.goes_by,
         devices.comes_by.unwrap_or(0),
-        said.sent,
+        sender.sent,
         0,
-        said.acknowledged,
-        said.room_end,
+        sender.acknowledged,
+        sender.room_end,
     ];
     for (place, number) in value[NUMBERS..SCALES].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_ne_bytes());
     }
     value[SCALES..KNOWN].copy_from_slice(&[translation.scale_in, translation.scale_out]);
-    value[KNOWN] = u8::from(translation.said.is_some());
+    value[KNOWN] = u8::from(translation.sender.is_some());
     value
 }
 
