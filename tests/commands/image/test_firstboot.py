@@ -223,7 +223,7 @@ def test_host_keys_are_made_below_the_root(root: Path) -> None:
 
 def test_a_tool_that_is_missing_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
-    with pytest.raises(CommandError, match="ssh-keygen is not here"):
+    with pytest.raises(CommandError, match="ssh-keygen is missing"):
         keep_up(MakeHostKeys(), System(root, running=False))
 
 
