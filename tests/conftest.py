@@ -29,10 +29,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
     for item in items:
-        if item.path.parent.name in ("netns", "measured", "vm"):
+        if item.path.parent.name in ("claims", "netns", "measured", "vm"):
             item.add_marker(needs_root)
-    # Where files run side by side, a long one that begins last is all that runs.
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    # Where files run side by side, a long one that begins last is all that runs. Benchmarks are last all the same: the
+    # papers' claims, which take the processors from them, are over by then.
+    items.sort(key=lambda item: (item.path.parent.name == "measured", item.get_closest_marker("slow") is None))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
