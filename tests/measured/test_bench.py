@@ -178,10 +178,13 @@ def test_the_converter_is_measured_beside_the_peers_that_are_here(tmp_path: Path
     compared = {f"{measurement}_vs_{peer}" for measurement in ("bulk", "upload") for peer in peers}
     assert set(result["ratios"]) == {*compared, "bulk_vs_haproxy_best", "upload_spread"}
     assert result["missing"] == ["varnish"]
-    # On a calm machine no peer is faster by more than the noise; without a proxy it is two to three times as fast.
+    # On a calm machine no peer is faster by more than the noise; without a proxy it is two to three times as fast. The
+    # best of each counts: a wait of the kernel's MPTCP (docs/kernel.md) spoils a reading now and then.
+    best = {each["name"]: max(each["numbers"]) for each in result["series"]}
     for measurement in ("bulk", "upload"):
-        assert result["ratios"][f"{measurement}_vs_haproxy"] > 0.5
-        assert result["ratios"][f"{measurement}_vs_relay"] > 0.4
-        assert 0.1 < result["ratios"][f"{measurement}_vs_direct"] < 2
+        ours = best[f"{measurement}, native"]
+        assert ours > 0.5 * best[f"{measurement}, haproxy"]
+        assert ours > 0.4 * best[f"{measurement}, relay"]
+        assert 0.1 < ours / best[f"{measurement}, direct"] < 2
     assert len(result["series"]) == 2 * (1 + len(peers))
     assert all(number > 100 for series in result["series"] for number in series["numbers"]), "Mbit/s over a cable"
