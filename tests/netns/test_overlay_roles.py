@@ -54,6 +54,7 @@ OWN = ("nodes/n1", "delays/n1", "servers/n1", "health/n1", "egresses/n1", "route
 OTHERS = ("nodes/n2", "delays/n2", "servers/n2", "nodes/n10", "tables/n1", "report", "controller/n1", "elsewhere")
 
 
+@pytest.mark.smoke
 def test_each_writes_its_own_keys_alone(secure: Secure) -> None:
     def may_write(name: str, key: str) -> bool:
         code, output = secure.etcdctl(name, ["put", PREFIX + key, "x"])

@@ -106,7 +106,6 @@ def slow_download(overlay: Running) -> Iterator[Process]:
 
 
 @pytest.mark.calm  # by delays that are measured
-@pytest.mark.smoke
 def test_a_file_takes_the_chain_that_is_explained_and_another_one_when_a_node_is_dead(overlay: Running) -> None:
     answer = explained(overlay)
     assert answer["chains"][0]["nodes"] == ["A", "B", "D"]

@@ -42,7 +42,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.calm
-@pytest.mark.smoke
 def test_each_link_is_as_described(testbed: Testbed) -> None:
     readings = check_links(testbed)
     assert {reading.what for reading in readings} == {"rtt_ms", "down_mbps", "up_mbps"}
