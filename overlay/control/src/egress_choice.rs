@@ -145,12 +145,9 @@ mod tests {
     use super::*;
     use crate::estimates::Estimates;
     use crate::mesh::LinkDelays;
+    use crate::samples::name;
     use crate::schema::Delays;
     use crate::snapshot::Snapshot;
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
-    }
 
     fn delay(milliseconds: u128) -> Delay {
         Delay::of_microseconds(milliseconds * 1000)

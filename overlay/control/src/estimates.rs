@@ -90,10 +90,7 @@ pub fn by_node(estimates: &Estimates) -> BTreeMap<&Name, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
-    }
+    use crate::samples::name;
 
     /// n0 to n9 on a line, 10 ms apart; each measured the next two and the fifth; pairs in `silent` pinged each other in
     /// vain.

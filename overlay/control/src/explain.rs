@@ -275,11 +275,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::samples::name;
     use crate::schema::{Chain, Delays, EgressChoices, ServerDelays};
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
-    }
 
     /// A B 20 ms, A C 12 ms, B C 8 ms; D is silent.
     fn snapshot() -> Snapshot {

@@ -38,6 +38,8 @@ pub mod program;
 mod published;
 pub mod routes;
 pub mod routes_file;
+#[cfg(test)]
+mod samples;
 pub mod sanity;
 pub mod schema;
 pub mod servers;

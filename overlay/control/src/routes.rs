@@ -143,18 +143,8 @@ fn converters(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{chain, name};
     use crate::schema::EgressChoices;
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
-    }
-
-    fn chain(rounds: u8, through: &[&str]) -> Chain {
-        Chain {
-            rounds,
-            through: through.iter().map(|each| name(each)).collect(),
-        }
-    }
 
     fn table(chains: Vec<Chain>) -> Table {
         Table {

@@ -280,17 +280,7 @@ mod tests {
     use super::*;
     use crate::codec::{decode, encode};
     use crate::egresses::Egresses;
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
-    }
-
-    fn chain(rounds: u8, through: &[&str]) -> Chain {
-        Chain {
-            rounds,
-            through: through.iter().map(|each| name(each)).collect(),
-        }
-    }
+    use crate::samples::{chain, name};
 
     fn table(egress: &str, chains: Vec<Chain>) -> Table {
         let chains = BTreeMap::from([(name(egress), chains)]);

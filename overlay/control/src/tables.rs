@@ -89,6 +89,7 @@ mod tests {
     use crate::distances::penalised;
     use crate::egresses::Egresses;
     use crate::health::Health;
+    use crate::samples::name;
     use crate::schema::{Delay, Delays, ServerDelays, decode_table};
     use proptest::prelude::*;
 
@@ -112,10 +113,6 @@ mod tests {
             delays: delays.clone(),
             ..Snapshot::default()
         }
-    }
-
-    fn name(text: &str) -> Name {
-        text.parse().unwrap()
     }
 
     fn names(text: &str) -> BTreeSet<Name> {
