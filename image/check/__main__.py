@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from image.check.examination import BOARDS, examine
 from image.check.findings import Finding
 from image.firstboot.settings import Role
-from image.flash import image_file
+from image.flash import source
 from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
@@ -30,8 +30,9 @@ IMAGE is .img or .img.zst; its checksum and its block map are checked, if they l
 from a name such as tributary-gateway-rpi-0.1.0.img.zst.
 
 exit status
-  0 all is right; 1 something is not; 64 wrong arguments; 66 the image cannot be read, or is damaged; 69 mtools,
-  e2fsprogs or zstd is missing; 71 there is no room to unpack it; 130 Ctrl-C; 143 SIGTERM"""
+  0 all is right; 1 something is not; 64 wrong arguments; 66 the image cannot be read, or is damaged; 69 a program of
+  mtools, e2fsprogs, fdisk, device-tree-compiler or zstd is missing; 71 there is no room to unpack it; 130 Ctrl-C;
+  143 SIGTERM"""
 
 _NAME = re.compile(rf"tributary-({'|'.join(Role)})-({'|'.join(BOARDS)})-")
 
@@ -87,8 +88,8 @@ def _named(image: Path) -> tuple[str, str]:
 
 
 def _check_whole(path: Path) -> None:
-    with image_file.opened(path) as image:
-        image_file.survey(image, lambda _: None)
+    with source.opened(path) as image:
+        source.check(image, lambda _: None)
 
 
 @contextmanager

@@ -3,22 +3,23 @@
 from pathlib import Path
 from types import ModuleType
 
-from image.check import on_any_board, on_rpi, on_x86, tables
+from image import partitions
+from image.check import on_any_board, on_rpi, on_x86
 from image.check.findings import Disk, Finding, found
-from image.check.tables import Table
 from image.firstboot.settings import Role
+from image.partitions import Partition, Table
 from tributary.settings.errors import CommandError, Exit
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
-_BOOT_KINDS = (tables.EFI_SYSTEM, tables.FAT32)
-_ROOT_KINDS = (tables.LINUX_ROOT_X86_64, tables.LINUX)
+_BOOT_KINDS = (partitions.EFI_SYSTEM, partitions.FAT32)
+_ROOT_KINDS = (partitions.LINUX_ROOT_X86_64, partitions.LINUX)
 
 
 def examine(image: Path, board: str, role: str) -> list[Finding]:
     """What was found in the plain disk image ``image``; raises CommandError (66, 69) if it cannot be read at all."""
     try:
-        with image.open("rb") as file:
-            table = tables.read(file.read(tables.NEEDED))
+        image.open("rb").close()
+        table = partitions.read(image)
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"{image}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -45,7 +46,7 @@ def _inside(disk: Disk, board: ModuleType, role: Role) -> list[Finding]:
     ]
 
 
-def _first(table: Table, *kinds: str) -> tables.Partition:
+def _first(table: Table, *kinds: str) -> Partition:
     return next(each for each in table.partitions if each.kind in kinds)
 
 

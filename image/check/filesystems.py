@@ -27,12 +27,12 @@ class Fat:
 
     def names(self) -> frozenset[str]:
         """All files, with the folders that they are in, such as 'EFI/BOOT/BOOTX64.EFI'."""
-        shown = _run("mdir", "-/", "-b", "-i", self._place, "::/").decode()
+        shown = run("mdir", "-/", "-b", "-i", self._place, "::/").decode()
         return frozenset(line.removeprefix("::/") for line in shown.splitlines() if line and not line.endswith("/"))
 
     def read(self, name: str) -> bytes:
         """The file's contents; raises CommandError (66) if there is none."""
-        return _run("mtype", "-i", self._place, f"::/{name}")
+        return run("mtype", "-i", self._place, f"::/{name}")
 
     @property
     def _place(self) -> str:
@@ -73,14 +73,15 @@ class Ext4:
         return None if re.search(r"^Filesystem state:\s+clean$", shown, re.MULTILINE) else "no clean ext4 file system"
 
     def _ask(self, request: str) -> bytes:
-        return _run("debugfs", "-R", request, f"{self.image}?offset={self.start}")
+        return run("debugfs", "-R", request, f"{self.image}?offset={self.start}")
 
 
-def _run(*command: str) -> bytes:
+def run(*command: str, given: bytes = b"") -> bytes:
+    """What ``command`` prints, with ``given`` on its standard input; raises CommandError (66, 69)."""
     try:
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, check=False)
     except (FileNotFoundError, PermissionError) as error:
-        package = {"debugfs": "e2fsprogs"}.get(command[0], "mtools")
+        package = {"debugfs": "e2fsprogs", "fdtget": "device-tree-compiler"}.get(command[0], "mtools")
         raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: apt-get install {package}") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with {done.returncode}"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.check.filesystems import Ext4, Fat
-from image.check.tables import Partition, Table
+from image.partitions import Partition, Table
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
-from image.check.tables import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
 from image.make.menu import ENVIRONMENT_BYTES
+from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
 
 ARCHITECTURE = "amd64"
 
@@ -42,7 +42,7 @@ def _bios(disk: Disk) -> Finding:
         loader = file.read(SECTOR)
     sector = int.from_bytes(first[_KERNEL_SECTOR : _KERNEL_SECTOR + 8], "little")
     following = int.from_bytes(loader[SECTOR - 12 : SECTOR - 4], "little")
-    if not disk.table.code or sector * SECTOR != place.start:
+    if not any(first[:440]) or sector * SECTOR != place.start:
         return Finding(what, f"it leads to sector {sector}, the partition begins at {place.start // SECTOR}")
     return found(what, met=following == sector + 1, otherwise=f"what lies there goes on at sector {following}")
 

@@ -1,4 +1,4 @@
 """Writes an image to a card, and proves that it arrived.
 
-Needs nothing but Python's standard library and what unpacks the image.
+Needs Python's standard library, util-linux, fdisk and what unpacks the image.
 """

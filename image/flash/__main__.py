@@ -1,12 +1,17 @@
 """The command ``flash-pi``: write an image to a card, and prove that it arrived."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
-from image.flash import describe, judge, sysfs
-from image.flash.order import Order, Task, run
-from image.flash.report import Json, Report, Text
+from image.flash import card, disks, source
+from image.flash.card import Card
+from image.flash.disks import Device, printable
+from image.flash.source import Contents, Image
+from image.progress import Json, Progress, Text, step
+from image.sizes import sized
 from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
 
@@ -34,14 +39,13 @@ image
 disk
   DEVICE is a whole disk such as /dev/sdb or /dev/mmcblk0, not a partition. Refused are: the disk that the system runs
   from; a disk that is mounted, used as swap, part of LVM, encryption or RAID, or claimed by another program; one that
-  is read-only, too small, or has sectors of other than {judge.SECTOR} bytes; and one that is built in, unless --force
+  is read-only, too small, or has sectors of other than {disks.SECTOR} bytes; and one that is built in, unless --force
   is given, which sets aside that reason alone. USB disks and SD cards count as removable.
 
 what it does
   1. Claims the disk, so that nobody mounts it meanwhile.
   2. Overwrites the first block: from now on the disk has no partitions, and does not boot.
-  3. Clears what the map leaves out, and the disk's last MiB. A disk that cannot do that by itself is read there, and
-     only what is not empty is overwritten.
+  3. Clears what the map leaves out, and the disk's last MiB: by the disk itself, or else by writing zeros.
   4. Writes all but the first block past the page cache, flushes the disk's cache, and reads it back from the medium.
   5. Writes the first block, reads it back, and has the kernel look at the new partitions.
   What lies between the image's end and the disk's last MiB has no partition any more, and stays on the medium. Erase
@@ -51,8 +55,8 @@ what it does
   --verify-only reads alone. A card that was booted or mounted has changed, and differs.
 
 --json
-  One object a line on standard output, with the key "event": disk, image, progress (step, bytes, of,
-  bytes_per_second, seconds_left), then one of written, verified, checked (by --dry-run) and failed (code, error,
+  One object a line on standard output, with the key "event": disk, image, begin, progress and end of each step (step,
+  done from 0 to 1, seconds_left), then one of written, verified, checked (by --dry-run) and failed (code, error,
   notes).
   With --list: one object for each disk, with the key "refused", empty if it can be written. Needs --yes to write.
 
@@ -63,6 +67,25 @@ exit status
 
 example
   sudo scripts/flash-pi tributary-gateway-rpi.img.zst /dev/sdb"""
+
+
+class Task(Enum):
+    """What is to be done."""
+
+    WRITE = "write, and read back"
+    CHECK = "check and show all, write nothing"
+    VERIFY = "read alone: is the card what the image says?"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the person asked for; ``force`` is for a disk that is built in."""
+
+    image: Path
+    device: Path
+    task: Task
+    force: bool
+    ask: bool
 
 
 @dataclass(frozen=True)
@@ -101,15 +124,12 @@ def main(words: Sequence[str]) -> int:
 def _act(options: Options) -> None:
     if options.order is None:
         _list(options.json)
-    else:
-        _run(options.order, Json() if options.json else Text())
-
-
-def _run(order: Order, report: Report) -> None:
+        return
+    progress = Json() if options.json else Text("flash-pi")
     try:
-        run(order, report, sysfs.Roots())
+        _run(options.order, progress)
     except BaseException as error:  # Ctrl-C as well: a program must read that it is over
-        report.failed(_code(error), _words(error), getattr(error, "__notes__", []))
+        progress.failed(_code(error), _words(error), getattr(error, "__notes__", []))
         raise
 
 
@@ -129,12 +149,85 @@ def _code(error: BaseException) -> int:
 
 
 def _list(as_json: bool) -> None:
-    machine = sysfs.read(sysfs.Roots())
-    if not as_json:
-        print("\n".join(describe.list_lines(machine)))
-        return
-    for disk, reason in describe.listed(machine):
-        Json().facts("disk", {**describe.disk_facts(disk), "refused": reason}, [])
+    found = disks.every()
+    for disk in found:
+        refusal = disks.refusal(disk, force=False)
+        if as_json:
+            Json().event("disk", {**disk.facts(), "refused": refusal.reason if refusal else ""}, [])
+        else:
+            print(*disk.lines(), printable(f"  no: {refusal.reason}" if refusal else "  can be written"), sep="\n")
+    if not found and not as_json:
+        print("no disks")
+
+
+def _run(order: Order, progress: Progress) -> None:
+    """Everything is checked before the disk is touched."""
+    cli.need_root("reading and writing whole disks")
+    disk = disks.at(order.device)
+    with source.opened(order.image) as image:
+        _check_fit(order, disk, 0)  # before the image is read, which takes seconds
+        writing = order.task is Task.WRITE
+        with card.opened(disk, writing=writing, alone=order.task is not Task.VERIFY) as opened:
+            medium = disk.medium
+            progress.event("disk", disk.facts(), disk.lines())
+            with step(progress, "check", "1/4" if writing else "1/1", image.bytes) as advance:
+                contents = source.check(image, advance)
+            _show(image, contents, progress)
+            _check_fit(order, disk, contents.size)
+            if order.task is Task.WRITE and order.ask:
+                _ask(disk)
+            if disk.medium != medium:  # reading the image and asking take their time, and a card is changed quickly
+                raise CommandError(Exit.IN_USE, f"{disk.path}: another card was put in: nothing was written")
+            _carry_out(order, image, contents, opened, progress)
+
+
+def _check_fit(order: Order, disk: Device, needed: int) -> None:
+    if order.task is Task.VERIFY:
+        refusal = disks.too_small(disk, needed)
+    else:
+        refusal = disks.refusal(disk, force=order.force, needed=needed)
+    if refusal:
+        raise CommandError(refusal.code, f"{disk.path}: {refusal.reason}")
+
+
+def _show(image: Image, contents: Contents, progress: Progress) -> None:
+    part = f", of which {sized(contents.bytes)} are written" if contents.bytes < contents.size else ""
+    checksum = "its checksum matches" if image.checksum else f"no {image.path.name}.sha256 beside it to check it by"
+    about = {"path": str(image.path), "bytes": contents.size, "written_bytes": contents.bytes}
+    line = printable(f"{image.path}: {sized(contents.size)}{part}, {checksum}")
+    progress.event("image", {**about, "checksum": "matches" if image.checksum else "none"}, [line])
+
+
+def _ask(disk: Device) -> None:
+    question = f"All that is on {disk.path} will be lost. Type {disk.name} to go on: "
+    print(printable(question), end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() not in (disk.name, disk.path):
+        raise CommandError(Exit.USAGE, f"{disk.path}: not confirmed by typing {disk.name}: nothing was written")
+
+
+def _carry_out(order: Order, image: Image, contents: Contents, opened: Card, progress: Progress) -> None:
+    path = opened.disk.path
+    if order.task is Task.CHECK:
+        progress.event("checked", {"path": path}, [f"{path} can be written; nothing was"])
+    elif order.task is Task.VERIFY:
+        _verify(contents, opened, progress)
+        progress.event("verified", {"path": path}, [f"{path} is what {image.path.name} says"])
+    else:
+        card.write(image, contents, opened, progress)
+        seen = opened.read_partitions()
+        lines = [f"{path} is written and read back: eject it, and take it out"]
+        if not seen:
+            lines.append("the kernel still shows its old partitions: take it out and put it in again to look at it")
+        progress.event("written", {"path": path, "partitions_read": seen}, lines)
+
+
+def _verify(contents: Contents, opened: Card, progress: Progress) -> None:
+    try:
+        card.compare(contents.chunks, opened, progress, "1/1")
+    except CommandError as failure:
+        if failure.code is Exit.WRONG_RESULT:
+            failure.add_note("a card that was booted or mounted since it was written has changed")
+        raise
 
 
 def parser() -> cli.Arguments:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from image.flash.sizes import sized
 from image.make import tools
 from image.make.boards import BOARDS, SUITE, Role
-from image.make.watch import Json, Text
+from image.progress import Json, Text
+from image.sizes import sized
 from tributary.paths import CACHE, ROOT
 from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
@@ -60,7 +60,7 @@ upgrades
   Imager downloads the image from there. Without it, the list names the files in DIR, for Imager on this machine.
 
 --json
-  One object a line, with the key "event": begin (step, number, of, seconds_left), progress (done, seconds_left, doing),
+  One object a line, with the key "event": begin (step, place, seconds_left), progress (done, seconds_left, doing),
   end (cached, seconds), note (text), result (image, files). With --dry-run one object: image, stages, files.
 
 environment
@@ -113,16 +113,16 @@ def _build(options: Options) -> None:
         return
     need_root("build-image")
     tools.require(bundle=options.key is not None)
-    watch = Json() if options.json else Text()
+    progress = Json() if options.json else Text("build-image")
     if options.update_lock:
         asked.cache.mkdir(parents=True, exist_ok=True)
-        order.update_lock(asked, watch)
-        watch.result({"lock": str(asked.debian.lock_path)}, [str(asked.debian.lock_path)])
+        order.update_lock(asked, progress)
+        progress.event("result", {"lock": str(asked.debian.lock_path)}, [str(asked.debian.lock_path)])
         return
     making = order.Making.of(asked)
-    files = order.build(making, watch)
+    files = order.build(making, progress)
     facts = {"image": making.name, "files": [str(path) for path in files]}
-    watch.result(facts, [f"{sized(path.stat().st_size):>8}  {path}" for path in files])
+    progress.event("result", facts, [f"{sized(path.stat().st_size):>8}  {path}" for path in files])
 
 
 def parser() -> Arguments:

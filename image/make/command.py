@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.make.watch import Watch, last_line
+from image.progress import Progress
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
@@ -29,10 +29,10 @@ mount --bind "$0/boot/firmware" "$0/boot/firmware"
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs commands of one step: all that they say goes into ``log``; ``watch`` is told of the time that passes."""
+    """Runs commands of one step: all that they say goes into ``log``; ``progress`` shows the time that passes."""
 
     log: Path
-    watch: Watch
+    progress: Progress
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command``; raises CommandError: 69 if it is not here, 71 if it fails, with the log's end."""
@@ -64,7 +64,7 @@ class Runner:
             try:
                 process.wait(1)
             except subprocess.TimeoutExpired:
-                self.watch.progress(doing=last_line(self.log))
+                self.progress.update(doing=_last_line(self.log))
             else:
                 return
 
@@ -102,3 +102,11 @@ def _short(command: Sequence[str]) -> str:
         if wrapping in words:
             words = words[words.index(wrapping) + 1 :]
     return " ".join(word for word in words if "=" not in word)[:100]
+
+
+def _last_line(log: Path) -> str:
+    """The last whole line of ``log``: what a command is at."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2000))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else ""

@@ -19,7 +19,7 @@ from image.make.identity import Identity
 from image.make.layout import Layout, layout
 from image.make.stage import Durations, Stage, digest_of
 from image.make.texts import compatible
-from image.make.watch import Watch
+from image.progress import Progress
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -113,7 +113,7 @@ class Making:
         """Tributary's packages, in a folder."""
 
         def make(target: Path, runner: Runner) -> None:
-            runner.watch.progress(doing="see scripts/build-deb")
+            runner.progress.update(doing="see scripts/build-deb")
             debs.packages(_debs(self.order, target))
 
         return self._stage("packages", (self.release.version, self.checkout), "", 60, make)
@@ -215,16 +215,16 @@ def outlook(making: Making) -> dict[str, Any]:
     return {"image": making.name, "stages": stages, "files": files}
 
 
-def build(making: Making, watch: Watch) -> list[Path]:
+def build(making: Making, progress: Progress) -> list[Path]:
     """Make the image; returns its files, the image itself last. Raises CommandError (1, 66, 69, 71).
 
-    Where Debian has moved on since the lock was written, the watch is told.
+    Where Debian has moved on since the lock was written, ``progress`` says so.
     """
     order = making.order
     order.debian.locked()
-    stage.run(making.stages, order.cache, watch)
+    stage.run(making.stages, order.cache, progress)
     if lines := order.debian.differences(making.debian.place(order.cache)):
-        watch.note(lock.told(lines, order.debian.lock_path.name))
+        progress.note(lock.told(lines, order.debian.lock_path.name))
     return deliver(making)
 
 
@@ -242,14 +242,14 @@ def deliver(making: Making) -> list[Path]:
     return pack.deliver(packed, making.name, order.output, texts, others)
 
 
-def update_lock(order: Order, watch: Watch) -> None:
+def update_lock(order: Order, progress: Progress) -> None:
     """Write the lock by Debian as it is today, and keep what was made for that as the base; raises CommandError (69,
     71).
     """
     log = order.cache / "logs" / f"update-lock-{order.kind}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")
-    watch.begin("lock", 1, 1, 120 * order.slowness)
-    made = order.debian.update_lock(order.cache, Runner(log, watch))
+    progress.begin("lock", "1/1", 120 * order.slowness)
+    made = order.debian.update_lock(order.cache, Runner(log, progress))
     made.rename(Making.of(order).debian.place(order.cache))
-    watch.end(cached=False)
+    progress.end()

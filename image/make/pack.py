@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.make import block_map
 from image.make.command import Runner
 from image.make.disk import DISK, MANIFEST
-from image.make.watch import Watch
+from image.progress import Progress
 from tributary.settings.errors import CommandError, Exit
 
 IMAGE, BLOCK_MAP = ".img.zst", ".img.bmap"
@@ -41,17 +40,18 @@ def make(disk: Path, image: str, target: Path, runner: Runner) -> Packed:
     target.mkdir()
     source, (bmap, listing, checksum, packed) = disk / DISK, (target / name for name in names(image))
     size = source.stat().st_size
-    ranges = block_map.mapped(source, lambda done: runner.watch.progress(0.1 * done / size, "block map"))
-    bmap.write_text(block_map.text(ranges, size))
+    # A block counts unless the image has a hole there. The file systems are made so that only what they do not use is a
+    # hole (disk.py): a block that holds zeros and matters is written as zeros.
+    runner.run(["bmaptool", "create", "--output", str(bmap), str(source)])
     shutil.copyfile(disk / MANIFEST, listing)
-    unpacked = _zstd(source, packed, runner.watch)
+    unpacked = _zstd(source, packed, runner.progress)
     with packed.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     checksum.write_text(f"{found}  {packed.name}\n")
     return Packed(size, unpacked, packed.stat().st_size, found)
 
 
-def _zstd(source: Path, packed: Path, watch: Watch) -> str:
+def _zstd(source: Path, packed: Path, progress: Progress) -> str:
     """Pack ``source``; returns the SHA-256 of what went in. Two threads or more give the same bytes, however many."""
     size, done, digest = source.stat().st_size, 0, hashlib.sha256()
     command = ["zstd", "--quiet", "--force", "--threads=0", _LEVEL, f"--stream-size={size}", "-o", str(packed)]
@@ -62,7 +62,7 @@ def _zstd(source: Path, packed: Path, watch: Watch) -> str:
                 zstd.stdin.write(data)
                 digest.update(data)
                 done += len(data)
-                watch.progress(0.1 + 0.9 * done / size, "packing")
+                progress.update(done / size, "packing")
         except BaseException:
             zstd.kill()
             raise

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from image.make.command import Runner
-from image.make.watch import Watch
+from image.progress import Progress
 from tributary.settings.errors import CommandError, Exit
 
 _LOOK = 0.5  # seconds between two looks at whether another build is over
@@ -47,24 +47,24 @@ class Stage:
         return cache / f"{self.name}-{self.image}-{self.key}{self.suffix}"
 
 
-def run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
+def run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
     """Make what is not there yet, in order; raises CommandError. A stage that ends early leaves nothing.
 
     Two builds of one kind of image do so one after the other.
     """
     (cache / "logs").mkdir(parents=True, exist_ok=True)
-    with _alone(cache, stages[0].image, watch):
-        _run(stages, cache, watch)
+    with _alone(cache, stages[0].image, progress):
+        _run(stages, cache, progress)
 
 
 @contextmanager
-def _alone(cache: Path, image: str, watch: Watch) -> Iterator[None]:
+def _alone(cache: Path, image: str, progress: Progress) -> Iterator[None]:
     with (cache / f"{image}.lock").open("w") as file:
         if not _locked(file):
-            watch.begin(f"another build of {image} is at work", 0, 0, None)
+            progress.begin(f"another build of {image} is at work", "0/0")
             while not _locked(file):
                 time.sleep(_LOOK)
-            watch.end(cached=False)
+            progress.end()
         yield
 
 
@@ -76,26 +76,26 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _run(stages: Sequence[Stage], cache: Path, watch: Watch) -> None:
+def _run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
     for number, stage in enumerate(stages, start=1):
         times = Durations(cache / "durations.json")
-        watch.begin(stage.name, number, len(stages), times.of(stage))
+        progress.begin(stage.name, f"{number}/{len(stages)}", times.of(stage))
         place = stage.place(cache)
         cached = place.exists()
         if not cached:
-            _make(stage, cache, watch, times)
+            _make(stage, cache, progress, times)
         _forget_others(stage, cache)
-        watch.end(cached)
+        progress.end(cached)
 
 
-def _make(stage: Stage, cache: Path, watch: Watch, times: "Durations") -> None:
+def _make(stage: Stage, cache: Path, progress: Progress, times: "Durations") -> None:
     place = stage.place(cache)
     log = cache / "logs" / f"{stage.name}-{stage.image}.log"
     log.write_bytes(b"")
     partial = cache / f".{stage.name}-{stage.image}.{os.getpid()}{stage.suffix}"
     began = os.times().elapsed
     try:
-        stage.make(partial, Runner(log, watch))
+        stage.make(partial, Runner(log, progress))
         partial.rename(place)
     except OSError as error:
         raise CommandError(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error

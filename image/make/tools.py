@@ -8,6 +8,8 @@ _TOOLS = {
     "mmdebstrap": "mmdebstrap",
     "ansible-playbook": "ansible-core",
     "sfdisk": "fdisk",
+    "bmaptool": "bmap-tools",
+    "fdtget": "device-tree-compiler",
     "mkfs.vfat": "dosfstools",
     "mcopy": "mtools",
     "mkfs.ext4": "e2fsprogs",

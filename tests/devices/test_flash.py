@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import re
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from image.flash.bmap import BLOCK
+from image.flash.source import BLOCK, CHUNK
 from tests.devices.flashing import (
     DISK,
     HOLES,
@@ -124,15 +125,11 @@ def test_a_device_is_found_by_a_link(device: Path, disk: Path, image: Path, tmp_
 
 def test_a_program_reads_each_step_and_the_result(device: Path, image: Path) -> None:
     seen = events(flash_pi("--yes", "--force", "--json", image, device))
-    assert [event["event"] for event in seen if event["event"] != "progress"] == ["disk", "image", "written"]
-    last = {event["step"]: event for event in seen if event["event"] == "progress"}
-    assert [(step, event["bytes"] == event["of"]) for step, event in last.items()] == [
-        ("check", True),
-        ("clear", True),
-        ("write", True),
-        ("read back", True),
-    ]
-    assert last["write"]["of"] == len(IMAGE)
+    facts = [event["event"] for event in seen if event["event"] not in ("begin", "progress", "end")]
+    assert facts == ["disk", "image", "written"]
+    for event in ("begin", "end"):
+        steps = [each["step"] for each in seen if each["event"] == event]
+        assert steps == ["check", "clear", "write", "read back"]
 
 
 def test_the_kernel_forgets_the_old_partitions(device: Path, image: Path) -> None:
@@ -193,9 +190,8 @@ def test_one_flipped_bit_is_found_where_it_is(device: Path, disk: Path, image: P
     flip(disk, offset)
     result = flash_pi("--verify-only", image, device)
     assert result.returncode == Exit.WRONG_RESULT
-    assert f"byte {offset} differs from the image: {IMAGE[offset] ^ 1:#04x} instead of {IMAGE[offset]:#04x}" in (
-        result.stderr
-    )
+    first, last = map(int, re.findall(r"bytes (\d+) to (\d+) differ from the image", result.stderr)[0])
+    assert first <= offset < last <= first + CHUNK
     assert USELESS not in result.stderr  # it was not written, and may well boot
 
 
@@ -227,7 +223,7 @@ def refused(
     before = digest()
     result = flash_pi("--yes", *words, inside=inside)
     assert result.returncode == code, result.stderr
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("check")]
+    lines = [line for line in result.stderr.splitlines() if "1/4 check" not in line and "1/1 check" not in line]
     assert len(lines) == 1
     assert reason in lines[0]
     assert digest() == before

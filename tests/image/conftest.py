@@ -9,7 +9,7 @@ import pytest
 from image.make import order, tools
 from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
-from image.make.watch import Text
+from image.progress import Text
 from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
 
@@ -58,4 +58,4 @@ def _built(asked: order.Order) -> Path:
         tools.require()
     except CommandError as missing:
         pytest.skip(str(missing))
-    return order.build(order.Making.of(asked), Text())[-1]
+    return order.build(order.Making.of(asked), Text("build-image"))[-1]

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image.check import on_rpi, tables
+from image import partitions
+from image.check import on_rpi
 from image.check.filesystems import Fat
 
 GUEST = Path(__file__).parent / "guest"
@@ -102,19 +103,18 @@ class Medium:
         return medium
 
     @property
-    def _table(self) -> tables.Table:
-        with self.path.open("rb") as file:
-            return tables.read(file.read(tables.NEEDED))
+    def _table(self) -> partitions.Table:
+        return partitions.read(self.path)
 
     @property
     def boot(self) -> Fat:
-        kinds = (tables.EFI_SYSTEM, tables.FAT32)
+        kinds = (partitions.EFI_SYSTEM, partitions.FAT32)
         partition = next(each for each in self._table.partitions if each.kind in kinds)
         return Fat(self.path, partition.start)
 
     @property
-    def roots(self) -> list[tables.Partition]:
-        kinds = (tables.LINUX_ROOT_X86_64, tables.LINUX)
+    def roots(self) -> list[partitions.Partition]:
+        kinds = (partitions.LINUX_ROOT_X86_64, partitions.LINUX)
         return [each for each in self._table.partitions if each.kind in kinds][:2]
 
     @property

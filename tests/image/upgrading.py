@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image.check import tables
+from image import partitions
 from image.make import bundle
 from image.make.bundle import Signing
 from image.make.command import Runner
@@ -26,7 +26,7 @@ def signing(folder: Path, name: str) -> Signing:
     return Signing(certificate, str(key))
 
 
-def change(image: Path, place: tables.Partition, request: str) -> None:
+def change(image: Path, place: partitions.Partition, request: str) -> None:
     """Change the ext4 at ``place`` of ``image`` by debugfs(8), which says what is wrong and ends with 0."""
     command = ["debugfs", "-w", "-R", request, f"{image}?offset={place.start}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

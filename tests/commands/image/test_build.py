@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from debs.release import Commit
-from image.make import foreign, order, watch
+from image import progress
+from image.make import foreign, order
 from image.make.__main__ import main
 from image.make.base import Base
 from image.make.boards import BOARDS, Role
@@ -96,7 +97,7 @@ def test_a_key_without_its_certificate_is_refused(capsys: pytest.CaptureFixture[
 def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "LOCKS", tmp_path)
     with pytest.raises(CommandError, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
-        order.build(making(tmp_path), watch.Text())
+        order.build(making(tmp_path), progress.Text("build-image"))
 
 
 class Mmdebstrap(Runner):
@@ -115,7 +116,7 @@ def based(tmp_path: Path, strict: bool) -> tuple[Base, Path]:
     lock = tmp_path / "x.lock"
     lock.write_text("bash=5.2\n")
     base, target = Base(BOARDS["x86"], Role.GATEWAY, lock, strict), tmp_path / "base.tar"
-    base.make(target, Mmdebstrap(tmp_path / "log", watch.Text()))
+    base.make(target, Mmdebstrap(tmp_path / "log", progress.Text("build-image")))
     return base, target
 
 
@@ -166,9 +167,9 @@ def test_an_entry_that_mmdebstrap_could_not_use_is_refused(tmp_path: Path) -> No
 
 
 def test_progress_on_a_pipe_says_which_step_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
-    told = watch.Text()
-    told.begin("root", 3, 5, 150)
-    told.end(cached=False)
+    told = progress.Text("build-image")
+    told.begin("root", "3/5", 150)
+    told.end()
     assert capsys.readouterr().err.splitlines() == [
         "build-image: 3/5 root, about 2:30 left",
         "build-image: 3/5 root: done in 0:00",
@@ -176,10 +177,10 @@ def test_progress_on_a_pipe_says_which_step_and_how_long(capsys: pytest.CaptureF
 
 
 def test_a_program_gets_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    told = watch.Json()
-    told.begin("root", 3, 5, 150)
+    told = progress.Json()
+    told.begin("root", "3/5", 150)
     told.end(cached=True)
-    told.result({"image": "x"}, [])
+    told.event("result", {"image": "x"}, [])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["event"] for each in events] == ["begin", "end", "result"]
     assert events[1]["cached"] is True

@@ -131,7 +131,7 @@ def test_a_loader_that_is_not_where_the_first_sector_says_is_found(tmp_path: Pat
 
 def test_a_file_without_a_partition_table_cannot_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "x.img").write_bytes(bytes(100_000))
-    with pytest.raises(CommandError, match=r"x\.img: no partition table"):
+    with pytest.raises(CommandError, match=r"x\.img: it has no partition table"):
         examine(tmp_path / "x.img", "rpi", "gateway")
 
 

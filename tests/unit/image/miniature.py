@@ -17,14 +17,14 @@ from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import layout
 from image.make.texts import texts
-from image.make.watch import Watch
+from image.progress import Progress
 from image.upgrade.boot_partition import fill
 from tributary.paths import ROOT
 
 NAME = "tributary-miniature-0.1.0"
 IDENTITY = Identity.of(NAME)
 SECONDS = 1_795_280_493
-TOOLS = ("sfdisk", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "dumpe2fs")
+TOOLS = ("sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "dumpe2fs")
 
 needs_tools = pytest.mark.skipif(
     not all(shutil.which(tool) for tool in TOOLS),
@@ -32,14 +32,15 @@ needs_tools = pytest.mark.skipif(
 )
 
 
-class Quiet(Watch):
-    """Nobody."""
+class Quiet(Progress):
+    """Shows nothing."""
 
-    def begin(self, step: str, number: int, of: int, seconds: float | None) -> None: ...
-    def progress(self, done: float | None = None, doing: str = "") -> None: ...
-    def end(self, cached: bool) -> None: ...
+    def begin(self, step: str, place: str, seconds: float | None = None) -> None: ...
+    def update(self, done: float | None = None, doing: str = "") -> None: ...
+    def end(self, cached: bool = False) -> None: ...
     def note(self, text: str) -> None: ...
-    def result(self, facts: object, lines: list[str]) -> None: ...
+    def event(self, name: str, facts: object, lines: list[str]) -> None: ...
+    def failed(self, code: int, message: str, notes: list[str]) -> None: ...
 
 
 def small(board: str) -> Board:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from image.flash.bmap import BLOCK
+from image.flash.source import BLOCK
 
 MB = 10**6
 

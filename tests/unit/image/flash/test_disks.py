@@ -1,90 +1,94 @@
-"""What is read of disks, and how it is shown."""
+"""May this disk be written? By rows as lsblk gives them."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from image.flash import describe, tables
-from image.flash.disk import Partition
-from image.flash.sizes import sized
-from tests.unit.image.flash.staged import CARD_READER, GB, SATA, USB, Staged
+from image.flash.disks import Device, refusal
+from image.sizes import sized
+from tributary.settings.errors import Exit
+
+GB = 10**9
+BUSES = {"usb": "block:scsi:usb:pci", "sata": "block:scsi:pci", "nvme": "block:nvme:pci", "loop": "block"}
 
 
-@pytest.fixture
-def staged(tmp_path: Path) -> Staged:
-    return Staged(tmp_path)
+def row(name: str = "sdb", tran: str | None = "usb", kind: str = "disk", **others: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(("pkname", "vendor", "model", "label", "fstype"))
+    about = {"path": f"/dev/{name}", "maj:min": "999:9", "type": kind, "size": 32 * GB, "log-sec": 512, "tran": tran}
+    flags = {"rm": False, "ro": False, "mountpoints": [None], "subsystems": BUSES[tran or "loop"]}
+    return {**empty, "name": name, **about, **flags, **others}
 
 
-def test_a_stick_is_described_with_its_partitions_and_labels(staged: Staged) -> None:
-    disk = staged.disk("sdb", USB, removable="1", device__vendor="SanDisk ", device__model="Ultra Fit   ")
-    staged.partition("sdb1", disk, size=268 * 10**6, ID_FS_LABEL="bootfs", ID_FS_TYPE="vfat")
-    staged.partition("sdb2", disk, size=4 * GB)
-    assert describe.disk_lines(staged["sdb"]) == [
+def disk(*children: dict[str, Any], **others: Any) -> Device:
+    return Device({**row(**others), "children": list(children)})
+
+
+def part(number: int, *points: str, **others: Any) -> dict[str, Any]:
+    return row(f"sdb{number}", kind="part", mountpoints=[*points, None], **others)
+
+
+@pytest.mark.parametrize("device", [disk(), disk(tran="sata", rm=True)])
+def test_sticks_and_removable_disks_may_be_written(device: Device) -> None:
+    assert refusal(device, force=False, needed=GB) is None
+
+
+@pytest.mark.parametrize("device", [disk(tran="sata"), disk(tran="nvme"), disk(tran=None, kind="loop")])
+def test_what_is_built_in_is_written_by_force_alone(device: Device) -> None:
+    found = refusal(device, force=False)
+    assert found and found.code is Exit.USAGE and f"not removable (bus {device.bus})" in found.reason
+    assert refusal(device, force=True) is None
+
+
+def test_an_mmc_that_does_not_say_that_it_is_a_card_is_soldered_in() -> None:
+    device = disk(subsystems="block:mmc:mmc_host:platform", rm=True)
+    assert device.bus == "mmc"
+    assert refusal(device, force=False) is not None
+
+
+CRYPT = row("dm-0", tran=None, kind="crypt", children=[row("dm-1", tran=None, kind="lvm", mountpoints=["/"])])
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "reason"),
+    [
+        (
+            disk(part(1, "/media/my card")),
+            Exit.IN_USE,
+            "it is mounted (/dev/sdb1 at /media/my card): `umount /media/my card` first",
+        ),
+        (disk(mountpoints=[f"/mnt/{n}" for n in range(5)]), Exit.IN_USE, "/dev/sdb at /mnt/2 and 2 more"),
+        (disk(part(2, "[SWAP]")), Exit.IN_USE, "it is used as swap (/dev/sdb2): `swapoff /dev/sdb2` first"),
+        (disk(part(1, "/mnt", "/")), Exit.USAGE, "the system runs from it (/ is on /dev/sdb1)"),
+        (disk(part(1, "/run/live/medium")), Exit.USAGE, "the system runs from it"),
+        (disk(part(3, children=[CRYPT])), Exit.USAGE, "(/ is on /dev/dm-1)"),
+        (disk(row("md127", kind="raid1", children=[part(1, "/")])), Exit.USAGE, "the system runs from it"),
+        (disk(part(1, children=[row("dm-0", kind="crypt")])), Exit.IN_USE, "it is part of /dev/dm-0 (crypt)"),
+        (disk(size=0, rm=True), Exit.UNAVAILABLE, "there is no card in it"),
+        (disk(ro=True), Exit.UNAVAILABLE, "lock switch"),
+        (disk(**{"log-sec": 4096}), Exit.USAGE, "its sectors have 4096 bytes"),
+        (disk(size=2**30), Exit.USAGE, "it has 1.07 GB, and the image needs 1.07 GB"),
+    ],
+)
+def test_a_disk_is_refused_also_by_force(device: Device, code: Exit, reason: str) -> None:
+    found = refusal(device, force=True, needed=2**30 + 512)
+    assert found and found.code is code
+    assert reason in found.reason
+
+
+def test_a_disk_is_large_enough_to_the_byte() -> None:
+    assert refusal(disk(size=2**30), force=False, needed=2**30) is None
+
+
+def test_a_stick_is_described_with_its_partitions_and_labels() -> None:
+    first = part(1, size=268 * 10**6, label="\x1b[2Jboot", fstype="vfat")
+    stick = disk(first, part(2, size=4 * GB), rm=True, vendor="SanDisk ", model="Ultra Fit  ")
+    assert stick.lines() == [
         "/dev/sdb: SanDisk Ultra Fit, 32.0 GB, bus usb, removable",
-        '  /dev/sdb1: 268 MB, vfat, "bootfs"',
+        '  /dev/sdb1: 268 MB, vfat, "?[2Jboot"',  # a label cannot command the terminal
         "  /dev/sdb2: 4.00 GB, unknown contents, no label",
     ]
-
-
-def test_a_card_is_known_by_its_name(staged: Staged) -> None:
-    staged.disk("mmcblk0", CARD_READER, device__type="SD", device__name="SC32G")
-    disk = staged["mmcblk0"]
-    assert (disk.bus, disk.card, disk.title) == ("mmc", "SD", "SC32G")
-
-
-def test_a_number_instead_of_a_vendor_is_not_shown(staged: Staged) -> None:
-    staged.disk("vda", "pci0000:00/0000:00:02.0/virtio1", device__vendor="0x1af4")
-    assert (staged["vda"].bus, staged["vda"].title) == ("virtio", "")
-
-
-def test_partitions_come_in_their_order(staged: Staged) -> None:
-    disk = staged.disk("sdb", USB)
-    for name in ("sdb2", "sdb1"):
-        staged.partition(name, disk)
-    assert staged["sdb"].names == ("sdb", "sdb1", "sdb2")
-
-
-def test_a_label_cannot_command_the_terminal(staged: Staged) -> None:
-    staged.partition("sdb1", staged.disk("sdb", USB), ID_FS_LABEL="\x1b[2Jboot")
-    assert "?[2Jboot" in describe.disk_lines(staged["sdb"])[1]
-
-
-def test_a_disk_that_vanishes_while_it_is_read_has_no_size(staged: Staged) -> None:
-    (staged.root / "sys/block/sdb").symlink_to("../devices/gone")
-    assert staged["sdb"].size == 0
-
-
-def test_the_list_begins_with_what_can_be_written_and_says_why_the_rest_cannot(staged: Staged) -> None:
-    staged.disk("loop0", "virtual")
-    staged.disk("sda", SATA)
-    staged.disk("sdb", USB)
-    lines = describe.list_lines(staged.machine)
-    assert [line.split(":")[0] for line in lines] == ["/dev/sdb", "  can be written", "/dev/sda", "  no"]
-    assert lines[3] == "  no: it is not removable (bus ata): --force writes to it all the same"
-
-
-def test_a_machine_without_disks_has_an_empty_list(staged: Staged) -> None:
-    assert describe.list_lines(staged.machine) == ["no disks"]
-
-
-def test_a_program_reads_the_same_of_a_disk(staged: Staged) -> None:
-    staged.partition("sdb1", staged.disk("sdb", USB), ID_FS_LABEL="bootfs", ID_FS_TYPE="vfat")
-    facts = describe.disk_facts(staged["sdb"])
-    assert (facts["path"], facts["bytes"], facts["bus"]) == ("/dev/sdb", 32 * GB, "usb")
-    assert facts["partitions"] == [{"path": "/dev/sdb1", "bytes": GB, "label": "bootfs", "filesystem": "vfat"}]
-    assert isinstance(staged["sdb"].partitions[0], Partition)
-
-
-def test_lines_that_are_no_mounts_are_left_out() -> None:
-    text = "\nrubbish\n30 1 8:1 / /mnt\\011x rw - ext4 /dev/sda1 rw\n31 1 8:2 / - short\n"
-    assert list(tables.mounts(text)) == [tables.Mount("8:1", "/mnt\tx", "/dev/sda1")]
-
-
-def test_swap_files_have_their_paths() -> None:
-    assert list(tables.swaps("Filename\tType\n/my\\040swap file 1 0 -2\n/dev/sda2 partition 1 0 -3\n")) == [
-        "/my swap",
-        "/dev/sda2",
-    ]
+    assert stick.facts()["partitions"][1] == {"path": "/dev/sdb2", "bytes": 4 * GB, "label": None, "filesystem": None}
+    assert disk(vendor="0x1af4").title == ""
 
 
 @pytest.mark.parametrize(
@@ -94,5 +98,5 @@ def test_swap_files_have_their_paths() -> None:
         *((999_600_000, "1.00 GB"), (31_914_983_424, "31.9 GB"), (10**16, "10000 TB")),
     ],
 )
-def test_sizes_have_three_digits(count: int, text: str) -> None:
+def test_sizes_are_those_that_cards_are_sold_by(count: int, text: str) -> None:
     assert sized(count) == text

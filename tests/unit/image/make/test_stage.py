@@ -20,10 +20,10 @@ class Diary(Quiet):
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def begin(self, step: str, number: int, of: int, seconds: float | None) -> None:  # noqa: ARG002
-        self.told.append((step, number, of))
+    def begin(self, step: str, place: str, seconds: float | None = None) -> None:  # noqa: ARG002
+        self.told.append((step, place))
 
-    def end(self, cached: bool) -> None:
+    def end(self, cached: bool = False) -> None:
         self.told.append(cached)
 
 
@@ -46,7 +46,7 @@ def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
     first = stage("a").place(tmp_path).read_text()
     run([stage("a")], tmp_path, diary)
     assert stage("a").place(tmp_path).read_text() == first
-    assert diary.told == [("base", 1, 1), False, ("base", 1, 1), True]
+    assert diary.told == [("base", "1/1"), False, ("base", "1/1"), True]
 
 
 def test_what_is_made_of_something_else_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
     diary = Diary()
     run([slow], tmp_path, diary)
     first.join()
-    assert diary.told == [("another build of router-rpi is at work", 0, 0), False, ("base", 1, 1), True]
+    assert diary.told == [("another build of router-rpi is at work", "0/0"), False, ("base", "1/1"), True]
 
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_a_command_ends_with_us(tmp_path: Path) -> None:
     class Impatient(Quiet):
-        def progress(self, done: float | None = None, doing: str = "") -> None:  # noqa: ARG002
+        def update(self, done: float | None = None, doing: str = "") -> None:  # noqa: ARG002
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

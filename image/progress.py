@@ -1,0 +1,177 @@
+"""What a person or a program sees of a long command: its steps, how far each is and how long it still takes."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from image.sizes import sized
+
+_EVERY = {True: 1.0, False: 30.0}  # seconds between two lines of progress: on a terminal, elsewhere
+_WIDTH = 110
+
+
+class Progress(Protocol):
+    """One of the two below. ``done`` is a share from 0 to 1, ``seconds`` and ``left`` are None if not known."""
+
+    def begin(self, step: str, place: str, seconds: float | None = None) -> None:
+        """A step begins, such as the second of four, 2/4; it took ``seconds`` the last time."""
+
+    def update(self, done: float | None = None, doing: str = "") -> None:
+        """How far the step is; called often."""
+
+    def end(self, cached: bool = False) -> None:
+        """The step is over; ``cached``: its result was there already."""
+
+    def note(self, text: str) -> None:
+        """What a person should know of the result, and is no failure."""
+
+    def event(self, name: str, facts: Mapping[str, Any], lines: list[str]) -> None:
+        """Something was found or done: ``facts`` for a program, ``lines`` for a person."""
+
+    def failed(self, code: int, message: str, notes: list[str]) -> None:
+        """It ended early; ``message`` goes to standard error anyway."""
+
+
+class _Step:
+    """The present step: since when it runs, and when its progress was last shown."""
+
+    def __init__(self, name: str, place: str, seconds: float | None) -> None:
+        self.name, self.place, self.expected = name, place, seconds
+        self.began = self.shown = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self.began
+
+    def left(self, done: float | None) -> float | None:
+        """Seconds: by what is done, or else by what the step took the last time."""
+        if done:
+            return self.spent / done - self.spent
+        return max(0.0, self.expected - self.spent) if self.expected is not None else None
+
+    def due(self, every: float) -> bool:
+        now = time.monotonic()
+        if now - self.shown < every:
+            return False
+        self.shown = now
+        return True
+
+
+class Text:
+    """For a person: results on standard output, progress on standard error; a terminal has one line that changes."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._terminal = sys.stderr.isatty()
+        self._step: _Step | None = None
+
+    def begin(self, step: str, place: str, seconds: float | None = None) -> None:
+        """See Progress."""
+        self._step = _Step(step, place, seconds)
+        self._show(self._line(self._step, None, ""))
+
+    def update(self, done: float | None = None, doing: str = "") -> None:
+        """See Progress."""
+        if self._step and self._step.due(_EVERY[self._terminal]):
+            self._show(self._line(self._step, done, doing))
+
+    def end(self, cached: bool = False) -> None:
+        """See Progress."""
+        if self._step:
+            how = "from the cache" if cached else f"done in {clock(self._step.spent)}"
+            self._show(f"{self._step.place} {self._step.name}: {how}")
+            if self._terminal:
+                print(file=sys.stderr)
+        self._step = None
+
+    def note(self, text: str) -> None:
+        """See Progress."""
+        print(f"{self._program}: {text}", file=sys.stderr, flush=True)
+
+    def event(self, _name: str, _facts: Mapping[str, Any], lines: list[str]) -> None:
+        """See Progress."""
+        print("\n".join(lines), flush=True)
+
+    def failed(self, _code: int, _message: str, notes: list[str]) -> None:
+        """See Progress."""
+        if self._terminal and self._step:
+            print(file=sys.stderr)
+        for note in notes:
+            self.note(note)
+
+    def _show(self, line: str) -> None:
+        before, after = ("\r\x1b[K", "") if self._terminal else (f"{self._program}: ", "\n")
+        print(before + line, end=after, file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _line(step: _Step, done: float | None, doing: str) -> str:
+        left = step.left(done)
+        parts = [
+            f"{step.place} {step.name}",
+            *([f"{round(100 * done)} %"] if done is not None else []),
+            *([f"about {clock(left)} left"] if left else []),
+            *([doing] if doing else []),
+        ]
+        return ", ".join(parts)[:_WIDTH]
+
+
+class Json:
+    """For a program: one object a line on standard output."""
+
+    def __init__(self) -> None:
+        self._step: _Step | None = None
+
+    def begin(self, step: str, place: str, seconds: float | None = None) -> None:
+        """See Progress."""
+        self._step = _Step(step, place, seconds)
+        self._print("begin", place=place, seconds_left=seconds)
+
+    def update(self, done: float | None = None, doing: str = "") -> None:
+        """See Progress."""
+        if self._step and self._step.due(_EVERY[True]):
+            left = self._step.left(done)
+            self._print("progress", done=done, seconds_left=None if left is None else round(left), doing=doing)
+
+    def end(self, cached: bool = False) -> None:
+        """See Progress."""
+        self._print("end", cached=cached, seconds=round(self._step.spent, 1) if self._step else 0)
+        self._step = None
+
+    def note(self, text: str) -> None:
+        """See Progress."""
+        self.event("note", {"text": text}, [])
+
+    def event(self, name: str, facts: Mapping[str, Any], _lines: list[str]) -> None:
+        """See Progress."""
+        print(json.dumps({"event": name, **facts}), flush=True)
+
+    def failed(self, code: int, message: str, notes: list[str]) -> None:
+        """See Progress."""
+        self.event("failed", {"code": code, "error": message, "notes": notes}, [])
+
+    def _print(self, event: str, **facts: object) -> None:
+        self.event(event, {"step": self._step.name if self._step else None, **facts}, [])
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds: ``2:05``."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+@contextmanager
+def step(progress: Progress, name: str, place: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A step of ``total`` bytes, such as 2/4; gives a function that takes how many more are done."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        progress.update(done / total if total else None, f"{sized(done)} of {sized(total)}")
+
+    progress.begin(name, place)
+    yield advance
+    progress.end()
