@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from debs import build
+from debs import build, repository
 from debs.release import ARCHITECTURES, SUITES
-from debs.repository import pool, publish
 from tributary.paths import CACHE, ROOT
 from tributary.settings import cli
 
@@ -127,26 +126,26 @@ def _perform(options: Options) -> None:
 
 def _publish(options: Options) -> None:
     assert options.repository and options.key and options.url  # by the rules of Options
-    asked = publish.Order(
+    asked = repository.Order(
         options.repository,
         options.key,
         options.url,
-        publish.now(os.environ),
+        repository.now(os.environ),
         options.valid_days,
         options.replace_key,
     )
     suites = [options.suite] if options.suite else list(SUITES)
     architectures = [options.arch] if options.arch else list(ARCHITECTURES)
     orders = [_order(options, suite, each) for suite in suites for each in architectures]
-    debs = pool.below(options.packages) if options.packages else []
+    debs = repository.below(options.packages) if options.packages else []
     if options.dry_run:
         builds = [] if options.packages else [f"{each.suite.name} {each.architecture.name}" for each in orders]
-        _show_plan({"builds": builds, **publish.plan(asked, debs)}, options.json)
+        _show_plan({"builds": builds, **repository.plan(asked, debs)}, options.json)
         return
-    publish.check(asked)  # before anything long begins
+    repository.check(asked)  # before anything long begins
     if not options.packages:
-        debs = [pool.read(made.file) for order in orders for made in build.packages(order)]
-    _show_sources(publish.publish(asked, debs), options.json)
+        debs = [repository.read(made.file) for order in orders for made in build.packages(order)]
+    _show_sources(repository.publish(asked, debs), options.json)
 
 
 def _order(options: Options, suite: str, architecture: str) -> build.Order:
