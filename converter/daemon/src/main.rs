@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tributary_converter::cli::arguments::{Arguments, Ask, Command};
-use tributary_converter::cli::{report, top};
+use tributary_converter::cli::{Arguments, Ask, Command, report, top};
 use tributary_converter::failure::{Exit, Failure};
-use tributary_converter::{config, service};
+use tributary_converter::{config, server};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -38,17 +37,17 @@ fn said_by_clap(error: &clap::Error) -> ExitCode {
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Status(ask)) => show(ask),
-        Some(Command::Top(target)) => top::top(&target.socket),
+        Some(Command::Top(target)) => top(&target.socket),
         None if arguments.check => arguments
             .config
             .as_deref()
             .map_or(Ok(()), |file| config::load(file).map(drop)),
-        None => service::run(arguments.config.as_deref()),
+        None => server::run(arguments.config.as_deref()),
     }
 }
 
 fn show(ask: &Ask) -> Result<(), Failure> {
-    let status = service::ask(&ask.target.socket)?;
+    let status = server::ask(&ask.target.socket)?;
     let text = if ask.json {
         serde_json::to_string_pretty(&status)
             .map_err(|error| Failure::new(Exit::System, error.to_string()))?

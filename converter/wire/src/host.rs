@@ -2,7 +2,12 @@
 //! takes for an address. HTTP's authorities and SOCKS5's requests hold to the same rules.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use memchr::memchr;
+
+use crate::http::grammar::{Reason, write_decimal};
 
 /// A host. An address is an address only in its canonical spelling, so that every resolver reads it alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,5 +95,116 @@ impl fmt::Display for Host {
             Self::V6(address) => write!(f, "[{address}]"),
             Self::Name(name) => f.write_str(name),
         }
+    }
+}
+
+/// A host and a port from 1 to 65535.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Authority {
+    /// The host.
+    pub host: Host,
+    /// The port, never 0.
+    pub port: u16,
+}
+
+/// A host as it stands in an authority: an IPv6 address in brackets.
+fn parse_host(text: &str) -> Result<Host, Reason> {
+    let Some(inside) = text.strip_prefix('[') else {
+        return Host::from_name(text).map_err(|error| match error {
+            HostError::Address => "malformed IPv4 address in the authority",
+            HostError::Name => "malformed host name",
+        });
+    };
+    // RFC 9110 section 4.2 has no zones (RFC 6874 was never taken up by HTTP); `from_str` refuses them.
+    let address = inside
+        .strip_suffix(']')
+        .and_then(|inside| inside.parse().ok());
+    address
+        .map(Host::V6)
+        .ok_or("malformed IPv6 address in the authority")
+}
+
+impl From<SocketAddr> for Authority {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().into(),
+            port: address.port(),
+        }
+    }
+}
+
+impl Authority {
+    /// The address and port, when the host is an address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.host.address()?, self.port))
+    }
+
+    /// Reads `host[:port]`. Without a port, or with an empty one, `default_port` counts (RFC 9110 section 4.2.1).
+    pub(crate) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, Reason> {
+        if memchr(b'@', text.as_bytes()).is_some() {
+            return Err("user information in the authority"); // RFC 9110 section 4.2.4
+        }
+        let (host, port) = split_port(text);
+        let host = parse_host(host)?;
+        let port = match port {
+            None | Some("") => default_port.ok_or("no port in the authority")?,
+            Some(digits) => parse_port(digits)?,
+        };
+        Ok(Self { host, port })
+    }
+
+    /// Writes the value of Host: the port is left out when it is that of `http`.
+    pub(crate) fn write_host(&self, out: &mut Vec<u8>) {
+        match &self.host {
+            Host::Name(name) => out.extend_from_slice(name.as_bytes()),
+            Host::V4(four) => write_quad(four.octets(), out),
+            Host::V6(_) => {
+                let _ = write!(out, "{}", self.host); // a Vec takes everything
+            }
+        }
+        if self.port != HTTP_PORT {
+            out.push(b':');
+            write_decimal(self.port, out);
+        }
+    }
+}
+
+fn write_quad(octets: [u8; 4], out: &mut Vec<u8>) {
+    for (number, octet) in octets.into_iter().enumerate() {
+        if number > 0 {
+            out.push(b'.');
+        }
+        write_decimal(octet, out);
+    }
+}
+
+/// The default port of `http` (RFC 9110 section 4.2.1).
+pub(crate) const HTTP_PORT: u16 = 80;
+
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    let after_address = if text.starts_with('[') {
+        memchr(b']', text.as_bytes()).unwrap_or(0)
+    } else {
+        0
+    };
+    match memchr(b':', &text.as_bytes()[after_address..]) {
+        Some(at) => (
+            &text[..after_address + at],
+            Some(&text[after_address + at + 1..]),
+        ),
+        None => (text, None),
+    }
+}
+
+fn parse_port(digits: &str) -> Result<u16, Reason> {
+    if digits.starts_with('0') || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("malformed port");
+    }
+    digits.parse().map_err(|_| "port out of range")
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
     }
 }

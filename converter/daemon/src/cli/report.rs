@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::accounting::registry::ConnectionStatus;
 use crate::kernel::netstat::MptcpCounters;
-use crate::service::Status;
+use crate::observe::ConnectionStatus;
+use crate::server::Status;
 
 /// Bits per second of connections, by their ids: up and down.
 pub type Rates = HashMap<u64, (f64, f64)>;
@@ -152,7 +152,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::ListenerStatus;
+    use crate::server::ListenerStatus;
 
     fn status(uptime_seconds: f64, up_bytes: u64) -> Status {
         let client = "10.0.0.2:4000".parse().expect("address");

@@ -7,7 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::sizes::RequestSize;
 use super::units;

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::units;
 

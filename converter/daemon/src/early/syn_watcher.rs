@@ -12,15 +12,15 @@ use tokio::time::{MissedTickBehavior, interval};
 use tributary_wire::syn::{self, Syn};
 
 use super::EarlyConnects;
-use super::syn_cookies::{SynCookieMonitor, cookies_sent};
 use super::table::{NotStarted, Pair};
-use crate::accounting::metrics::EarlySyns;
 use crate::config::{Config, Listen, ListenerKind};
-use crate::dial::Dialer;
+use crate::kernel::netstat::syn_cookies_sent;
 use crate::kernel::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
+use crate::observe::metrics::EarlySyns;
 use crate::policy::admission::is_allowed;
+use crate::upstream::Dialer;
 
 /// How often floods and expired connections are looked for.
 const STEP: Duration = Duration::from_millis(50);
@@ -103,7 +103,7 @@ struct SynHandler {
 async fn run(sockets: [PacketSocket; 2], handler: SynHandler) {
     let [four, six] = &sockets;
     let mut flood = SynCookieMonitor::default();
-    flood.note(cookies_sent(), Instant::now());
+    flood.note(syn_cookies_sent(), Instant::now());
     let mut step = interval(STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut busy = false;
@@ -113,9 +113,9 @@ async fn run(sockets: [PacketSocket; 2], handler: SynHandler) {
             // The kernel drops what nobody reads, which is the cheapest that there is; it is stale when the flood is over.
             step.tick().await;
             handler.give_up_waiting();
-            flood.note(cookies_sent(), Instant::now());
+            flood.note(syn_cookies_sent(), Instant::now());
             for socket in &sockets {
-                handler.counters.flooded(skip_all(socket));
+                handler.counters.count("flood", skip_all(socket));
             }
             continue;
         }
@@ -124,7 +124,7 @@ async fn run(sockets: [PacketSocket; 2], handler: SynHandler) {
             _ = step.tick(), if busy || !handler.early.table().is_empty() => {
                 handler.give_up_waiting();
                 if std::mem::take(&mut busy) {
-                    flood.note(cookies_sent(), Instant::now());
+                    flood.note(syn_cookies_sent(), Instant::now());
                 }
             }
             syns = next(four) => busy |= handler.answer(&syns),
@@ -154,7 +154,7 @@ impl SynHandler {
     /// Handles SYNs; returns whether there were any.
     fn answer(&self, syns: &[Syn]) -> bool {
         for syn in syns {
-            self.counters.count(self.begin(syn));
+            self.counters.count(self.begin(syn), 1);
         }
         !syns.is_empty()
     }
@@ -251,4 +251,46 @@ fn filter(ether_type: u16, ports: &[u16]) -> Vec<SockFilter> {
     }
     filter.push(take(0));
     filter
+}
+
+/// The flood is over this long after the last cookie.
+const CALM: Duration = Duration::from_secs(5);
+
+/// Detects floods.
+#[derive(Debug, Default)]
+pub struct SynCookieMonitor {
+    cookies: Option<u64>,
+    over_at: Option<Instant>,
+}
+
+impl SynCookieMonitor {
+    /// Records how many cookies were sent so far.
+    pub fn note(&mut self, cookies: u64, now: Instant) {
+        if self.cookies.is_some_and(|before| cookies > before) {
+            self.over_at = Some(now + CALM);
+        }
+        self.cookies = Some(cookies);
+    }
+
+    /// Whether there is a flood now.
+    pub fn is_on(&self, now: Instant) -> bool {
+        self.over_at.is_some_and(|over_at| now < over_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_begins_with_a_cookie_and_ends_when_none_was_sent_for_long() {
+        let (mut flood, now) = (SynCookieMonitor::default(), Instant::now());
+        flood.note(70, now);
+        assert!(!flood.is_on(now)); // those were of an earlier time
+        flood.note(71, now);
+        assert!(flood.is_on(now));
+        flood.note(71, now + CALM / 2);
+        assert!(flood.is_on(now + CALM / 2));
+        assert!(!flood.is_on(now + CALM));
+    }
 }

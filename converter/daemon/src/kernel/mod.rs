@@ -3,7 +3,6 @@
 mod bpf;
 pub mod multipath;
 pub mod netstat;
-mod optional;
 pub mod packet_filter;
 pub mod route;
 pub mod sockets;

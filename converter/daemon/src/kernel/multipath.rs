@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-use crate::kernel::sys::{self, Readable};
+use super::sys::{self, Readable};
 
 /// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
 /// when the initial one was taken away.

@@ -1,11 +1,12 @@
-//! What the kernel counts of MPTCP in this network namespace: the lines `MPTcpExt` of proc(5)'s `net/netstat`.
+//! What the kernel counts in this network namespace (proc(5), `net/netstat`).
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-const FILE: &str = "/proc/self/net/netstat";
+const FILE: &str = "/proc/thread-self/net/netstat";
 const GROUP: &str = "MPTcpExt:";
+const SYN_COOKIES: &str = "SyncookiesSent";
 
 /// Counts that tell whether received bytes lie where they belong, and whether senders wait for MPTCP's own timer. They
 /// are of everything in the namespace since it was made, not of this process alone.
@@ -25,18 +26,10 @@ impl MptcpCounters {
         fs::read_to_string(FILE).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    /// From a line of names and one of numbers, in the same order; a name that is not there counts 0.
+    /// A name that is not there counts 0.
     fn parse(netstat: &str) -> Self {
-        let mut lines = netstat
-            .lines()
-            .filter_map(|line| line.strip_prefix(GROUP))
-            .map(str::split_whitespace);
-        let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
-            return Self::default();
-        };
         let mut counters = Self::default();
-        for (name, number) in names.zip(numbers) {
-            let number = number.parse().unwrap_or(0);
+        for (name, number) in group(netstat, GROUP) {
             match name {
                 "DSSNotMatching" => counters.dss_not_matching = number,
                 "DataCsumErr" => counters.data_checksum_errors = number,
@@ -51,6 +44,27 @@ impl MptcpCounters {
     pub fn tell_of_wrong_bytes(&self) -> bool {
         self.dss_not_matching > 0 || self.data_checksum_errors > 0
     }
+}
+
+/// SYN cookies that were sent; 0 where the kernel does not say.
+pub fn syn_cookies_sent() -> u64 {
+    fs::read_to_string(FILE).map_or(0, |text| syn_cookies(&text))
+}
+
+fn syn_cookies(netstat: &str) -> u64 {
+    group(netstat, "TcpExt:")
+        .find(|(name, _)| *name == SYN_COOKIES)
+        .map_or(0, |(_, number)| number)
+}
+
+/// The names and numbers of a group: it has a line of names, and one of numbers in the same order.
+fn group<'t>(netstat: &'t str, group: &'t str) -> impl Iterator<Item = (&'t str, u64)> {
+    let mut lines = netstat
+        .lines()
+        .filter_map(move |line| line.strip_prefix(group));
+    let names = lines.next().unwrap_or_default().split_whitespace();
+    let numbers = lines.next().unwrap_or_default().split_whitespace();
+    names.zip(numbers.map(|number| number.parse().unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -107,5 +121,15 @@ mod tests {
                 assert!(names.split(' ').any(|known| known == name), "{name}");
             }
         }
+    }
+    #[test]
+    fn syn_cookies_are_found_by_their_name() {
+        let text =
+            "TcpExt: SyncookiesRecv SyncookiesSent X\nTcpExt: 1 42 3\nIpExt: A B\nIpExt: 5 6\n";
+        assert_eq!(syn_cookies(text), 42);
+        assert_eq!(syn_cookies("TcpExt: A\nTcpExt: 1\n"), 0);
+        assert_eq!(syn_cookies(""), 0);
+        let own = fs::read_to_string(FILE).expect(FILE);
+        assert!(own.contains(SYN_COOKIES), "this kernel has the counter");
     }
 }

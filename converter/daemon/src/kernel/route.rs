@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::kernel::sys;
+use super::sys;
 
 /// What an address is to this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

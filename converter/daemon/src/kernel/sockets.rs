@@ -1,8 +1,10 @@
 //! Sockets as the converter wants them, and what it does with them directly.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -10,9 +12,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tributary_offload::Pause;
 
+use super::sys;
 use crate::config::{Intercept, Listen, ListenerKind, UpstreamSettings};
-use crate::kernel::optional::{needed, optional};
-use crate::kernel::sys;
 
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
 const NO_COOKIE: &str = "TCP_FASTOPEN_NO_COOKIE";
@@ -339,6 +340,24 @@ fn in_progress(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EAGAIN))
 }
 
+static REFUSED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+
+/// Goes on without an option that was not `set`, and logs that once for each `name`.
+pub fn optional(name: &'static str, set: io::Result<()>) {
+    let Err(error) = set else {
+        return;
+    };
+    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if refused.insert(name) {
+        tracing::warn!("the kernel refuses {name}: {error}; going on without it");
+    }
+}
+
+/// Raises why an option was not `set`, with its `name`.
+pub fn needed(name: &str, set: io::Result<()>) -> io::Result<()> {
+    set.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
@@ -346,7 +365,7 @@ mod tests {
     use std::task::Poll;
 
     use super::*;
-    use crate::bytes::loopback;
+    use crate::io::loopback;
 
     /// Without the option, one more read asks.
     #[test]

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use socket2::Socket;
 use tributary_wire::syn::{DESTINATION_OPTION, destination_option};
 
-use crate::kernel::bpf::{self, LruTable, Register};
-use crate::kernel::sys::{self, Readable};
+use super::bpf::{self, LruTable, Register};
+use super::sys::{self, Readable};
 
 /// Connections whose SYN, or whose repeated SYN, may still have to be written.
 const MOST: u32 = 65_536;

@@ -2,16 +2,18 @@
 //! checkpointed. Meanwhile the relay goes on moving data.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tributary_offload::{
-    Checkpoint, NotQuiescent, Pause, begin_dropping_data, check_quiescent, checkpoint_both,
-    release, wait_for_packets_under_way,
+    Checkpoint, NotQuiescent, Pause, SlowStartDetector, begin_dropping_data, check_quiescent,
+    checkpoint_both, release, round_trip_time, wait_for_packets_under_way,
 };
 
 /// How long data of either end is dropped at most, and how long a pause without progress lasts.
@@ -121,4 +123,41 @@ impl<'a> OffloadAttempt<'a> {
     fn both(&self) -> [BorrowedFd<'_>; 2] {
         self.sockets.map(AsFd::as_fd)
     }
+}
+
+/// No round is shorter: a relay wakes up for pieces of some hundred kilobytes.
+const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+
+/// Waits until slow start is over between two sockets and at least `least` bytes have passed; `passed` counts them. It never
+/// wakes its task: the relay polls it whenever it moves bytes. Returns the kernel's error, such as that of a connection that
+/// was reset.
+pub async fn slow_start_is_over(
+    sockets: [&TcpStream; 2],
+    passed: impl Fn() -> u64,
+    least: u64,
+) -> io::Result<()> {
+    let begun = Instant::now();
+    let (mut detector, mut next) = (SlowStartDetector::default(), begun);
+    poll_fn(|_| {
+        let now = Instant::now();
+        if now < next {
+            return Poll::Pending;
+        }
+        let round = match round(sockets) {
+            Ok(round) => round,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        next = now + round;
+        if detector.watch(now - begun, passed(), round) && passed() >= least {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// As long as a byte from one end to the other and its acknowledgement take, at least.
+fn round([one, other]: [&TcpStream; 2]) -> io::Result<Duration> {
+    Ok((round_trip_time(one)? + round_trip_time(other)?).max(SHORTEST_ROUND))
 }

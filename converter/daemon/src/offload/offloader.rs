@@ -2,28 +2,28 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::pending;
-use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustix::net::netdevice::name_to_index;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
-use tributary_offload::{Connection, Incompatible, Limits, Seen, Translator, check_quiescent};
+use tributary_offload::{
+    Connection, Incompatible, Limits, NotQuiescent, OffloadError, Seen, Translator, check_quiescent,
+};
 
-use super::attempt::OffloadAttempt;
-use super::refusal::NotOffloaded;
-use super::slow_start;
-use crate::bytes::context::RelayContext;
-use crate::bytes::pipe::Pipe;
-use crate::bytes::relay::{RelayResult, Relayed, relay_until};
-use crate::config::Offload;
+use super::Pair;
+use super::attempt::{OffloadAttempt, slow_start_is_over};
+use crate::config::{Offload, Timeouts};
 use crate::kernel::route::{RouteQuery, Routes};
 use crate::kernel::sockets::canonical;
+use crate::observe::RelayResult;
+use crate::observe::metrics::Metrics;
 
 /// How often a connection is tried.
 const TRIES: u32 = 8;
@@ -48,7 +48,7 @@ struct Watched {
 
 /// The devices that lead to both ends, the client's first, after so many changes of routes.
 #[derive(Clone, Copy)]
-struct Path {
+pub struct Path {
     devices: [u32; 2],
     changes: u64,
 }
@@ -61,13 +61,12 @@ impl fmt::Debug for Offloader {
     }
 }
 
-/// Both sockets of a session, the client's first, and their mark.
-struct Pair<'a> {
-    sockets: [&'a TcpStream; 2],
-    marks: [Option<u32>; 2],
-}
-
 impl Pair<'_> {
+    /// Bytes that have passed so far, from each of them.
+    fn passed(&self) -> [u64; 2] {
+        self.counters.map(|counter| counter.load(Ordering::Relaxed))
+    }
+
     /// Returns a permanent reason against it, before either end has to pause for nothing.
     fn may_be_offloaded(&self) -> Result<(), NotOffloaded> {
         let [client, server] = self.sockets;
@@ -103,45 +102,21 @@ impl Offloader {
         })
     }
 
-    /// Relays until the end, in the kernel once slow start is over and if that is possible. `mark` is that of the server's
-    /// connection; `half` is called when the first direction of the relay ends. `decided` is called with `None` when the
-    /// kernel takes over, and with the reason once it is clear that it will not.
-    pub async fn relay(
-        &self,
-        pipes: [Pipe<'_>; 2],
-        context: &RelayContext<'_>,
-        mark: Option<u32>,
-        half: impl FnOnce(),
-        decided: impl Fn(Option<&'static str>),
-    ) -> RelayResult {
-        let pair = Pair {
-            sockets: pipes.each_ref().map(Pipe::source),
-            marks: [None, mark],
-        };
-        let flushed = Cell::new(false);
-        let offload = self.offload(&pair, context, &flushed, &decided);
-        match relay_until(pipes, context, half, &flushed, offload).await {
-            Relayed::Finished(ended) => ended,
-            Relayed::Stopped((connection, path)) => {
-                decided(None);
-                self.watch_offloaded(&pair, path, &connection, context)
-                    .await
-            }
-        }
-    }
-
-    /// Ready when the kernel has taken over; never if that is not possible.
-    async fn offload(
+    /// Ready when the kernel has taken over; never if that is not possible. `flushed`: whether the relay has written all that
+    /// it read.
+    pub async fn offload(
         &self,
         pair: &Pair<'_>,
-        context: &RelayContext<'_>,
         flushed: &Cell<bool>,
-        decided: &impl Fn(Option<&'static str>),
+        metrics: &Metrics,
     ) -> (Connection, Path) {
         let mut refusal = NotOffloaded::never_quiescent();
         for _ in 0..TRIES {
-            match self.try_offload(pair, context, flushed).await {
-                Ok(Some(connection)) => return connection,
+            match self.try_offload(pair, flushed).await {
+                Ok(Some(connection)) => {
+                    metrics.count_offload(None);
+                    return connection;
+                }
                 Ok(None) => {}
                 Err(for_good) => {
                     refusal = for_good;
@@ -150,7 +125,7 @@ impl Offloader {
             }
         }
         tracing::debug!("a connection is not offloaded: {refusal}");
-        decided(Some(refusal.name));
+        metrics.count_offload(Some(refusal.name));
         pending().await
     }
 
@@ -158,11 +133,10 @@ impl Offloader {
     async fn try_offload(
         &self,
         pair: &Pair<'_>,
-        context: &RelayContext<'_>,
         flushed: &Cell<bool>,
     ) -> Result<Option<(Connection, Path)>, NotOffloaded> {
-        let passed = || context.up.load(Ordering::Relaxed) + context.down.load(Ordering::Relaxed);
-        slow_start::is_over(pair.sockets, passed, self.after).await?;
+        let passed = || -> u64 { pair.passed().iter().sum() };
+        slow_start_is_over(pair.sockets, passed, self.after).await?;
         let path = self.devices_of(pair)?;
         pair.may_be_offloaded()?;
         let attempt = OffloadAttempt::begin(pair.sockets, flushed)?;
@@ -201,30 +175,28 @@ impl Offloader {
     }
 
     /// Counts the bytes of an offloaded connection and follows its routes until it is over.
-    async fn watch_offloaded(
+    pub async fn watch(
         &self,
         pair: &Pair<'_>,
-        mut path: Path,
-        connection: &Connection,
-        context: &RelayContext<'_>,
+        (connection, mut path): (Connection, Path),
+        timeouts: &Timeouts,
     ) -> RelayResult {
         let mut limits = Limits {
             closed: CLOSED,
-            idle: context.idle,
+            idle: timeouts.idle,
         };
-        let counters = [context.up, context.down];
-        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
+        let before = pair.passed();
         loop {
             sleep(LOOK).await;
-            self.follow_routes(pair, &mut path, connection);
-            match look(connection, &limits) {
+            self.follow_routes(pair, &mut path, &connection);
+            match look(&connection, &limits) {
                 Ok((seen, over)) => {
-                    count(counters, before, &seen);
+                    count(pair.counters, before, &seen);
                     if over {
                         return ended(&seen);
                     }
                     if seen.iter().any(|direction| direction.fin) {
-                        limits.idle = context.half_closed;
+                        limits.idle = timeouts.half_closed;
                     }
                 }
                 Err(error) => {
@@ -303,6 +275,68 @@ fn number(device: &str) -> io::Result<u32> {
     )?;
     let number = name_to_index(&socket, device);
     number.map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+}
+
+/// A permanent reason.
+#[derive(Debug)]
+pub struct NotOffloaded {
+    /// For metrics.
+    pub name: &'static str,
+    why: String,
+}
+
+impl NotOffloaded {
+    /// In no attempt did both connections become quiescent.
+    pub fn never_quiescent() -> Self {
+        Self::new("busy", "its ends did not pause")
+    }
+
+    /// The route to this end leads to a device that is not in the settings.
+    pub fn elsewhere(end: SocketAddr) -> Self {
+        let why = format!("{end} is not behind a device of offload.devices");
+        Self {
+            name: "device",
+            why,
+        }
+    }
+
+    fn new(name: &'static str, why: &str) -> Self {
+        let why = why.to_owned();
+        Self { name, why }
+    }
+}
+
+impl fmt::Display for NotOffloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<io::Error> for NotOffloaded {
+    fn from(error: io::Error) -> Self {
+        NotQuiescent::from(error).into()
+    }
+}
+
+impl From<NotQuiescent> for NotOffloaded {
+    fn from(obstacle: NotQuiescent) -> Self {
+        Self::new(obstacle.name(), &obstacle.to_string())
+    }
+}
+
+impl From<Incompatible> for NotOffloaded {
+    fn from(incompatible: Incompatible) -> Self {
+        Self::new(incompatible.name(), &incompatible.to_string())
+    }
+}
+
+impl From<OffloadError> for NotOffloaded {
+    fn from(error: OffloadError) -> Self {
+        match error {
+            OffloadError::Incompatible(incompatible) => incompatible.into(),
+            OffloadError::Kernel(error) => error.into(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Stands in for the offloader in a program that was built without the feature `offload`.
 
+use std::cell::Cell;
 use std::future::Ready;
 use std::io;
 
-use crate::bytes::context::RelayContext;
-use crate::bytes::pipe::Pipe;
-use crate::bytes::relay::Ended;
-use crate::config::Offload;
+use super::Pair;
+use crate::config::{Offload, Timeouts};
+use crate::observe::RelayResult;
+use crate::observe::metrics::Metrics;
 
 /// Cannot be made.
 #[derive(Debug)]
@@ -19,14 +20,12 @@ impl Offloader {
     }
 
     /// Never called.
-    pub fn relay(
-        &self,
-        _: [Pipe<'_>; 2],
-        _: &RelayContext<'_>,
-        _: Option<u32>,
-        _: impl FnOnce(),
-        _: impl Fn(Option<&'static str>),
-    ) -> Ready<RelayResult> {
+    pub fn offload(&self, _: &Pair<'_>, _: &Cell<bool>, _: &Metrics) -> Ready<()> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn watch(&self, _: &Pair<'_>, (): (), _: &Timeouts) -> Ready<RelayResult> {
         match *self {}
     }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::bytes::buffers::Budget;
 use crate::config::{Clients, Config, Limits};
+use crate::io::buffers::Budget;
 
 /// Why a connection is refused before anything was read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-pub use tributary_forbidden::embedded_ipv4;
 use tributary_forbidden::{Verdict, verdict};
 
 use crate::config::Targets;
+pub use tributary_forbidden::embedded_ipv4;
 
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), checked as it passes by.
 
 use super::Refused;
+use super::body::Step;
 use super::grammar::{Reason, is_token_byte, is_value_byte};
-use super::step::Step;
 
 /// Bytes of one chunk's extensions (RFC 9112 section 7.1.1: bounded).
 pub const LONGEST_EXTENSION: u16 = 1024;

@@ -98,6 +98,15 @@ pub(crate) fn with_room<'h, T>(
     }
 }
 
+/// What the second parser objects to, in our words.
+pub(crate) fn field_error(error: httparse::Error) -> Reason {
+    match error {
+        httparse::Error::HeaderName => "malformed field name",
+        httparse::Error::HeaderValue => "invalid character in a field value",
+        _ => "malformed head",
+    }
+}
+
 const FEW_FIELDS: usize = 64;
 
 /// What Connection says besides the names of fields (RFC 9110 section 7.6.1).

@@ -1,4 +1,4 @@
-//! The characters of HTTP, and what is said of bytes that have others.
+//! The words of HTTP: its characters, methods, versions and numbers.
 
 /// Why a message cannot be understood: one sentence for the client and the log.
 pub(crate) type Reason = &'static str;
@@ -32,4 +32,88 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 /// A field value's characters: visible, space, tab, obs-text (RFC 9110 section 5.5).
 pub(crate) const fn is_value_byte(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+/// A method (RFC 9110 section 9), case-sensitive; one that is not listed is forwarded as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// CONNECT
+    Connect,
+    /// DELETE
+    Delete,
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// OPTIONS
+    Options,
+    /// PATCH
+    Patch,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// TRACE
+    Trace,
+    /// Any other token.
+    Other(Box<str>),
+}
+
+impl Method {
+    pub(crate) fn from_token(token: &str) -> Self {
+        match token {
+            "CONNECT" => Self::Connect,
+            "DELETE" => Self::Delete,
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "OPTIONS" => Self::Options,
+            "PATCH" => Self::Patch,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "TRACE" => Self::Trace,
+            other => Self::Other(other.into()),
+        }
+    }
+
+    /// Whether to ask twice has the effect of asking once (RFC 9110 section 9.2.2).
+    pub const fn is_idempotent(&self) -> bool {
+        matches!(
+            self,
+            Self::Get | Self::Head | Self::Options | Self::Trace | Self::Put | Self::Delete
+        )
+    }
+
+    /// The method as it stands in a request line.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Connect => "CONNECT",
+            Self::Delete => "DELETE",
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Patch => "PATCH",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Trace => "TRACE",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// What a client says first that speaks HTTP/2 without asking (RFC 9113 section 3.4), up to its empty line: read as HTTP/1.1,
+/// a request of a version that is not spoken.
+pub const HTTP2_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
+/// The versions that are spoken; every other one is refused with 505 (RFC 9110 section 15.6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Appends `number` in decimal: without `fmt`, which costs as much as the rest of a head.
+pub(crate) fn write_decimal(number: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -20,36 +20,25 @@
 //!
 //! Names are ASCII; internationalised names arrive in their `xn--` form or not at all.
 
-pub mod authority;
 pub mod body;
 pub mod chunked;
-mod decimal;
 pub mod exchange;
 mod fields;
-mod framing;
-mod grammar;
+pub(crate) mod grammar;
 mod head;
-mod limits;
 mod malformed;
-mod method;
 pub mod refused;
 pub mod request;
 pub mod response;
-mod step;
-mod target;
-mod version;
 mod via;
 
-pub use authority::Authority;
+pub use crate::host::Authority;
 pub use body::{Body, BodyReader};
 pub use chunked::Chunked;
-pub use head::{HeadReader, parse_request, parse_response};
-pub use limits::HeadLimits;
+pub use grammar::{HTTP2_HEAD, Method, Version};
+pub use head::{HeadLimits, HeadReader, parse_request, parse_response};
 pub use malformed::MalformedFields;
-pub use method::Method;
 pub use refused::Refused;
-pub use request::{Request, RequestContext, ResponseBodyRule};
+pub use request::{Request, RequestContext, RequestTarget, ResponseBodyRule};
 pub use response::{BadResponse, Delivery, Response};
-pub use target::RequestTarget;
-pub use version::{HTTP2_HEAD, Version};
 pub use via::{Hop, Pseudonym};

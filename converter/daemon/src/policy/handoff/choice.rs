@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use siphasher::sip::SipHasher13;
 use tributary_wire::http::{Body, Method, Request, RequestTarget};
 
-use super::expected::Expected;
+use super::Expected;
 use crate::config::{Choose, Handoff, HandoffRule};
 
 /// What becomes of a request. Back ends go by their numbers in the configuration.

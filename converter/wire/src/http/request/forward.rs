@@ -1,7 +1,7 @@
 //! The request as the origin server gets it (RFC 9110 section 7.6, RFC 9112 section 3.2).
 
+use super::super::body::{Declared, write_framing};
 use super::super::fields::FieldKind;
-use super::super::framing::{self, Declared};
 use super::super::{Authority, Body, Hop, Method, Refused, RequestTarget};
 use super::Request;
 
@@ -51,7 +51,7 @@ impl Request {
         if self.expect_continue {
             out.extend_from_slice(b"Expect: 100-continue\r\n");
         }
-        framing::write(self.declared(), out);
+        write_framing(self.declared(), out);
         hop.write_via(self.version, out);
         if self.upgrade {
             self.fields.write_upgrade(out);

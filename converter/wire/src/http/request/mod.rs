@@ -2,14 +2,15 @@
 
 mod forward;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memchr2, memrchr};
 
+use super::body::{Declared, framing_of_request};
 use super::fields::{
-    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, list, with_room,
+    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, field_error, list, with_room,
 };
-use super::framing::{self, Declared};
 use super::grammar::{Reason, is_token};
-use super::{Body, HeadLimits, Method, Refused, RequestTarget, Version};
+use super::{Authority, Body, HeadLimits, Method, Refused, Version};
+use crate::host::HTTP_PORT;
 
 /// A request head that has one meaning only.
 #[derive(Clone, Debug)]
@@ -32,6 +33,27 @@ pub struct Request {
     /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
     pub max_forwards: Option<u32>,
     fields: Fields,
+}
+
+/// What a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestTarget {
+    /// `host:port`: a tunnel is asked for (CONNECT only).
+    Connect(Authority),
+    /// `http://host[:port]/path?query`: what a proxy forwards.
+    Absolute {
+        /// The origin server.
+        authority: Authority,
+        /// What goes into the forwarded request line: a path with its query, or `*` for OPTIONS without a path.
+        path_and_query: Box<str>,
+    },
+    /// `/path?query`: meant for an origin server, not for a proxy. The caller refuses it or answers it.
+    Origin {
+        /// The path with its query.
+        path: Box<str>,
+    },
+    /// `*`: OPTIONS for this proxy itself.
+    Asterisk,
 }
 
 /// What the meaning of a response hangs on; small, so that the request itself need not be kept.
@@ -67,7 +89,7 @@ impl Request {
     ) -> Result<Self, Refused> {
         let (method, (target, authority), version) = request_line(head)?;
         let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
-        let declared = framing::of_request(&fields, version).map_err(Refused::bad_request)?;
+        let declared = framing_of_request(&fields, version).map_err(Refused::bad_request)?;
         check_host(&fields, version, &target, authority).map_err(Refused::bad_request)?;
         let options = fields
             .take_connection_options(ConnectionOptionPolicy::Strict)
@@ -169,6 +191,80 @@ impl Request {
     }
 }
 
+impl RequestTarget {
+    /// The target, and its authority as it stands there; empty where it has none.
+    pub(crate) fn parse<'t>(text: &'t str, method: &Method) -> Result<(Self, &'t str), Refused> {
+        if !text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#')
+            || text.is_empty()
+        {
+            return Err(Refused::bad_request(
+                "invalid character in the request target",
+            ));
+        }
+        match (method, text) {
+            (Method::Connect, authority) => Authority::parse(authority, None)
+                .map(|parsed| (Self::Connect(parsed), authority))
+                .map_err(Refused::bad_request),
+            (Method::Options, "*") => Ok((Self::Asterisk, "")),
+            (_, path) if path.starts_with('/') => Ok((Self::Origin { path: path.into() }, "")),
+            (method, uri) => absolute(uri, method),
+        }
+    }
+
+    /// The origin server, for the two forms that name one.
+    pub fn authority(&self) -> Option<&Authority> {
+        match self {
+            Self::Connect(authority) | Self::Absolute { authority, .. } => Some(authority),
+            Self::Origin { .. } | Self::Asterisk => None,
+        }
+    }
+}
+
+fn absolute<'t>(uri: &'t str, method: &Method) -> Result<(RequestTarget, &'t str), Refused> {
+    let colon = memchr(b':', uri.as_bytes());
+    let parts = colon.and_then(|at| Some((&uri[..at], uri[at..].strip_prefix("://")?)));
+    let Some((scheme, rest)) = parts else {
+        return Err(Refused::bad_request("malformed request target"));
+    };
+    if !is_scheme(scheme.as_bytes()) {
+        return Err(Refused::bad_request("malformed scheme"));
+    }
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(Refused::new(
+            501,
+            "only http is spoken; use CONNECT for other schemes",
+        ));
+    }
+    let end = memchr2(b'/', b'?', rest.as_bytes()).unwrap_or(rest.len());
+    let (text, path) = rest.split_at(end);
+    let authority = Authority::parse(text, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
+    let target = RequestTarget::Absolute {
+        authority,
+        path_and_query: path_and_query(path, method),
+    };
+    Ok((target, text))
+}
+
+/// RFC 9112 sections 3.2.1 and 3.2.4: an empty path is sent as `/`, or as `*` in OPTIONS without a query.
+fn path_and_query(path: &str, method: &Method) -> Box<str> {
+    match (path, method) {
+        ("", Method::Options) => "*".into(),
+        ("", _) => "/".into(),
+        (query, _) if query.starts_with('?') => format!("/{query}").into_boxed_str(),
+        (path, _) => path.into(),
+    }
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(scheme: &[u8]) -> bool {
+    scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
 /// RFC 9112 section 3: three parts, a single space between them.
 fn request_line(head: &[u8]) -> Result<(Method, (RequestTarget, &str), Version), Refused> {
     const MALFORMED: Refused = Refused::bad_request("malformed request line");
@@ -214,15 +310,6 @@ fn fields(head: &[u8], field_count: usize) -> Result<Fields, Reason> {
     })
 }
 
-/// What the second parser objects to, in our words.
-pub(crate) fn field_error(error: httparse::Error) -> Reason {
-    match error {
-        httparse::Error::HeaderName => "malformed field name",
-        httparse::Error::HeaderValue => "invalid character in a field value",
-        _ => "malformed head",
-    }
-}
-
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
 /// One that says what the target's `authority` says was read with that. Beside the target of a CONNECT its value means nothing.
 fn check_host(
@@ -240,9 +327,9 @@ fn check_host(
     }
 }
 
-fn authority_of(host: &[u8]) -> Result<super::Authority, Reason> {
+fn authority_of(host: &[u8]) -> Result<Authority, Reason> {
     let text = std::str::from_utf8(host).map_err(|_| "malformed Host")?;
-    super::Authority::parse(text, Some(super::authority::HTTP_PORT)).map_err(|_| "malformed Host")
+    Authority::parse(text, Some(HTTP_PORT)).map_err(|_| "malformed Host")
 }
 
 /// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use httpdate::HttpDate;
 
-use super::super::decimal;
+use super::super::body::{Declared, write_framing};
 use super::super::fields::FieldKind;
-use super::super::framing::{self, Declared};
+use super::super::grammar::write_decimal;
 use super::super::{Body, Hop, RequestContext, Version};
 use super::Response;
 
@@ -65,7 +65,7 @@ impl Response {
             let date = HttpDate::from(clock().max(SystemTime::UNIX_EPOCH));
             let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
         }
-        framing::write(declared, out);
+        write_framing(declared, out);
         hop.write_via(self.version, out);
         self.write_connection(hop, out);
         out.extend_from_slice(b"\r\n");
@@ -73,7 +73,7 @@ impl Response {
 
     fn write_status_line(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 "); // our version, not the origin's (RFC 9110 section 2.5)
-        decimal::write(self.status, out);
+        write_decimal(self.status, out);
         out.push(b' ');
         out.extend_from_slice(self.phrase.as_bytes());
         out.extend_from_slice(b"\r\n");

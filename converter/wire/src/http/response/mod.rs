@@ -4,11 +4,13 @@ mod forward;
 
 pub use forward::Delivery;
 
-use super::fields::{ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, with_room};
-use super::framing::{self, Declared};
+use super::body::{Declared, framing_of_response};
+use super::fields::{
+    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, field_error, with_room,
+};
 use super::grammar::Reason;
 use super::malformed::{MalformedFields, without_malformed_fields};
-use super::request::{RequestContext, ResponseBodyRule, field_error};
+use super::request::{RequestContext, ResponseBodyRule};
 use super::{Body, Version};
 
 /// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
@@ -64,7 +66,7 @@ impl Response {
             // RFC 9112 section 6.1 and RFC 9110 section 8.6: no framing fields may stand here; they are not passed on
             100..200 | 204 => Some(Declared::Nothing),
             _ if is_tunnel(status, awaited) => Some(Declared::Nothing),
-            _ => match framing::of_response(&fields, version) {
+            _ => match framing_of_response(&fields, version) {
                 // RFC 9112 section 6.3, item 1: no body, whatever the fields say; what is not understood is not passed on
                 Err(_) if has_no_body(status, awaited) => None,
                 declared => Some(declared.map_err(BadResponse)?),

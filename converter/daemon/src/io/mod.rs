@@ -1,0 +1,11 @@
+//! Connections, and bytes on their way between a client and a server.
+
+pub mod buffers;
+pub mod conn;
+#[cfg(test)]
+pub(crate) mod loopback;
+pub mod relay;
+pub mod stream;
+
+pub use conn::Conn;
+pub use relay::relay;

@@ -1,0 +1,359 @@
+//! Connections that are reset when they are dropped before their end, so that no peer takes a part for the whole.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use super::buffers::with_scratch;
+use crate::kernel::sockets;
+
+/// What a peer still sends behind its last response is read for so long since its last byte, and so long in all (nginx's
+/// `lingering_timeout` and `lingering_time`).
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_IN_ALL: Duration = Duration::from_secs(30);
+const PIECE: usize = 16 << 10;
+
+/// A connection that is reset when dropped, unless it was disarmed.
+#[derive(Debug)]
+pub struct ResetOnDrop {
+    tcp: TcpStream,
+    disarmed: bool,
+    /// For reads.
+    read_deadline: RefCell<Deadline>,
+}
+
+impl ResetOnDrop {
+    /// Takes `tcp` over.
+    pub fn new(tcp: TcpStream) -> Self {
+        Self {
+            tcp,
+            disarmed: false,
+            read_deadline: RefCell::default(),
+        }
+    }
+
+    /// From now on dropping it closes it in an orderly way.
+    pub fn disarm(&mut self) {
+        self.disarmed = true;
+    }
+
+    /// Waits for bytes, until the deadline if there is one, and adds what came to `inbox`; 0 at the end. No memory is
+    /// taken while it waits. One caller at a time.
+    pub async fn read_more(
+        &self,
+        inbox: &mut Vec<u8>,
+        most: usize,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
+        poll_fn(|cx| {
+            loop {
+                if self.tcp.poll_read_ready(cx)?.is_pending() {
+                    let late = deadline.is_some_and(|deadline| {
+                        self.read_deadline
+                            .borrow_mut()
+                            .poll_until(cx, deadline)
+                            .is_ready()
+                    });
+                    return if late {
+                        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                    } else {
+                        Poll::Pending
+                    };
+                }
+                match self.read_now(inbox, most) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => return Poll::Ready(other),
+                }
+            }
+        })
+        .await
+    }
+
+    fn read_now(&self, inbox: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        with_scratch(most, |scratch| {
+            let count = sockets::read(&self.tcp, &mut scratch[..most])?;
+            inbox.extend_from_slice(&scratch[..count]);
+            Ok(count)
+        })
+    }
+
+    /// Writes all of `bytes`.
+    pub async fn send(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.tcp.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    by(deadline, self.tcp.writable()).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends `last` and ends. What the peer still sends is read for a while: to close at once would reset the connection,
+    /// and the reset could overtake `last` (RFC 9112 section 9.6, RFC 8803 section 6.2.2).
+    pub async fn send_and_linger(&mut self, last: &[u8]) {
+        let end = Instant::now() + LINGER_IN_ALL;
+        if self.send(last, Some(end)).await.is_err() || sockets::end_writing(&self.tcp).is_err() {
+            return;
+        }
+        self.disarm();
+        loop {
+            let ignored = poll_fn(|cx| poll_read(&self.tcp, cx, PIECE, <[u8]>::len));
+            let deadline = end.min(Instant::now() + LINGER);
+            match timeout_at(deadline, ignored).await {
+                Ok(Ok(count)) if count > 0 => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// From now on dropping it resets it again.
+    pub fn rearm(&mut self) {
+        self.disarmed = false;
+    }
+
+    /// Whether the peer has neither sent anything nor ended, as far as the event loop knows: a kept connection that can
+    /// be used again.
+    pub fn is_quiet(&self) -> bool {
+        let read = self.tcp.try_read(&mut [0; 1]);
+        read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Ready once it is no longer quiet.
+    pub fn poll_disturbed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.tcp.poll_read_ready(cx).is_ready() {
+            if !self.is_quiet() {
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+async fn by<T>(
+    deadline: Option<Instant>,
+    action: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, action)
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)?,
+        None => action.await,
+    }
+}
+
+impl Deref for ResetOnDrop {
+    type Target = TcpStream;
+
+    fn deref(&self) -> &TcpStream {
+        &self.tcp
+    }
+}
+
+impl Drop for ResetOnDrop {
+    fn drop(&mut self) {
+        if !self.disarmed {
+            sockets::reset_on_close(&self.tcp);
+        }
+    }
+}
+
+/// Reads once, `size` bytes at the most, and gives `action` what came: nothing, at the end.
+pub fn poll_read<T>(
+    from: &TcpStream,
+    cx: &mut Context<'_>,
+    size: usize,
+    mut action: impl FnMut(&[u8]) -> T,
+) -> Poll<io::Result<T>> {
+    loop {
+        ready!(from.poll_read_ready(cx))?;
+        let read = with_scratch(size, |scratch| {
+            let count = sockets::read(from, &mut scratch[..size])?;
+            Ok(action(&scratch[..count]))
+        });
+        match read {
+            Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}
+            read => return Poll::Ready(read),
+        }
+    }
+}
+
+/// Takes no memory before it is first used.
+#[derive(Debug, Default)]
+pub struct Deadline(Option<Pin<Box<Sleep>>>);
+
+impl Deadline {
+    /// Ready at `deadline`, which may be another one at each call.
+    pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let sleep = self
+            .0
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+}
+
+/// The time since something moved.
+#[derive(Debug)]
+pub struct IdleTimer {
+    since: Instant,
+    deadline: Deadline,
+}
+
+impl Default for IdleTimer {
+    /// It begins now.
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            deadline: Deadline::default(),
+        }
+    }
+}
+
+impl IdleTimer {
+    /// Something moved.
+    pub fn restart(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Ready when nothing moved for `time`.
+    pub fn poll_after(&mut self, cx: &mut Context<'_>, time: Duration) -> Poll<()> {
+        self.deadline.poll_until(cx, self.since + time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::thread;
+
+    use super::*;
+    use crate::io::loopback;
+
+    fn read_all(mut peer: std::net::TcpStream) -> thread::JoinHandle<io::Result<Vec<u8>>> {
+        thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).map(|_| all)
+        })
+    }
+
+    #[test]
+    fn a_stream_that_is_dropped_resets_and_one_that_was_disarmed_ends() {
+        loopback::block_on(async {
+            for (disarmed, resumed) in [(false, false), (true, false), (true, true)] {
+                let (peer, near) = loopback::pair();
+                let mut stream = ResetOnDrop::new(near.into_tokio());
+                stream.send(b"part", None).await.expect("taken");
+                if disarmed {
+                    stream.disarm();
+                }
+                if resumed {
+                    stream.rearm();
+                }
+                drop(stream);
+                let read = read_all(peer).join().expect("a reader");
+                assert_eq!(read.is_ok(), disarmed && !resumed);
+            }
+        });
+    }
+
+    /// The peer goes on sending, and reads late: a close with bytes unread would have reset the connection.
+    #[test]
+    fn last_words_arrive_though_the_peer_goes_on_sending() {
+        loopback::block_on(async {
+            let (peer, near) = loopback::pair();
+            let mut stream = ResetOnDrop::new(near.into_tokio());
+            let talking = thread::spawn(move || {
+                let mut peer = peer;
+                for _ in 0..20 {
+                    peer.write_all(&vec![7; 1 << 16]).expect("still taken");
+                    thread::sleep(Duration::from_millis(10));
+                }
+                peer.shutdown(Shutdown::Write).expect("open");
+                read_all(peer).join().expect("a reader")
+            });
+            stream.send_and_linger(b"the last words").await;
+            let heard = talking.join().expect("a peer").expect("an end in order");
+            assert_eq!(heard, b"the last words");
+        });
+    }
+
+    #[test]
+    fn a_read_waits_until_its_deadline() {
+        loopback::block_on(async {
+            let (mut peer, near) = loopback::pair();
+            let stream = ResetOnDrop::new(near.into_tokio());
+            let mut inbox = b"kept ".to_vec();
+            let soon = Some(Instant::now() + Duration::from_millis(20));
+            let late = stream.read_more(&mut inbox, 9, soon).await;
+            assert_eq!(late.expect_err("late").kind(), io::ErrorKind::TimedOut);
+            peer.write_all(b"came").expect("taken");
+            assert_eq!(
+                stream.read_more(&mut inbox, 9, None).await.expect("read"),
+                4
+            );
+            assert_eq!(inbox, b"kept came");
+            drop(peer);
+            assert_eq!(stream.read_more(&mut inbox, 9, None).await.expect("end"), 0);
+        });
+    }
+
+    #[test]
+    fn a_kept_connection_is_quiet_until_something_comes() {
+        loopback::block_on(async {
+            let (mut peer, near) = loopback::pair();
+            let stream = ResetOnDrop::new(near.into_tokio());
+            let mut inbox = Vec::new();
+            peer.write_all(b"answer").expect("taken");
+            stream.read_more(&mut inbox, 6, None).await.expect("read");
+            let disturbed = |cx: &mut Context<'_>| Poll::Ready(stream.poll_disturbed(cx));
+            assert!(poll_fn(disturbed).await.is_pending());
+            assert!(stream.is_quiet());
+            peer.write_all(b"x").expect("taken");
+            poll_fn(|cx| stream.poll_disturbed(cx)).await;
+            drop(peer);
+            poll_fn(|cx| stream.poll_disturbed(cx)).await;
+            assert!(!stream.is_quiet());
+        });
+    }
+}
+
+#[cfg(test)]
+mod deadline_tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_off_at_the_deadline_of_the_last_call() {
+        let mut timer = Deadline::default();
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        for (before, deadline) in [(50, 20), (10, 90), (5, 100)] {
+            let first = poll_fn(|cx| Poll::Ready(timer.poll_until(cx, at(before + 100)))).await;
+            assert!(first.is_pending());
+            poll_fn(|cx| timer.poll_until(cx, at(deadline))).await;
+            assert_eq!(start.elapsed(), Duration::from_millis(deadline));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Upgrades without refused or cut connections: SIGUSR2 starts the program that is installed now, with the same sockets.
+//! Once the new process serves, it sends SIGUSR1, and the old one lets its connections end.
+//!
+//! ```text
+//! operator --USR2--> old --starts, with its sockets--> new
+//!                    old <--USR1, it serves------------ new
+//!                    old drains, up to timeouts.hand_over
+//! ```
+//!
+//! A process passes SIGTERM to its predecessor, which then ends within `timeouts.drain`, and waits for that: when the main
+//! process ends, the service manager kills the others.
+//!
+//! Listening sockets may also be the service manager's (`sd_listen_fds(3)`).
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::process::{self, ExitStatus, Stdio};
+use std::{env, io};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getppid, kill_process};
+use socket2::Socket;
+use tokio::process::{Child, Command};
+
+use crate::config::{Intercept, Listen};
+use crate::failure::{Exit, Failure};
+use crate::kernel::{sockets, sys};
+
+const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
+const SOCKETS: &str = "TRIBUTARY_SOCKETS";
+/// Those that a converter made, and not a service manager.
+const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
+
+/// The process that takes over.
+#[derive(Debug)]
+pub struct Successor(Child);
+
+impl Successor {
+    /// Starts the program by this process's name, with its arguments and sockets: `ours`, and `others` of the service
+    /// manager.
+    pub fn start(ours: &[BorrowedFd<'_>], others: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let mut arguments = env::args_os();
+        let program = arguments.next().ok_or(io::ErrorKind::NotFound)?;
+        let sockets = [ours, others].concat();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .env(PREDECESSOR, process::id().to_string())
+            .env(SOCKETS, numbers(&sockets))
+            .env(OURS, numbers(ours))
+            // It names this process (sd_watchdog_enabled(3)), and the successor has to answer as well.
+            .env_remove("WATCHDOG_PID");
+        keep_over_exec(&sockets, true)?;
+        let child = command.spawn();
+        keep_over_exec(&sockets, false)?;
+        child.map(Self)
+    }
+
+    /// Its process number, until its end was seen.
+    pub fn id(&self) -> Option<u32> {
+        self.0.id()
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait().await
+    }
+
+    /// Kills it before it serves.
+    pub fn kill(&mut self) {
+        // One that has ended already is as good.
+        let _ = self.0.start_kill();
+    }
+}
+
+fn numbers(sockets: &[BorrowedFd<'_>]) -> String {
+    let numbers: Vec<String> = sockets
+        .iter()
+        .map(|fd| fd.as_raw_fd().to_string())
+        .collect();
+    numbers.join(",")
+}
+
+/// Parses what [`numbers`] wrote.
+fn descriptors(numbers: &str) -> Vec<RawFd> {
+    numbers
+        .split(',')
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+fn keep_over_exec(sockets: &[BorrowedFd<'_>], keep: bool) -> io::Result<()> {
+    let flags = if keep {
+        FdFlags::empty()
+    } else {
+        FdFlags::CLOEXEC
+    };
+    for socket in sockets {
+        fcntl_setfd(socket, flags)?;
+    }
+    Ok(())
+}
+
+/// The process that started this one to be succeeded by it.
+#[derive(Debug)]
+pub struct Predecessor {
+    process: Pid,
+    /// The descriptors of its sockets, which are this process's now.
+    pub sockets: Vec<RawFd>,
+    /// Those of them that a converter made.
+    pub ours: Vec<RawFd>,
+}
+
+impl Predecessor {
+    /// Finds it in the environment. A process that was started in any other way has none.
+    pub fn find() -> Option<Self> {
+        let announced: i32 = env::var(PREDECESSOR).ok()?.parse().ok()?;
+        let process = getppid()?;
+        let sockets = env::var(SOCKETS).ok()?;
+        (process.as_raw_nonzero().get() == announced).then(|| Self {
+            process,
+            sockets: descriptors(&sockets),
+            ours: descriptors(&env::var(OURS).unwrap_or_default()),
+        })
+    }
+
+    /// Whether it is the process of this number.
+    pub fn is(&self, process: u32) -> bool {
+        u32::try_from(self.process.as_raw_nonzero().get()) == Ok(process)
+    }
+
+    /// Sends SIGUSR1: this process serves.
+    pub fn notify_ready(&self) -> io::Result<()> {
+        Ok(kill_process(self.process, Signal::USR1)?)
+    }
+
+    /// Whether it still runs: then it is this process's parent.
+    pub fn is_there(&self) -> bool {
+        getppid() == Some(self.process)
+    }
+
+    /// Sends SIGTERM, if it still runs: the first one shortens its deadline, the second one ends it at once.
+    pub fn end(&self) {
+        if self.is_there() {
+            // It has ended in this moment.
+            let _ = kill_process(self.process, Signal::TERM);
+        }
+    }
+}
+
+/// `SD_LISTEN_FDS_START`.
+const FIRST_PASSED: RawFd = 3;
+
+/// An inherited socket.
+#[derive(Debug)]
+pub struct InheritedSocket {
+    /// The listening socket.
+    pub listener: TcpListener,
+    address: SocketAddr,
+    /// Whether a converter made it, and not the service manager.
+    pub is_ours: bool,
+}
+
+/// Inherited sockets that no listener has claimed yet.
+#[derive(Debug, Default)]
+pub struct InheritedSockets(Vec<InheritedSocket>);
+
+impl InheritedSockets {
+    /// Takes the sockets that the environment announces. To be called once, before any file is opened.
+    pub fn take(predecessor: Option<&Predecessor>) -> io::Result<Self> {
+        let (numbers, ours) = match predecessor {
+            Some(predecessor) => (predecessor.sockets.clone(), &predecessor.ours[..]),
+            None => (announced().collect(), &[][..]),
+        };
+        let mut sockets = Vec::with_capacity(numbers.len());
+        for descriptor in sys::inherited(numbers)? {
+            let is_ours = ours.contains(&descriptor.as_raw_fd());
+            let listener = TcpListener::from(Socket::from(descriptor));
+            listener.set_nonblocking(true)?;
+            sockets.push(InheritedSocket {
+                address: listener.local_addr()?,
+                listener,
+                is_ours,
+            });
+        }
+        Ok(Self(sockets))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the socket for this listener, unchanged. A converter's is refused (exit code 64) if the listener would make
+    /// another one; the service manager's is taken as its socket unit has it.
+    pub fn claim(&mut self, wanted: &Listen) -> Result<Option<InheritedSocket>, Failure> {
+        let address = wanted.address;
+        let Some(socket) = self.claim_address(address) else {
+            return Ok(None);
+        };
+        let is_transparent = wanted.intercept == Some(Intercept::Tproxy);
+        for (key, directive, is, should_be) in [
+            (
+                "mptcp",
+                "SocketProtocol=mptcp",
+                Some(sockets::is_mptcp(&socket.listener)),
+                wanted.takes_mptcp(),
+            ),
+            (
+                "intercept",
+                "Transparent=yes",
+                sockets::is_transparent(&socket.listener),
+                is_transparent,
+            ),
+        ] {
+            if is.is_none_or(|is| is == should_be) {
+                continue;
+            }
+            if socket.is_ours {
+                let message =
+                    format!("{address}: {key} of a listener can change by a restart only");
+                return Err(Failure::new(Exit::Usage, message));
+            }
+            let has = if should_be { "without" } else { "with" };
+            tracing::warn!(
+                "{address} was passed {has} {directive} (systemd.socket(5)), which is not what {key} of its listener says"
+            );
+        }
+        Ok(Some(socket))
+    }
+
+    /// Takes the socket at this address.
+    pub fn claim_address(&mut self, wanted: SocketAddr) -> Option<InheritedSocket> {
+        let number = self.0.iter().position(|each| each.address == wanted)?;
+        Some(self.0.swap_remove(number))
+    }
+
+    /// Closes the unclaimed sockets, and logs them.
+    pub fn close_the_rest(self) {
+        for InheritedSocket { address, .. } in self.0 {
+            tracing::warn!("a socket at {address} was passed, and no listener has this address");
+        }
+    }
+}
+
+/// The descriptors that the service manager announces to this process (`sd_listen_fds(3)`).
+fn announced() -> impl Iterator<Item = RawFd> {
+    let number = |name| env::var(name).ok()?.parse::<RawFd>().ok();
+    let is_meant =
+        number("LISTEN_PID").and_then(|id| u32::try_from(id).ok()) == Some(process::id());
+    let count = number("LISTEN_FDS").filter(|_| is_meant).unwrap_or(0);
+    FIRST_PASSED..FIRST_PASSED.saturating_add(count)
+}
