@@ -38,10 +38,7 @@ fn execute(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Status(ask)) => show(ask),
         Some(Command::Top(target)) => top(&target.socket),
-        None if arguments.check => arguments
-            .config
-            .as_deref()
-            .map_or(Ok(()), |file| config::load(file).map(drop)),
+        None if arguments.check => config::load(arguments.config.as_deref()).map(drop),
         None => server::run(arguments.config.as_deref()),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tributary_forbidden::ranges;
 
-use super::{Config, Intercept, Listen, ListenerKind, RouteSettings, handoff, offload};
+use super::{Config, Listen, RouteSettings, handoff};
 
 /// A server's side that waits for longer waits for nobody.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -37,9 +37,9 @@ pub(super) fn invalid(
     }
 }
 
-/// The first contradiction, if there is one.
-pub fn check(config: &Config) -> Result<(), Invalid> {
-    if config.listen.is_empty() {
+/// Makes the listeners of what is written. Raises the first contradiction, if there is one.
+pub fn check(config: &mut Config) -> Result<(), Invalid> {
+    if config.written.is_empty() {
         return Err(invalid("listen", "[]", "one listener or more"));
     }
     if config.limits.buffer < 4096 || config.limits.buffer > 16 << 20 {
@@ -62,28 +62,28 @@ pub fn check(config: &Config) -> Result<(), Invalid> {
     handoff::check(config)?;
     check_nobodys(&config.clients.networks, "clients.networks")?;
     check_allowed(config)?;
-    let mut labels = BTreeSet::new();
-    let mut addresses = BTreeSet::new();
-    for (number, listen) in config.listen.iter().enumerate() {
+    config.listen = listeners(config)?;
+    check_routes(config)
+}
+
+/// All listeners; no two have the same name, or the same address.
+fn listeners(config: &Config) -> Result<Vec<Listen>, Invalid> {
+    let mut listeners: Vec<Listen> = Vec::with_capacity(config.written.len());
+    for (number, written) in config.written.iter().enumerate() {
         let key = |name: &str| format!("listen[{number}].{name}");
-        check_listener(config, listen, &key)?;
-        if !labels.insert(listen.label()) {
-            return Err(invalid(
-                key("name"),
-                listen.label(),
-                "a name that no other listener has",
-            ));
+        let listen = written.listener(number, config)?;
+        if listeners.iter().any(|each| each.label == listen.label) {
+            let accepted = "a name that no other listener has";
+            return Err(invalid(key("name"), listen.label, accepted));
         }
-        if !addresses.insert(listen.address) {
-            return Err(invalid(
-                key("address"),
-                listen.address,
-                "an address and port that no other listener has",
-            ));
+        if listeners.iter().any(|each| each.address == listen.address) {
+            let accepted = "an address and port that no other listener has";
+            return Err(invalid(key("address"), listen.address, accepted));
         }
-        check_early(&config.listen[..number], listen, &key)?;
+        check_early(&listeners, &listen, &key)?;
+        listeners.push(listen);
     }
-    Ok(())
+    Ok(listeners)
 }
 
 /// A SYN is judged by its port alone: what begins then must be the same for all listeners that want it.
@@ -92,18 +92,21 @@ fn check_early(
     listen: &Listen,
     key: &dyn Fn(&str) -> String,
 ) -> Result<(), Invalid> {
-    let begins = |each: &Listen| (each.kind, each.via_gateway, each.keep_client_address);
+    let begins = |each: &Listen| {
+        let kind = each.kind.name();
+        (kind, each.via_gateway, each.keeps_client_address())
+    };
     let other = before.iter().find(|each| {
-        each.early_syn
+        each.early_syn()
             && each.address.port() == listen.address.port()
             && begins(each) != begins(listen)
     });
-    match other.filter(|_| listen.early_syn) {
+    match other.filter(|_| listen.early_syn()) {
         None => Ok(()),
         Some(other) => {
             let accepted = format!(
                 "beside early_syn of {}, which has the same port, only with the same kind, via_gateway and keep_client_address",
-                other.label()
+                other.label
             );
             Err(invalid(key("early_syn"), true, accepted))
         }
@@ -156,7 +159,7 @@ fn check_gateway(config: &Config) -> Result<(), Invalid> {
             return Err(invalid("gateway.syn_option", true, accepted));
         }
     }
-    check_routes(config)
+    Ok(())
 }
 
 pub(super) const METHOD: &str = "a method as requests have it, such as \"GET\"";
@@ -248,101 +251,4 @@ fn check_allowed(config: &Config) -> Result<(), Invalid> {
         }
     }
     Ok(())
-}
-
-fn check_listener(
-    config: &Config,
-    listen: &Listen,
-    key: &dyn Fn(&str) -> String,
-) -> Result<(), Invalid> {
-    if listen.address.port() == 0 {
-        return Err(invalid(
-            key("address"),
-            listen.address,
-            "an address with a port above zero",
-        ));
-    }
-    if config.clients.networks.is_empty() && !listen.address.ip().is_loopback() {
-        let accepted =
-            "a loopback address, as long as clients.networks is empty (never an open proxy)";
-        return Err(invalid(key("address"), listen.address, accepted));
-    }
-    if listen.kind == ListenerKind::Handoff {
-        handoff::check_listener(config, listen, key)?;
-    }
-    if !listen.users.is_empty() && listen.kind != ListenerKind::Socks5 {
-        return Err(invalid(key("users"), "...", "only with kind = \"socks5\""));
-    }
-    if listen
-        .users
-        .iter()
-        .any(|(name, password)| !fits_rfc1929(name) || !fits_rfc1929(password))
-    {
-        return Err(invalid(
-            key("users"),
-            "...",
-            "names and passwords of 1 to 255 bytes (RFC 1929)",
-        ));
-    }
-    if listen.cookies && listen.kind != ListenerKind::Convert {
-        return Err(invalid(
-            key("cookies"),
-            true,
-            "only with kind = \"convert\"",
-        ));
-    }
-    if (listen.kind == ListenerKind::Transparent) != listen.intercept.is_some() {
-        return Err(invalid(
-            key("intercept"),
-            listen.intercept.map_or("missing", Intercept::name),
-            "\"tproxy\" or \"redirect\" with kind = \"transparent\", and only there",
-        ));
-    }
-    if listen.intercept == Some(Intercept::Redirect) && listen.takes_mptcp() {
-        let accepted =
-            "false with intercept = \"redirect\" (MPTCP sockets have no SO_ORIGINAL_DST)";
-        return Err(invalid(key("mptcp"), true, accepted));
-    }
-    if listen.keep_client_address && listen.intercept != Some(Intercept::Tproxy) {
-        return Err(invalid(
-            key("keep_client_address"),
-            true,
-            "only with intercept = \"tproxy\"",
-        ));
-    }
-    if listen.keep_client_address && listen.via_gateway {
-        return Err(invalid(
-            key("keep_client_address"),
-            true,
-            "only without via_gateway: the gateway connects to the server",
-        ));
-    }
-    if listen.early_syn
-        && listen.intercept != Some(Intercept::Tproxy)
-        && listen.kind != ListenerKind::Convert
-    {
-        let accepted = "only with intercept = \"tproxy\" or kind = \"convert\"";
-        return Err(invalid(key("early_syn"), true, accepted));
-    }
-    if listen.via_gateway && config.gateway.is_none() {
-        return Err(invalid(
-            key("via_gateway"),
-            true,
-            "true only where there is a [gateway]",
-        ));
-    }
-    offload::check(config, listen, key)
-}
-
-fn fits_rfc1929(text: &str) -> bool {
-    (1..=255).contains(&text.len())
-}
-
-impl Intercept {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tproxy => "tproxy",
-            Self::Redirect => "redirect",
-        }
-    }
 }

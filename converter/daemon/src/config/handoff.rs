@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::check::{Invalid, METHOD, invalid, is_method};
-use super::{Config, Listen, units};
+use super::{Config, units};
 use crate::policy::targets::forbidden;
 
 /// For listeners of kind `handoff`.
@@ -164,33 +164,4 @@ fn check_rule(handoff: &Handoff, rule: &HandoffRule) -> Result<(), Invalid> {
         }
         None => Ok(()),
     }
-}
-
-/// What its connections need.
-pub fn check_listener(
-    config: &Config,
-    listen: &Listen,
-    key: &dyn Fn(&str) -> String,
-) -> Result<(), Invalid> {
-    if config.handoff.is_none() {
-        let accepted = "\"handoff\" only where there is a [handoff]";
-        return Err(invalid(key("kind"), "\"handoff\"", accepted));
-    }
-    if !listen.address.is_ipv4() {
-        let accepted = "an IPv4 address with kind = \"handoff\"";
-        return Err(invalid(key("address"), listen.address, accepted));
-    }
-    if listen.takes_mptcp() {
-        let accepted = "false with kind = \"handoff\" (MPTCP sockets have no TCP_REPAIR)";
-        return Err(invalid(key("mptcp"), true, accepted));
-    }
-    if listen.offload {
-        let accepted = "false with kind = \"handoff\": its answers do not come this way";
-        return Err(invalid(key("offload"), true, accepted));
-    }
-    if listen.via_gateway {
-        let accepted = "false with kind = \"handoff\": it goes to back ends";
-        return Err(invalid(key("via_gateway"), true, accepted));
-    }
-    Ok(())
 }

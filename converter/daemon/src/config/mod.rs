@@ -3,8 +3,8 @@
 mod check;
 mod gateway;
 mod handoff;
+mod listener;
 mod model;
-mod offload;
 mod read;
 mod routes_file;
 mod sizes;
@@ -12,10 +12,10 @@ mod units;
 
 pub use gateway::{Fallback, Gateway, RouteSettings, Via};
 pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
+pub use listener::{Convert, Intercept, Listen, ListenerKind, Socks5, Tproxy};
 pub use model::{
-    Clients, Config, Control, EarlySyn, Http, Intercept, Limits, Listen, ListenerKind, Log,
-    Metrics, Names, Targets, Timeouts, UpstreamSettings,
+    Clients, Config, Control, EarlySyn, Http, Limits, Log, Metrics, Names, Offload, Targets,
+    Timeouts, UpstreamSettings,
 };
-pub use offload::Offload;
 pub use read::{load, parse};
 pub use sizes::RequestSize;

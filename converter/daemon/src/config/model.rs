@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::gateway::Gateway;
 use super::handoff::Handoff;
-use super::offload::Offload;
+use super::listener::{Listen, ListenText};
 use super::units;
 
-/// The whole file. Every key has a default, so that an empty file is an HTTP proxy for this machine alone.
+/// The whole file. Every key has a default: an empty file is an HTTP proxy for this machine alone.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -51,7 +51,11 @@ pub struct Config {
     /// The access log.
     pub log: Log,
     /// The listeners.
+    #[serde(skip)]
     pub listen: Vec<Listen>,
+    /// The same as they are written, until all was checked.
+    #[serde(rename = "listen")]
+    pub(super) written: Vec<ListenText>,
 }
 
 /// Who may use the converter.
@@ -231,6 +235,26 @@ impl Default for EarlySyn {
     }
 }
 
+/// Which connections of listeners with `offload` are offloaded, and where.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Offload {
+    /// The Ethernet devices by which clients and servers are reached. A connection that uses another one is not offloaded.
+    pub devices: Vec<String>,
+    /// Bytes that pass in both directions before a connection is offloaded: a short one would be over by then.
+    #[serde(deserialize_with = "units::size")]
+    pub after: usize,
+}
+
+impl Default for Offload {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            after: 1_000_000,
+        }
+    }
+}
+
 /// How names are resolved.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
@@ -271,83 +295,6 @@ pub struct Log {
     pub access: Option<PathBuf>,
 }
 
-/// One listener. Which of the optional keys a kind takes is in docs/converter-reference.md; others are refused.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-#[allow(clippy::struct_excessive_bools)] // each is a key of its own in the file
-pub struct Listen {
-    /// What clients speak.
-    pub kind: ListenerKind,
-    /// Where it listens. `[::]` takes IPv4 as well.
-    pub address: SocketAddr,
-    /// Its name in logs and metrics; by default the kind and the address.
-    pub name: Option<String>,
-    /// Whether it takes MPTCP, which is the default where that can be: not with REDIRECT, whose destination the kernel
-    /// does not tell of MPTCP sockets. Clients without MPTCP are served all the same.
-    pub mptcp: Option<bool>,
-    /// SOCKS5: names and passwords (RFC 1929). Without any, none is asked for.
-    #[serde(default)]
-    pub users: BTreeMap<String, String>,
-    /// Convert: whether a client must show that it receives what is sent to its address (RFC 8803 section 6.2.7).
-    #[serde(default)]
-    pub cookies: bool,
-    /// Transparent: how connections get here.
-    pub intercept: Option<Intercept>,
-    /// Transparent, TPROXY: whether servers see the client's address.
-    #[serde(default)]
-    pub keep_client_address: bool,
-    /// Whether connections are carried to the gateway.
-    #[serde(default)]
-    pub via_gateway: bool,
-    /// TPROXY, and Convert where the client tells by [`Gateway::syn_option`]: whether the connection to the server, or to
-    /// the gateway, is begun when the client's SYN comes to this port, and not when the client's handshake has ended.
-    #[serde(default)]
-    pub early_syn: bool,
-    /// Whether connections are offloaded to the kernel once their slow start is over: those between a client and a server of plain
-    /// TCP that are tunnels, by CONNECT for one.
-    #[serde(default)]
-    pub offload: bool,
-}
-
-/// What the clients of a listener speak.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum ListenerKind {
-    /// HTTP/1.1 to a proxy: CONNECT and absolute-form (RFC 9112 section 3.2).
-    Http,
-    /// SOCKS5 (RFC 1928).
-    Socks5,
-    /// 0-RTT TCP Convert (RFC 8803).
-    Convert,
-    /// Nothing that they know of: netfilter brings their connections here.
-    Transparent,
-    /// HTTP/1.1 to an origin server; the client's connection is handed to who answers.
-    Handoff,
-}
-
-impl ListenerKind {
-    /// As it is written in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Socks5 => "socks5",
-            Self::Convert => "convert",
-            Self::Transparent => "transparent",
-            Self::Handoff => "handoff",
-        }
-    }
-}
-
-/// How netfilter brings connections to a transparent listener.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Intercept {
-    /// `tproxy` (nft(8)): packets keep their addresses.
-    Tproxy,
-    /// `redirect` (nft(8)): the destination is rewritten, and conntrack knows what it was.
-    Redirect,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -367,7 +314,8 @@ impl Default for Config {
             metrics: Metrics::default(),
             control: Control::default(),
             log: Log::default(),
-            listen: vec![Listen::http_on_loopback()],
+            listen: Vec::new(),
+            written: vec![ListenText::http_on_loopback()],
         }
     }
 }
@@ -380,38 +328,6 @@ impl Config {
 
     /// Whether any listener has `early_syn`.
     pub fn forwards_syns_early(&self) -> bool {
-        self.listen.iter().any(|listen| listen.early_syn)
-    }
-}
-
-impl Listen {
-    fn http_on_loopback() -> Self {
-        Self {
-            kind: ListenerKind::Http,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3128)),
-            name: None,
-            mptcp: None,
-            users: BTreeMap::new(),
-            cookies: false,
-            intercept: None,
-            keep_client_address: false,
-            via_gateway: false,
-            early_syn: false,
-            offload: false,
-        }
-    }
-
-    /// Whether it takes MPTCP.
-    pub fn takes_mptcp(&self) -> bool {
-        // Connections of MPTCP sockets cannot be handed over: clients fall back to TCP.
-        let can = self.intercept != Some(Intercept::Redirect) && self.kind != ListenerKind::Handoff;
-        self.mptcp.unwrap_or(can)
-    }
-
-    /// Its name in logs and metrics.
-    pub fn label(&self) -> String {
-        self.name
-            .clone()
-            .unwrap_or_else(|| format!("{}-{}", self.kind.name(), self.address))
+        self.listen.iter().any(Listen::early_syn)
     }
 }

@@ -6,8 +6,12 @@ use super::check::{self, Invalid};
 use super::{Config, Handoff, routes_file};
 use crate::failure::{Exit, Failure};
 
-/// The configuration in `path`; a failure exits with 66 if it cannot be read, with 64 if it is wrong.
-pub fn load(path: &Path) -> Result<Config, Failure> {
+/// The configuration in `path`, or the one without a file; a failure exits with 66 if it cannot be read, with 64 if it is
+/// wrong.
+pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
+    let Some(path) = path else {
+        return parse("", "");
+    };
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
@@ -36,7 +40,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Failure> {
             error.inner(),
         ))
     })?;
-    check::check(&config).map_err(|invalid| refused(name, &invalid))?;
+    check::check(&mut config).map_err(|invalid| refused(name, &invalid))?;
     config.upstream.may_offload = config.offloads();
     config.handoff.iter_mut().for_each(Handoff::number);
     Ok(config)

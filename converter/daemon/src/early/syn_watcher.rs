@@ -60,7 +60,7 @@ impl SynWatcher {
         dialer: Dialer,
         counters: EarlySyns,
     ) -> io::Result<Self> {
-        let wanting = config.listen.iter().filter(|listen| listen.early_syn);
+        let wanting = config.listen.iter().filter(|listen| listen.early_syn());
         let listeners: HashMap<u16, Listen> = wanting
             .map(|listen| (listen.address.port(), listen.clone()))
             .collect();
@@ -168,8 +168,8 @@ impl SynHandler {
             return "join";
         }
         // Who comes to an explicit listener says in the SYN where to, or later.
-        let server = match (listen.kind, syn.destination) {
-            (ListenerKind::Transparent, _) => syn.server,
+        let server = match (&listen.kind, syn.destination) {
+            (ListenerKind::Transparent(_), _) => syn.server,
             (_, Some(destination)) => destination.into(),
             (_, None) => return "no-destination",
         };
@@ -190,7 +190,7 @@ impl SynHandler {
             Err(NotStarted::Duplicate) => return "duplicate",
             Err(NotStarted::LimitReached) => return "limit-reached",
         }
-        let source = listen.keep_client_address.then_some(syn.client);
+        let source = listen.keeps_client_address().then_some(syn.client);
         match self
             .dialer
             .begin(server, source, listen.via_gateway, &self.config)

@@ -39,13 +39,13 @@ fn stream(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
 
 /// A socket that listens as `listen` says; raises what the kernel does.
 pub fn listener(listen: &Listen, backlog: u16) -> io::Result<Socket> {
-    let socket = stream(listen.address, listen.takes_mptcp())?;
+    let socket = stream(listen.address, listen.mptcp)?;
     needed("SO_REUSEADDR", socket.set_reuse_address(true))?;
     if listen.address.is_ipv6() {
         let only_v6 = listen.address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         needed("IPV6_V6ONLY", socket.set_only_v6(only_v6))?;
     }
-    if listen.intercept == Some(Intercept::Tproxy) {
+    if listen.tproxy().is_some() {
         transparent(&socket, listen.address)?;
     }
     socket.bind(&listen.address.into())?;
@@ -60,7 +60,7 @@ pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
     if listen.offload && !is_mptcp(socket) {
         Pause::prepare(socket)?;
     }
-    if listen.kind == ListenerKind::Convert {
+    if matches!(listen.kind, ListenerKind::Convert(_)) {
         // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
         // the kernel ignores both.
         for (text, name, value) in [
@@ -226,7 +226,7 @@ pub fn read_what_is_there(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<u
 /// Where a connection was meant to go before netfilter brought it here.
 pub fn original_destination(stream: &TcpStream, how: Intercept) -> io::Result<SocketAddr> {
     match how {
-        Intercept::Tproxy => stream.local_addr().map(canonical),
+        Intercept::Tproxy(_) => stream.local_addr().map(canonical),
         Intercept::Redirect => {
             let socket = SockRef::from(stream);
             let original = if stream.local_addr().map(canonical)?.is_ipv4() {

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use tributary_wire::convert::{Connect, ErrorTlv, Request, SUPPORTED_TCP_EXTENSIONS, server};
 
 use super::{ReadMessageError, read_message};
+use crate::config;
 use crate::io::conn::Conn;
 use crate::io::relay;
 use crate::kernel::sockets::IcmpError;
@@ -15,13 +16,13 @@ use crate::policy::convert::may_name;
 use crate::upstream::{self, DialError, DialOptions};
 
 /// Serves one client.
-pub async fn serve(conn: Conn) {
+pub async fn serve(conn: Conn, settings: config::Convert) {
     let since = Clock::now();
     let deadline = Instant::now() + conn.config.timeouts.request;
     let mut inbox = Vec::new();
     let parse = |bytes: &[u8]| server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS);
     match read_message(&conn, &mut inbox, deadline, parse).await {
-        Ok(request) => answer(conn, request, inbox, since).await,
+        Ok(request) => answer(conn, request, settings, inbox, since).await,
         Err(error) => {
             let reply = match &error {
                 ReadMessageError::Fault(refusal) => refusal.error.clone(),
@@ -33,8 +34,15 @@ pub async fn serve(conn: Conn) {
     }
 }
 
-async fn answer(mut conn: Conn, request: Request, early: Vec<u8>, since: Clock) {
-    if let Some(error) = unwelcome(&conn, &request) {
+async fn answer(
+    mut conn: Conn,
+    request: Request,
+    settings: config::Convert,
+    early: Vec<u8>,
+    since: Clock,
+) {
+    let cookie_error = settings.cookies.then(|| unwelcome(&conn, &request));
+    if let Some(error) = cookie_error.flatten() {
         return end(conn, "cookie", "", Some(error), since).await;
     }
     if let Some(connect) = request.connect.clone() {
@@ -48,9 +56,6 @@ async fn answer(mut conn: Conn, request: Request, early: Vec<u8>, since: Clock) 
 
 /// The answer to a client without a valid cookie (RFC 8803 section 6.2.7).
 fn unwelcome(conn: &Conn, request: &Request) -> Option<ErrorTlv> {
-    if !conn.listener.listen.cookies {
-        return None;
-    }
     let client = conn.client.ip();
     match &request.cookie {
         None => Some(ErrorTlv::MissingCookie(conn.context.cookies.make(client))),

@@ -17,12 +17,12 @@ use crate::io::conn::Conn;
 use crate::policy::admission::NotAdmitted;
 
 /// What a client hears that is refused before it said anything: in its own protocol, so that it knows why. `None`: a reset.
-pub fn refuse(kind: ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
+pub fn refuse(kind: &ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
     match kind {
         ListenerKind::Http | ListenerKind::Handoff => Some(http::refusal(refusal)),
-        ListenerKind::Socks5 => Some(AuthMethod::NoneAcceptable.encode().to_vec()),
-        ListenerKind::Convert => Some(convert_error(refusal).encode()),
-        ListenerKind::Transparent => None,
+        ListenerKind::Socks5(_) => Some(AuthMethod::NoneAcceptable.encode().to_vec()),
+        ListenerKind::Convert(_) => Some(convert_error(refusal).encode()),
+        ListenerKind::Transparent(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! SOCKS5 (RFC 1928), with names and passwords if any are configured (RFC 1929).
 
+use std::collections::BTreeMap;
 use std::time::Instant as Clock;
 
 use tokio::time::Instant;
@@ -59,8 +60,8 @@ async fn negotiate(
         name: "client-gone",
         last: Vec::new(),
     };
-    let users = &conn.listener.listen.users;
-    let method = if users.is_empty() {
+    let users = conn.listener.listen.users();
+    let method = if users.is_none_or(BTreeMap::is_empty) {
         AuthMethod::NoAuthentication
     } else {
         AuthMethod::UserPassword
@@ -95,7 +96,7 @@ async fn negotiate(
 /// Compares with every user, so that the time tells nothing of which names there are.
 fn is_user(conn: &Conn, login: &Login) -> bool {
     let mut found = false;
-    for (user, password) in &conn.listener.listen.users {
+    for (user, password) in conn.listener.listen.users().into_iter().flatten() {
         found |= same(user.as_bytes(), &login.user) & same(password.as_bytes(), &login.password);
     }
     found

@@ -15,9 +15,8 @@ use crate::upstream::{DialOptions, connect};
 const EARLY: usize = 16 << 10;
 
 /// Serves one client.
-pub async fn serve(mut conn: Conn) {
+pub async fn serve(mut conn: Conn, how: Intercept) {
     let since = Clock::now();
-    let how = conn.listener.listen.intercept.unwrap_or(Intercept::Tproxy);
     let Ok(server) = sockets::original_destination(&conn.stream, how) else {
         return conn.record(&Summary::new("no-original-destination", since));
     };
@@ -29,7 +28,7 @@ pub async fn serve(mut conn: Conn) {
     if conn.context.dialer.is_own(conn.client.ip()) {
         return conn.record(&failed("loop"));
     }
-    let keep = conn.listener.listen.keep_client_address;
+    let keep = conn.listener.listen.keeps_client_address();
     let dial_options = DialOptions {
         source: keep.then_some(conn.client),
         ..DialOptions::default()

@@ -89,14 +89,13 @@ impl ActiveConfig {
         let most = most_connections(&config)?;
         let mut bound = Vec::with_capacity(config.listen.len());
         for listen in &config.listen {
-            let label = listen.label();
             let (socket, is_ours) = socket(listen, &config, old, inherited)?;
             bound.push(Arc::new(BoundListener {
                 socket,
                 is_ours,
-                counters: metrics.for_listener(&label),
+                counters: metrics.for_listener(&listen.label),
                 listen: listen.clone(),
-                label: label.into(),
+                label: listen.label.as_str().into(),
             }));
         }
         Ok(Self {
@@ -192,23 +191,16 @@ fn socket(
             .find(|each| each.listen.address == listen.address)
     }) {
         let kept = &same.listen;
-        if (kept.takes_mptcp(), kept.intercept, kept.kind, kept.offload)
-            == (
-                listen.takes_mptcp(),
-                listen.intercept,
-                listen.kind,
-                listen.offload,
-            )
-        {
+        if made_for(kept) == made_for(listen) {
             return Ok((Arc::clone(&same.socket), same.is_ours));
         }
         let message = format!(
-            "{}: kind, mptcp, intercept and leave of a listener can change by a restart only",
+            "{}: kind, mptcp, intercept and offload of a listener can change by a restart only",
             listen.address
         );
         return Err(Failure::new(Exit::Usage, message));
     }
-    let attempted = format!("cannot listen on {} ({})", listen.address, listen.label());
+    let attempted = format!("cannot listen on {} ({})", listen.address, listen.label);
     let failed = |error| Failure::from_io(&attempted, &error);
     if let Some(socket) = inherited.claim(listen)? {
         return Ok((Arc::new(socket.listener), socket.is_ours));
@@ -225,6 +217,17 @@ fn socket(
     }
     made.map(|socket| (Arc::new(socket.into()), true))
         .map_err(failed)
+}
+
+/// What a listener's socket cannot change.
+fn made_for(listen: &Listen) -> (&'static str, bool, bool, bool) {
+    let kind = listen.kind.name();
+    (
+        kind,
+        listen.tproxy().is_some(),
+        listen.mptcp,
+        listen.offload,
+    )
 }
 
 /// The address of a listener that `old` has at the same port, and that has to go for this one.

@@ -12,7 +12,7 @@ use super::status::{accept_scrape, metrics_socket, watched};
 use super::upgrade::InheritedSockets;
 use super::worker::{Phase, accepted};
 use super::{Service, ShutdownReason, first, notify, syn_watcher};
-use crate::config::{self, Config};
+use crate::config;
 use crate::failure::{Exit, Failure};
 
 impl Service {
@@ -40,10 +40,7 @@ impl Service {
 
     /// Activates the file. Changes nothing on a failure.
     fn activate_file(&mut self) -> Result<(), Failure> {
-        let config = self
-            .file
-            .as_deref()
-            .map_or_else(|| Ok(Config::default()), config::load)?;
+        let config = config::load(self.file.as_deref())?;
         for (key, changed) in [
             ("workers", config.workers != self.active.config.workers),
             ("offload", config.offload != self.active.config.offload),

@@ -48,7 +48,7 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     let predecessor = Predecessor::find();
     let mut inherited = InheritedSockets::take(predecessor.as_ref())
         .map_err(|error| Failure::from_io("sockets that were passed", &error))?;
-    let config = file.map_or_else(|| Ok(Config::default()), config::load)?;
+    let config = config::load(file)?;
     if config.timeouts.unused.is_some() && inherited.is_empty() {
         let message = "timeouts.unused: accepted: only with sockets that the service manager holds (systemd.socket(5))";
         return Err(Failure::new(Exit::Usage, message));

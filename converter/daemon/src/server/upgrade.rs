@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process};
 use socket2::Socket;
 use tokio::process::{Child, Command};
 
-use crate::config::{Intercept, Listen};
+use crate::config::Listen;
 use crate::failure::{Exit, Failure};
 use crate::kernel::{sockets, sys};
 
@@ -199,13 +199,13 @@ impl InheritedSockets {
         let Some(socket) = self.claim_address(address) else {
             return Ok(None);
         };
-        let is_transparent = wanted.intercept == Some(Intercept::Tproxy);
+        let is_transparent = wanted.tproxy().is_some();
         for (key, directive, is, should_be) in [
             (
                 "mptcp",
                 "SocketProtocol=mptcp",
                 Some(sockets::is_mptcp(&socket.listener)),
-                wanted.takes_mptcp(),
+                wanted.mptcp,
             ),
             (
                 "intercept",

@@ -286,15 +286,15 @@ impl Acceptor {
                 let conn = Conn::new(stream, client, listener, config, context, permit);
                 match self.listener.listen.kind {
                     ListenerKind::Http => spawn_local(http::serve(conn)),
-                    ListenerKind::Socks5 => spawn_local(socks5::serve(conn)),
-                    ListenerKind::Convert => spawn_local(convert::serve(conn)),
-                    ListenerKind::Transparent => spawn_local(transparent::serve(conn)),
+                    ListenerKind::Socks5(_) => spawn_local(socks5::serve(conn)),
+                    ListenerKind::Convert(how) => spawn_local(convert::serve(conn, how)),
+                    ListenerKind::Transparent(how) => spawn_local(transparent::serve(conn, how)),
                     ListenerKind::Handoff => spawn_local(handoff::serve(conn)),
                 };
             }
             Err(refusal) => {
                 self.listener.counters.outcome(refusal.name());
-                if let Some(last) = listener::refuse(self.listener.listen.kind, refusal) {
+                if let Some(last) = listener::refuse(&self.listener.listen.kind, refusal) {
                     self.send_refusal(stream, last);
                 }
             }

@@ -59,6 +59,6 @@ pub async fn connect(
 fn early_connection(conn: &Conn, target: &Authority) -> Option<PendingConnect> {
     let server = target
         .address()
-        .filter(|_| conn.listener.listen.early_syn)?;
+        .filter(|_| conn.listener.listen.early_syn())?;
     conn.context.early.claim(conn.client, server)
 }
