@@ -1,13 +1,43 @@
-//! The command `tributary-converter`; see the library for its parts.
+//! `tributary-converter`: ends Multipath TCP (RFC 8684) on the client's side and speaks plain TCP to servers.
+//!
+//! A client's connection: `server/worker` accepts it and makes a `Conn`, its `listener` reads what the client wants,
+//! `upstream::connect` connects to the server, `io::relay` moves bytes, `Conn::record` counts and logs the end.
+//!
+//! | folder | what it has |
+//! |---|---|
+//! | `cli` | the command line, and how a status is shown |
+//! | `config` | what an operator writes, checked whole |
+//! | `server` | the process: active configuration, threads, signals, what it answers |
+//! | `listener` | one client, in its protocol |
+//! | `policy` | who may come in, what may be reached |
+//! | `upstream` | connections to servers, and to the next converter |
+//! | `early` | connections begun when the client's SYN comes |
+//! | `offload` | connections that are offloaded to the kernel |
+//! | `io` | connections, relays, buffers, timers |
+//! | `observe` | who is in, what became of the others: metrics, access log |
+//! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
 
-use std::io::{self, Write};
+mod cli;
+mod config;
+mod early;
+mod failure;
+mod io;
+mod kernel;
+mod listener;
+mod observe;
+mod offload;
+mod policy;
+mod server;
+mod upstream;
+
+use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use tributary_converter::cli::{Arguments, Ask, Command, report, top};
-use tributary_converter::failure::{Exit, Failure};
-use tributary_converter::{config, server};
+
+use cli::{Arguments, Ask, Command, report, top};
+use failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -53,14 +83,14 @@ fn show(ask: &Ask) -> Result<(), Failure> {
         report::text(&status, None, status.connections.len())
     };
     // Whoever closed the pipe has read enough.
-    let _ = io::stdout().write_all(text.as_bytes());
+    let _ = stdout().write_all(text.as_bytes());
     Ok(())
 }
 
 /// To standard error; the journal adds times of its own.
 fn start_log() {
     let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(stderr)
         .with_target(false)
         .with_ansi(false);
     if std::env::var_os("JOURNAL_STREAM").is_some() {

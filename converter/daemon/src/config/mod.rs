@@ -10,12 +10,13 @@ mod routes_file;
 mod sizes;
 mod units;
 
-pub use gateway::{Fallback, Gateway, RouteSettings, Via};
-pub use handoff::{BackEnd, Choose, Handoff, HandoffRule};
-pub use listener::{Convert, Intercept, Listen, ListenerKind, Socks5, Tproxy};
-pub use model::{
-    Clients, Config, Control, EarlySyn, Http, Limits, Log, Metrics, Names, Offload, Targets,
-    Timeouts, UpstreamSettings,
-};
-pub use read::{load, parse};
+pub use gateway::{Fallback, Gateway, RouteSettings};
+#[cfg(test)]
+pub use handoff::BackEnd;
+pub use handoff::{Choose, Handoff, HandoffRule};
+pub use listener::{Convert, Intercept, Listen, ListenerKind};
+pub use model::{Clients, Config, EarlySyn, Limits, Offload, Targets, Timeouts, UpstreamSettings};
+pub use read::load;
+#[cfg(test)]
+pub use read::parse;
 pub use sizes::RequestSize;

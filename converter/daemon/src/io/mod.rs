@@ -7,5 +7,4 @@ pub(crate) mod loopback;
 pub mod relay;
 pub mod stream;
 
-pub use conn::Conn;
 pub use relay::relay;

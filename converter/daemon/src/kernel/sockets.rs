@@ -293,7 +293,7 @@ impl IcmpWatch {
     }
 
     /// The ICMP error that ended the attempt, if one did.
-    pub fn error(self, stream: &TcpStream) -> Option<IcmpError> {
+    pub fn error(stream: &TcpStream) -> Option<IcmpError> {
         sys::queued_icmp_code(stream.as_fd()).map(|code| IcmpError { code })
     }
 }

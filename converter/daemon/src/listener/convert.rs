@@ -135,12 +135,12 @@ fn tlv(error: &DialError) -> ErrorTlv {
         DialError::Unreachable(icmp) => ErrorTlv::DestinationUnreachable {
             icmp_code: icmp.code,
         },
-        DialError::Exhausted(_) => ErrorTlv::ResourceExceeded { delay: 0 },
+        DialError::Exhausted => ErrorTlv::ResourceExceeded { delay: 0 },
         DialError::NoSuchName
         | DialError::NamesFailed
         | DialError::TimedOut
         | DialError::GatewayUnavailable
         | DialError::GatewayFailed
-        | DialError::System(_) => ErrorTlv::NetworkFailure { delay: 0 },
+        | DialError::System => ErrorTlv::NetworkFailure { delay: 0 },
     }
 }

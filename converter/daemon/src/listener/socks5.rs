@@ -141,9 +141,9 @@ fn code(error: &DialError) -> Code {
         }
         DialError::Reset => Code::ConnectionRefused,
         DialError::Unreachable(_) => Code::NetworkUnreachable,
-        DialError::Exhausted(_)
+        DialError::Exhausted
         | DialError::GatewayUnavailable
         | DialError::GatewayFailed
-        | DialError::System(_) => Code::GeneralFailure,
+        | DialError::System => Code::GeneralFailure,
     }
 }

@@ -34,8 +34,10 @@ use crate::policy::admission::Admission;
 use crate::policy::convert::Cookies;
 use crate::upstream::{Dialer, FdPool, Names};
 use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
+#[cfg(test)]
+pub use status::ListenerStatus;
 use status::{Answers, ControlSocket, accept_scrape, metrics_socket, watched};
-pub use status::{ListenerStatus, Status, ask};
+pub use status::{Status, ask};
 use upgrade::{InheritedSockets, Predecessor, Successor};
 use worker::{Phase, Pool, Shared, accepted};
 

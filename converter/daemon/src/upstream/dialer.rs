@@ -298,7 +298,7 @@ impl Attempt {
         let stream = TcpStream::from_std(self.socket.into())?;
         stream.writable().await?;
         if let Some(error) = stream.take_error()? {
-            let unreachable = self.icmp.and_then(|icmp| icmp.error(&stream));
+            let unreachable = self.icmp.and_then(|_| IcmpWatch::error(&stream));
             return Err(unreachable.map_or_else(|| error.into(), DialError::Unreachable));
         }
         if let Some(icmp) = self.icmp {

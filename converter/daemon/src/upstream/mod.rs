@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use connect::connect;
 pub use dialer::{Dialer, PendingConnect};
-pub use fd_pool::{FdPermit, FdPool};
+pub use fd_pool::FdPool;
 pub use names::{Names, SystemFiles};
 pub use routes::NextHops;
 use serde::Serialize;
@@ -102,13 +102,13 @@ pub enum DialError {
     /// Nobody answered in time.
     TimedOut,
     /// This machine has no descriptors, ports or memory left.
-    Exhausted(io::Error),
+    Exhausted,
     /// The gateway is unavailable, and nothing else may be tried.
     GatewayUnavailable,
     /// The gateway works, and could not serve this request.
     GatewayFailed,
     /// The system refused.
-    System(io::Error),
+    System,
 }
 
 impl DialError {
@@ -121,10 +121,10 @@ impl DialError {
             Self::Reset => "refused-by-server",
             Self::Unreachable(_) => "unreachable",
             Self::TimedOut => "timed-out",
-            Self::Exhausted(_) => "exhausted",
+            Self::Exhausted => "exhausted",
             Self::GatewayUnavailable => "gateway-unavailable",
             Self::GatewayFailed => "gateway-failed",
-            Self::System(_) => "system",
+            Self::System => "system",
         }
     }
 }
@@ -144,8 +144,8 @@ impl From<io::Error> for DialError {
                 | libc::ENOMEM
                 | libc::ENOBUFS
                 | libc::EAGAIN,
-            ) => Self::Exhausted(error),
-            _ => Self::System(error),
+            ) => Self::Exhausted,
+            _ => Self::System,
         }
     }
 }

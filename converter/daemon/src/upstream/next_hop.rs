@@ -433,7 +433,7 @@ impl HopError {
     pub fn connecting(error: io::Error) -> Self {
         let why = error.to_string();
         match DialError::from(error) {
-            exhausted @ DialError::Exhausted(_) => Self::Request(exhausted),
+            exhausted @ DialError::Exhausted => Self::Request(exhausted),
             _ => Self::Unavailable(why),
         }
     }
