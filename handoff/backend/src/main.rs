@@ -10,10 +10,10 @@ use std::time::Duration;
 use clap::{ArgGroup, Parser};
 use handoff_backend::{Acceptor, Objects, Port, Relay, Server, Settings, serve_plain};
 use handoff_link::{Identity, Role};
-use handoff_program::{CapabilitySet, EndSignals, ExitCode, Failure, print_ready, require};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
 
 /// Takes over clients' connections from fronts, answers their requests itself, and returns them.
 #[derive(Debug, Parser)]
@@ -53,7 +53,7 @@ struct Arguments {
 }
 
 fn main() -> process::ExitCode {
-    handoff_program::main(run)
+    tributary_program::main(|arguments| run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -61,27 +61,26 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     match (&arguments.objects, arguments.relay) {
         (Some(folder), _) => {
             let objects =
-                Objects::below(folder).map_err(Failure::at(ExitCode::NoInput, folder.display()))?;
+                Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
             serve(arguments, objects)
         }
         (None, Some(server)) => {
             let relay = Relay::to(server).telling_client(arguments.proxy_protocol);
             serve(arguments, relay)
         }
-        (None, None) => Err(Failure(ExitCode::Usage, "nothing to serve".to_owned())),
+        (None, None) => Err(Failure::new(Exit::Usage, "nothing to serve".to_owned())),
     }
 }
 
 fn serve(arguments: &Arguments, server: impl Server) -> Result<(), Failure> {
     let identity = Identity::read(&arguments.identity, Role::BackEnd)
-        .map_err(Failure::at(ExitCode::NoInput, "--identity"))?;
-    let runtime =
-        tokio::runtime::Runtime::new().map_err(Failure::at(ExitCode::System, "threads"))?;
+        .map_err(|failure| failure.during("--identity"))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(Failure::at(Exit::System, "threads"))?;
     runtime.block_on(async {
         let port = Port::open(arguments.hand_off)
-            .map_err(Failure::at(ExitCode::System, arguments.hand_off))?;
+            .map_err(Failure::at(Exit::System, arguments.hand_off))?;
         let fronts = TcpListener::bind(arguments.fronts).await;
-        let fronts = fronts.map_err(Failure::at(ExitCode::System, arguments.fronts))?;
+        let fronts = fronts.map_err(Failure::at(Exit::System, arguments.fronts))?;
         let server = Arc::new(server);
         let (max_connections, idle) = (arguments.max_connections, Duration::from_secs(arguments.idle));
         let (draining, drain_signal) = watch::channel(false);
@@ -89,7 +88,7 @@ fn serve(arguments: &Arguments, server: impl Server) -> Result<(), Failure> {
         if let Some(http) = arguments.http {
             let listener = TcpListener::bind(http)
                 .await
-                .map_err(Failure::at(ExitCode::System, http))?;
+                .map_err(Failure::at(Exit::System, http))?;
             let serving = serve_plain(listener, Arc::clone(&server), max_connections, idle, drain_signal);
             plain = Some(tokio::spawn(serving));
         }

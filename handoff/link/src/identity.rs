@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tributary_program::{Exit, Failure, IdentityFolder};
 
 use crate::role::Role;
 
@@ -36,21 +36,25 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads the folder that `scripts/overlay enrol` made for this role: `ca.pem`, `node.pem`, `node.key`. The error names
-    /// the file; it is also an error if others may read the key, or if the certificate is for another role.
-    pub fn read(folder: &Path, role: Role) -> io::Result<Self> {
+    /// Reads the folder that `scripts/overlay enrol` made for this role; fails also if the certificate is for another role.
+    pub fn read(folder: &Path, role: Role) -> Result<Self, Failure> {
+        let found = IdentityFolder::read(folder)?;
+        let named = |name: &str| folder.join(name).display().to_string();
         let mut roots = RootCertStore::empty();
-        for authority in certificates(&folder.join("ca.pem"))? {
-            roots.add(authority).map_err(io::Error::other)?;
+        for authority in
+            certificates(&found.authority).map_err(Failure::at(Exit::NoInput, named("ca.pem")))?
+        {
+            roots
+                .add(authority)
+                .map_err(Failure::at(Exit::NoInput, named("ca.pem")))?;
         }
-        let file = folder.join("node.pem");
-        let own = certificates(&file)?;
-        role.check(&own[0]).map_err(|error| named(&file, &error))?;
-        let key_file = folder.join("node.key");
-        check_mode(&key_file)?;
-        let key =
-            PrivateKeyDer::from_pem_file(&key_file).map_err(|error| named(&key_file, &error))?;
-        Self::new(Arc::new(roots), own, key).map_err(io::Error::other)
+        let own = certificates(&found.certificate)
+            .map_err(Failure::at(Exit::NoInput, named("node.pem")))?;
+        role.check(&own[0])
+            .map_err(Failure::at(Exit::NoInput, named("node.pem")))?;
+        let key = PrivateKeyDer::from_pem_slice(&found.key)
+            .map_err(Failure::at(Exit::NoInput, named("node.key")))?;
+        Self::new(Arc::new(roots), own, key).map_err(Failure::at(Exit::NoInput, folder.display()))
     }
 
     fn new(
@@ -101,63 +105,17 @@ impl Identity {
     }
 }
 
-/// Checks that others have no access to a key. Its group may read it: systemd passes credentials to a service by an access
-/// control list, whose mask appears as the group's rights (acl(5)).
-fn check_mode(key: &Path) -> io::Result<()> {
-    const OTHERS: u32 = 0o037;
-    let mode = std::fs::metadata(key).map_err(|error| named(key, &error))?;
-    if mode.permissions().mode() & OTHERS != 0 {
-        return Err(named(
-            key,
-            &"others may read or change it: accepted: mode 0600",
-        ));
-    }
-    Ok(())
-}
-
 /// Checks the peer's role; TLS has checked that the certificate is its own.
 fn check(session: &CommonState, role: Role) -> io::Result<()> {
     let peer = session.peer_certificates().and_then(<[_]>::first);
     role.check(peer.ok_or(io::ErrorKind::PermissionDenied)?)
 }
 
-fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let all = CertificateDer::pem_file_iter(file).map_err(|error| named(file, &error))?;
-    let all: Result<Vec<_>, _> = all.collect();
-    let all = all.map_err(|error| named(file, &error))?;
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() {
-        return Err(named(file, &"accepted: certificates (PEM)"));
+        return Err("accepted: certificates (PEM)".to_owned());
     }
     Ok(all)
-}
-
-fn named(file: &Path, error: &dyn std::fmt::Display) -> io::Error {
-    io::Error::other(format!("{}: {error}", file.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{File, Permissions, remove_file, set_permissions};
-
-    use super::*;
-
-    #[test]
-    fn a_key_that_others_may_read_is_refused() {
-        let key = std::env::temp_dir().join(format!("handoff-key-{}", std::process::id()));
-        File::create(&key).expect("made");
-        for (mode, is_accepted) in [
-            (0o600, true),
-            (0o400, true),
-            (0o440, true),
-            (0o644, false),
-            (0o604, false),
-            (0o660, false),
-        ] {
-            set_permissions(&key, Permissions::from_mode(mode)).expect("set");
-            let checked = check_mode(&key);
-            assert_eq!(checked.is_ok(), is_accepted, "{mode:o}: {checked:?}");
-        }
-        remove_file(&key).expect("removed");
-        assert!(check_mode(&key).is_err(), "it is not there");
-    }
 }

@@ -94,7 +94,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 /// From request to reply.
 async fn rule_time(arguments: &Arguments) -> io::Result<Duration> {
-    let identity = Identity::read(&arguments.identity, Role::Front)?;
+    let identity = Identity::read(&arguments.identity, Role::Front).map_err(io::Error::other)?;
     let mut stream = identity.connect(arguments.switch, Role::Switch).await?;
     let (sender, mut session) = Session::new();
     let heard = session.connect(&mut stream, 1).await;

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
-use handoff_program::{CapabilitySet, EndSignals, ExitCode, Failure, print_ready, require};
 use handoff_switch::{Limits, Rules, RulesConfig, Switch, guard, serve};
 use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::interval;
+use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
 
 /// Between two checks for expired rules.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -101,7 +101,7 @@ impl FromStr for BackEnd {
 }
 
 fn main() -> process::ExitCode {
-    handoff_program::main(run)
+    tributary_program::main(|arguments| run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -109,11 +109,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(Failure::at(ExitCode::System, "event loop"))?;
+        .map_err(Failure::at(Exit::System, "event loop"))?;
     let identity = match &arguments.identity {
         Some(folder) => Some(
-            Identity::read(folder, Role::Switch)
-                .map_err(Failure::at(ExitCode::NoInput, "--identity"))?,
+            Identity::read(folder, Role::Switch).map_err(|failure| failure.during("--identity"))?,
         ),
         None => None,
     };
@@ -151,9 +150,9 @@ fn start_switch(arguments: &Arguments) -> Result<Switch, Failure> {
         closed: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
     };
-    guard(&addresses, &arguments.services).map_err(Failure::at(ExitCode::System, "nft"))?;
+    guard(&addresses, &arguments.services).map_err(Failure::at(Exit::System, "nft"))?;
     let mut switch =
-        Switch::start(rules, limits, &devices).map_err(Failure::at(ExitCode::System, "tc"))?;
+        Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
     if arguments.attach != Attach::Tc {
         let attached = switch.attach_to_drivers(&devices);
         log_attachment(attached, arguments.attach == Attach::Xdp)?;
@@ -166,7 +165,7 @@ fn log_attachment(attached: io::Result<()>, must_be_drivers: bool) -> Result<(),
         Ok(()) => tracing::info!("drivers rewrite packets (XDP), and tc what they leave"),
         Err(error) if must_be_drivers => {
             let message = format!("--attach xdp: {error}: accepted: auto, tc");
-            return Err(Failure(ExitCode::System, message));
+            return Err(Failure::new(Exit::System, message));
         }
         Err(error) => tracing::info!("tc rewrites packets, not drivers (XDP): {error}"),
     }
@@ -176,7 +175,7 @@ fn log_attachment(attached: io::Result<()>, must_be_drivers: bool) -> Result<(),
 fn interface_index(device: &str) -> Result<u32, Failure> {
     let asked = std::net::UdpSocket::bind("127.0.0.1:0")
         .and_then(|socket| Ok(name_to_index(socket.as_fd(), device)?));
-    asked.map_err(Failure::at(ExitCode::System, format!("device {device:?}")))
+    asked.map_err(Failure::at(Exit::System, format!("device {device:?}")))
 }
 
 async fn listen(
@@ -186,18 +185,17 @@ async fn listen(
 ) -> Result<(), Failure> {
     match (&arguments.fronts, identity) {
         (FrontsAddress::Unix(file), _) => {
-            let listener =
-                bind_file(file).map_err(Failure::at(ExitCode::System, file.display()))?;
+            let listener = bind_file(file).map_err(Failure::at(Exit::System, file.display()))?;
             spawn_local(accept_local_fronts(listener, Rc::clone(switch)));
         }
         (FrontsAddress::Tcp(address), Some(identity)) => {
             let listener = TcpListener::bind(address).await;
-            let listener = listener.map_err(Failure::at(ExitCode::System, address))?;
+            let listener = listener.map_err(Failure::at(Exit::System, address))?;
             spawn_local(accept_fronts(listener, identity, Rc::clone(switch)));
         }
         (FrontsAddress::Tcp(_), None) => {
             let message = "--fronts with IP:PORT: accepted: only with --identity".to_owned();
-            return Err(Failure(ExitCode::Usage, message));
+            return Err(Failure::new(Exit::Usage, message));
         }
     }
     Ok(())

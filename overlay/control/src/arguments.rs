@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
-use overlay_control::failure::Failure;
 use overlay_control::members::{Members, endpoint};
 use overlay_control::name::Name;
 use overlay_control::permissions::{ADMINISTRATOR, MEMBER, Role};
+use tributary_program::Failure;
 
 /// The overlay's control plane on etcd: agents measure delays, a controller publishes chains of converters.
 #[derive(Debug, Parser)]

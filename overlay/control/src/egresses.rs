@@ -16,8 +16,8 @@ use overlay_paths::MAX_ROUNDS;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::encode_bounded;
-use crate::failure::{ExitCode, Failure};
 use crate::name::Name;
+use tributary_program::{Exit, Failure};
 
 /// At most so many lines, since they are published as one value.
 pub(crate) const MAX_EGRESSES: usize = 4096;
@@ -75,9 +75,8 @@ impl Egresses {
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::new(ExitCode::NoInput, format!("{name}: {error}")))?;
-        Self::parse(&text)
-            .map_err(|wrong| Failure::new(ExitCode::BadData, format!("{name}:{wrong}")))
+            .map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+        Self::parse(&text).map_err(|wrong| Failure::new(Exit::BadData, format!("{name}:{wrong}")))
     }
 
     /// Parses the file's text. The error begins with the number of the first wrong line.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
 use crate::store::Store;
+use tributary_program::{Exit, Failure};
 
 /// etcd reads its data and elects itself.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ impl Etcd {
         if !is_installed("etcd") {
             let line =
                 "etcd: not found: install Debian's etcd-server, or name members by --endpoints";
-            return Err(Failure::new(ExitCode::Unavailable, line));
+            return Err(Failure::new(Exit::Unavailable, line));
         }
         DirBuilder::new()
             .recursive(true)
@@ -65,7 +65,7 @@ impl Etcd {
         }
         let waited = START_TIMEOUT.as_secs();
         Err(Failure::new(
-            ExitCode::System,
+            Exit::System,
             format!("etcd at {} does not answer after {waited} s", self.endpoint),
         ))
     }
@@ -87,7 +87,7 @@ impl Etcd {
 
 async fn ended(child: &mut Child) -> Failure {
     match child.wait().await {
-        Ok(status) => Failure::new(ExitCode::System, format!("etcd ended: {status}")),
+        Ok(status) => Failure::new(Exit::System, format!("etcd ended: {status}")),
         Err(error) => Failure::from_io("etcd", &error),
     }
 }

@@ -11,7 +11,6 @@ use crate::distances::to_servers;
 use crate::egress_choice::{self, in_order};
 use crate::egresses::{Egress, Egresses};
 use crate::estimates;
-use crate::failure::{ExitCode, Failure};
 use crate::keys::{self, EGRESSES, TABLES};
 use crate::members::Members;
 use crate::mesh::{LinkDelays, Mesh};
@@ -22,6 +21,7 @@ use crate::schema::{self, Delay, Table};
 use crate::session_error::SessionError;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use tributary_program::{Exit, Failure};
 
 /// The transfer in question.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ pub async fn ask(
             .map(|(key, _)| String::from_utf8_lossy(&key[EGRESSES.len()..]));
         let ingresses = ingresses.collect::<Vec<_>>().join(", ");
         return Err(Failure::new(
-            ExitCode::Usage,
+            Exit::Usage,
             format!("{ingress} is no ingress now: accepted: {ingresses}"),
         ));
     };
@@ -141,7 +141,7 @@ pub async fn ask(
 }
 
 fn refused_in<T>(key: &str, read: Result<T, String>) -> Result<T, Failure> {
-    read.map_err(|what| Failure::new(ExitCode::Unavailable, format!("{key}: {what}")))
+    read.map_err(|what| Failure::new(Exit::Unavailable, format!("{key}: {what}")))
 }
 
 fn explain(
@@ -156,7 +156,7 @@ fn explain(
         let line = format!(
             "{server}: no line of {ingress}'s egresses covers it: accepted: a server that one does"
         );
-        return Err(Failure::new(ExitCode::Usage, line));
+        return Err(Failure::new(Exit::Usage, line));
     };
     let (rounds, rounds_by) = match (asked.bytes, egress.port) {
         (Some(bytes), _) => (
@@ -491,13 +491,13 @@ mod tests {
     #[test]
     fn a_server_of_no_egress_is_refused() {
         let refusal = explained("10.0.0.1", None, Some(&table())).unwrap_err();
-        assert_eq!(refusal.exit, ExitCode::Usage);
+        assert_eq!(refusal.exit, Exit::Usage);
         assert!(
             refusal
-                .line
+                .message
                 .starts_with("10.0.0.1: no line of A's egresses"),
             "{}",
-            refusal.line
+            refusal.message
         );
     }
 }

@@ -134,7 +134,7 @@ impl Ingress {
                 info!("{} reloaded", self.egresses_file.display());
                 self.egresses = egresses;
             }
-            Err(failure) => warn!("the previous one stays in use: {}", failure.line),
+            Err(failure) => warn!("the previous one stays in use: {failure}"),
         }
     }
 }

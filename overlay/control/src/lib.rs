@@ -6,7 +6,7 @@
 //! [`mesh`], [`egress_choice`], [`tables`], [`sanity`]), the routes of an ingress ([`egresses`], [`routes`]), and who may
 //! write what ([`permissions`]). The others do I/O: with peers ([`meter`]), servers ([`servers`]), the kernel
 //! ([`kernel_rtt`]), etcd ([`store`], [`election`], [`users`], `published`) and the converter ([`converter_check`],
-//! [`routes_file`]). [`program`] is the frame of the commands.
+//! [`routes_file`]).
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
@@ -23,7 +23,6 @@ pub mod election;
 pub mod embedded;
 pub mod estimates;
 pub mod explain;
-pub mod failure;
 pub mod health;
 pub mod ingress;
 pub mod kernel_rtt;
@@ -34,7 +33,6 @@ pub mod meter;
 pub mod name;
 pub mod peer_sample;
 pub mod permissions;
-pub mod program;
 mod published;
 pub mod routes;
 pub mod routes_file;

@@ -12,12 +12,10 @@ use arguments::{Agent, Arguments, Authorize, Command, Controller, Revoke};
 use overlay_control::egresses::Egresses;
 use overlay_control::embedded::Etcd;
 use overlay_control::explain::{self, Transfer};
-use overlay_control::failure::{ExitCode, Failure};
 use overlay_control::ingress::Ingress;
 use overlay_control::members::Members;
 use overlay_control::meter::{Peers, Readings, measure};
 use overlay_control::peer_sample::PeerSample;
-use overlay_control::program::{self, end_signal};
 use overlay_control::routes_file::RoutesFile;
 use overlay_control::servers::ServerTargets;
 use overlay_control::store::{Lease, retry_forever};
@@ -28,9 +26,10 @@ use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
+use tributary_program::{Exit, Failure, end_signal};
 
 fn main() -> process::ExitCode {
-    program::main(|arguments: Arguments| run(arguments.command))
+    tributary_program::main(|arguments: Arguments| run(arguments.command))
 }
 
 /// On one thread, which lives as long as the process, so that the kernel ends an etcd of its own with it (prctl(2),
@@ -213,7 +212,7 @@ async fn show(members: &Members) -> Result<(), Failure> {
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| Failure::new(ExitCode::System, error.to_string()))?;
+        .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())
 }

@@ -1,14 +1,11 @@
 //! etcd's members, and the identity to authenticate with: mutual TLS, or none on loopback.
 
 use std::fmt::{Debug, Display, Formatter};
-use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use etcd_client::{Certificate, Identity, TlsOptions};
-
-use crate::failure::{ExitCode, Failure};
+use tributary_program::{Exit, Failure, IdentityFolder};
 
 const ACCEPTED: &str = "accepted: https://HOST:PORT, or http://IP:PORT";
 
@@ -48,7 +45,7 @@ impl Members {
         identity: Option<&Path>,
         insecure: bool,
     ) -> Result<Self, Failure> {
-        let usage = |what: String| Err(Failure::new(ExitCode::Usage, what));
+        let usage = |what: String| Err(Failure::new(Exit::Usage, what));
         let wanted = identity.is_some();
         match endpoints.iter().find(|each| encrypted(each) != wanted) {
             Some(open) if wanted => usage(format!("{open}: accepted with --identity: https://")),
@@ -86,25 +83,11 @@ fn encrypted(endpoint: &str) -> bool {
 }
 
 fn read(folder: &Path) -> Result<(PathBuf, TlsOptions), Failure> {
-    let key = folder.join("node.key");
-    let own = fs::metadata(&key).is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
-    if own {
-        let line = format!("{}: others may read it: accepted: mode 0600", key.display());
-        return Err(Failure::new(ExitCode::NoPermission, line));
-    }
-    let identity = Identity::from_pem(bytes(&folder.join("node.pem"))?, bytes(&key)?);
-    let authority = Certificate::from_pem(bytes(&folder.join("ca.pem"))?);
+    let found = IdentityFolder::read(folder)?;
     let tls = TlsOptions::new()
-        .ca_certificate(authority)
-        .identity(identity);
+        .ca_certificate(Certificate::from_pem(found.authority))
+        .identity(Identity::from_pem(found.certificate, found.key));
     Ok((folder.into(), tls))
-}
-
-fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| {
-        let line = format!("{}: cannot be read: {error}", path.display());
-        Failure::new(ExitCode::NoInput, line)
-    })
 }
 
 /// Whether it is on loopback.
@@ -167,14 +150,14 @@ mod tests {
     #[test]
     fn https_and_an_identity_come_together() {
         let secret = Members::new(vec!["https://a:1".into()], None, false).unwrap_err();
-        assert_eq!(secret.exit, ExitCode::Usage);
+        assert_eq!(secret.exit, Exit::Usage);
         let folder = Path::new("/nonexistent");
         let open =
             Members::new(vec!["http://127.0.0.1:1".into()], Some(folder), false).unwrap_err();
-        assert_eq!(open.exit, ExitCode::Usage);
+        assert_eq!(open.exit, Exit::Usage);
         let missing = Members::new(vec!["https://a:1".into()], Some(folder), false).unwrap_err();
-        assert_eq!(missing.exit, ExitCode::NoInput);
-        assert!(missing.line.contains("node.pem: cannot be read"));
+        assert_eq!(missing.exit, Exit::NoInput);
+        assert!(missing.message.contains("node.key: cannot be read"));
     }
 
     #[test]
@@ -184,8 +167,8 @@ mod tests {
             assert!(asked(here, false).is_ok(), "{here}");
         }
         let refusal = asked("http://192.0.2.1:2379", false).unwrap_err();
-        assert_eq!(refusal.exit, ExitCode::Usage);
-        assert!(refusal.line.ends_with("or --insecure-transport"));
+        assert_eq!(refusal.exit, Exit::Usage);
+        assert!(refusal.message.ends_with("or --insecure-transport"));
         assert!(asked("http://192.0.2.1:2379", true).is_ok());
     }
 }

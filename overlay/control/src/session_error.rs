@@ -5,8 +5,8 @@ use std::fmt::{Display, Formatter};
 
 use etcd_client::Error;
 
-use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
+use tributary_program::{Exit, Failure};
 
 const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows this";
 const ENROLLED: &str =
@@ -20,27 +20,27 @@ const NAMED: &str = "accepted: --identity FOLDER, and an etcd with --client-cert
 #[derive(Debug)]
 pub struct SessionError {
     line: String,
-    exit: ExitCode,
+    exit: Exit,
 }
 
 impl SessionError {
     pub fn new(line: impl Into<String>) -> Self {
         Self {
             line: line.into(),
-            exit: ExitCode::Unavailable,
+            exit: Exit::Unavailable,
         }
     }
 
     fn refused(line: String) -> Self {
         Self {
             line,
-            exit: ExitCode::NoPermission,
+            exit: Exit::NoPermission,
         }
     }
 
     /// Whether one side refused the other.
     pub fn is_refusal(&self) -> bool {
-        self.exit == ExitCode::NoPermission
+        self.exit == Exit::NoPermission
     }
 
     /// Whether etcd refuses only this request, for its size.
@@ -133,6 +133,6 @@ mod tests {
         let below = io::Error::other("etcd hung up");
         let error = SessionError::from(Error::IoError(io::Error::other(below)));
         assert_eq!(error.to_string(), "etcd: io error: etcd hung up");
-        assert_eq!(error.exit, ExitCode::Unavailable);
+        assert_eq!(error.exit, Exit::Unavailable);
     }
 }

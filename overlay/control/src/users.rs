@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use etcd_client::{AuthClient, PermissionType, UserAddOptions};
 use serde::Serialize;
 
-use crate::failure::{ExitCode, Failure};
 use crate::members::Members;
 use crate::name::Name;
 use crate::permissions::{self, ADMINISTRATOR, AuthState, Permission, Role, Step, keys_of};
 use crate::session_error::SessionError;
 use crate::store::{Store, with_timeout};
+use tributary_program::{Exit, Failure};
 
 /// The changes that were made, or would be.
 #[derive(Debug, Serialize)]
@@ -29,8 +29,7 @@ pub async fn authorize(
     dry_run: bool,
 ) -> Result<Changes, Failure> {
     let plan = |state: &AuthState| {
-        permissions::authorize(role, names, state)
-            .map_err(|line| Failure::new(ExitCode::InUse, line))
+        permissions::authorize(role, names, state).map_err(|line| Failure::new(Exit::InUse, line))
     };
     change(members, names, plan, dry_run).await
 }
@@ -40,7 +39,7 @@ pub async fn authorize(
 /// Exits with 64 if etcd does not know a name, with 77 if the caller is not root, with 69 without etcd.
 pub async fn revoke(members: &Members, names: &[Name], dry_run: bool) -> Result<Changes, Failure> {
     let plan = |state: &AuthState| {
-        permissions::revoke(names, state).map_err(|line| Failure::new(ExitCode::Usage, line))
+        permissions::revoke(names, state).map_err(|line| Failure::new(Exit::Usage, line))
     };
     change(members, names, plan, dry_run).await
 }

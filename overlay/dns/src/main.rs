@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use hickory_server::ServerFuture;
-use overlay_control::failure::{ExitCode, Failure};
 use overlay_control::members::{Members, endpoint};
-use overlay_control::program::{self, end_signal};
 use overlay_control::store::retry_forever;
 use overlay_dns::alive;
 use overlay_dns::server::Answers;
@@ -22,6 +20,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
+use tributary_program::{Exit, Failure, end_signal};
 
 /// Idle TCP connections are closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,7 +75,7 @@ Exit status:
   77  not permitted";
 
 fn main() -> process::ExitCode {
-    program::main(run)
+    tributary_program::main(run)
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
@@ -99,13 +98,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 fn load(file: &Path) -> Result<Settings, Failure> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::new(
-            ExitCode::NoInput,
-            format!("{shown}: cannot be read: {error}"),
-        )
+        Failure::new(Exit::NoInput, format!("{shown}: cannot be read: {error}"))
     })?;
-    Settings::parse(&text)
-        .map_err(|what| Failure::new(ExitCode::BadData, format!("{shown}: {what}")))
+    Settings::parse(&text).map_err(|what| Failure::new(Exit::BadData, format!("{shown}: {what}")))
 }
 
 /// Reads the file again at each SIGHUP; a refused one changes nothing.
@@ -123,7 +118,7 @@ async fn reload_on_hangup(
                 settings.send_replace(settings_read);
                 info!("{} reloaded", file.display());
             }
-            Err(failure) => warn!("the previous one stays in use: {}", failure.line),
+            Err(failure) => warn!("the previous one stays in use: {failure}"),
         }
     }
 }
@@ -165,7 +160,7 @@ async fn serve(
         never = node_watch => match never {},
         never = reload_on_hangup(file, hangup, settings_sender) => match never {},
         ended = server.block_until_done() => {
-            return Err(Failure::new(ExitCode::System, format!("the server ended: {ended:?}")));
+            return Err(Failure::new(Exit::System, format!("the server ended: {ended:?}")));
         }
         end = end_signal() => end?,
     }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use overlay_paths::{Graph, Rounds, floyd_warshall, read};
 use serde::Serialize;
+use tributary_program::{Exit, Failure};
 
 /// Computes which chain of converters a transfer should take, from the round-trip times between them.
 ///
@@ -72,26 +73,8 @@ enum Command {
     },
 }
 
-/// Exit status of sysexits(3), and the message.
-#[derive(Debug)]
-struct Failure(u8, String);
-
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let code = if error.use_stderr() { 64 } else { 0 };
-            error.print().ok();
-            return ExitCode::from(code);
-        }
-    };
-    match run(&arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(code, line)) => {
-            eprintln!("overlay-paths: {line}");
-            ExitCode::from(code)
-        }
-    }
+    tributary_program::main(|arguments: Arguments| run(&arguments.command))
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
@@ -105,8 +88,8 @@ fn run(command: &Command) -> Result<(), Failure> {
             let mesh = mesh(graph)?;
             let [ingress, egress] = [ingress, egress].map(|name| {
                 let unknown = || {
-                    Failure(
-                        64,
+                    Failure::new(
+                        Exit::Usage,
                         format!(
                             "{name} is no node of {}: accepted: {}",
                             graph.display(),
@@ -129,9 +112,11 @@ fn run(command: &Command) -> Result<(), Failure> {
 }
 
 fn mesh(path: &Path) -> Result<Graph, Failure> {
-    let bytes = fs::read(path)
-        .map_err(|error| Failure(66, format!("{}: cannot be read: {error}", path.display())))?;
-    let refused = |what: String| Failure(65, format!("{}, {what}", path.display()));
+    let bytes = fs::read(path).map_err(Failure::at(
+        Exit::NoInput,
+        format!("{}: cannot be read", path.display()),
+    ))?;
+    let refused = |what: String| Failure::new(Exit::BadData, format!("{}, {what}", path.display()));
     let text = String::from_utf8(bytes).map_err(|error| refused(error.utf8_error().to_string()))?;
     read(&text)
         .map(|graph| floyd_warshall::full_mesh(&graph))
@@ -159,8 +144,8 @@ fn peers(text: &str) -> Result<usize, String> {
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(answer).map_err(|error| Failure(71, error.to_string()))?;
+    let text = serde_json::to_string_pretty(answer)
+        .map_err(|error| Failure::new(Exit::System, error.to_string()))?;
     println!("{text}");
     Ok(())
 }

@@ -3,11 +3,11 @@
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::capabilities;
 
-use crate::{ExitCode, Failure};
+use crate::{Exit, Failure};
 
 /// Fails without all of `wanted`: later the kernel would refuse with a less helpful error.
 pub fn require(wanted: CapabilitySet) -> Result<(), Failure> {
-    let own = capabilities(None).map_err(Failure::at(ExitCode::System, "capabilities"))?;
+    let own = capabilities(None).map_err(Failure::at(Exit::System, "capabilities"))?;
     let missing = missing(wanted, own.effective);
     if missing.is_empty() {
         return Ok(());
@@ -15,7 +15,7 @@ pub fn require(wanted: CapabilitySet) -> Result<(), Failure> {
     let (missing, wanted) = (names(missing), names(wanted));
     let message =
         format!("{missing}: missing: accepted: a process with {wanted}, as root has them");
-    Err(Failure(ExitCode::NoPermission, message))
+    Err(Failure::new(Exit::NoPermission, message))
 }
 
 /// `CAP_SYS_ADMIN` includes the two that were split from it.
