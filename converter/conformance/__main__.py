@@ -1,7 +1,17 @@
 """Runs the suite: python3 -m conformance, beside the folder."""
 
+import os
 import sys
 
 from .cli import main
 
-sys.exit(main(sys.argv[1:]))
+try:
+    try:
+        code = main(sys.argv[1:])
+    finally:
+        sys.stdout.flush()
+except BrokenPipeError:
+    # The reader of our output is gone.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    code = 71
+sys.exit(code)

@@ -17,6 +17,7 @@ from typing import Protocol
 import pytest
 
 from tributary.paths import CACHE, ROOT
+from tributary.settings.errors import Exit
 
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
 MODULES = [module for path in SCRIPTS for module in re.findall(r' -m ([a-z.]+) "\$@"', path.read_text())]
@@ -106,6 +107,32 @@ def test_every_script_and_program_answers_help() -> None:
     asked += [(sys.executable, ANYCAST, *words, "--help") for words in ((), ("run",), ("drain",), ("announce",))]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         assert list(filter(None, pool.map(wrong, asked))) == []
+
+
+def test_output_that_nobody_reads_is_no_traceback() -> None:
+    """As behind ``| head -1``; the help of a command is written at its end, when Python empties its buffer."""
+
+    def code_and_errors(module: str) -> tuple[int, str]:
+        reader, writer = os.pipe()
+        os.close(reader)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        command = (sys.executable, "-m", module, "--help")
+        ended = subprocess.run(
+            command,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+            env=environment,
+            cwd=ROOT,
+        )
+        os.close(writer)
+        return ended.returncode, ended.stderr
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        ended = dict(zip(MODULES, pool.map(code_and_errors, MODULES), strict=True))
+    assert ended == dict.fromkeys(MODULES, (Exit.SYSTEM, ""))
 
 
 def subcommands(path: Path) -> Iterator[Words]:

@@ -87,7 +87,11 @@ def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
     signal.signal(signal.SIGTERM, _unwind)
     signal.signal(signal.SIGHUP, _unwind)
     try:
-        code = main(sys.argv[1:])
+        try:
+            code = main(sys.argv[1:])
+        finally:
+            # Not at the interpreter's end, where a closed pipe would be a traceback.
+            sys.stdout.flush()
     except CommandError as failure:
         print(f"{name}: {failure}", file=sys.stderr)
         code = failure.code
