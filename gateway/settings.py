@@ -77,19 +77,27 @@ class GatewaySettings(Settings):
     )
     interface: Interface = Field("tributary", title="name of the interface", description=INTERFACE)
     mtu: int = Field(
-        1420, ge=1280, le=9000, title="largest packet inside the tunnels, in bytes", description="1280 to 9000"
+        1420,
+        ge=1280,
+        le=9000,
+        title="largest packet inside the tunnels, in bytes: the links' less 80, for IPv6 outside",
+        description="1280 to 9000",
     )
     converter_ports: ConverterPorts = Field(
         (5124,), title="TCP ports of the gateway's inside address that routers reach", description=TCP_PORTS
     )
-    dns: bool = Field(True, title="routers' names are looked up here, at port 53 there", description="true or false")
+    dns: bool = Field(
+        True,
+        title="look up names for routers, at port 53 of the inside address, by this machine's name servers",
+        description="true or false",
+    )
     private_targets: list[PrivateNetwork] = Field(
         [], title="private networks behind the gateway that routers reach; none: refused", description=PRIVATE
     )
     never_forwarded: list[ServicePorts] = Field(
         [Ports("tcp", 22, 22)],
         validate_default=False,
-        title="ports of this machine that no router is given, beside the tunnels' own: SSH's belongs here",
+        title="ports of this machine that no router is given, beside the tunnels' own; the playbook puts SSH's here",
         description=CLOSED,
     )
 

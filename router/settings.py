@@ -73,15 +73,19 @@ class Wan(LinkPolicy):
     """One access link: the interface that matches every given key."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
-    interface: Glob = Field(None, title="name of the interface, or an alternative one", description=GLOB)
-    driver: Glob = Field(None, title="its driver, as ethtool -i shows it", description=GLOB)
+    interface: Glob = Field(None, title="its name or an alternative one, as ip link shows them", description=GLOB)
+    driver: Glob = Field(None, title="its driver, as ethtool -i shows it, such as 'cdc_ether'", description=GLOB)
     mac: Mac = Field(None, title="its current or permanent MAC address", description=MAC)
-    bus: Glob = Field(None, title="where it is plugged in, bus-info of ethtool -i", description=GLOB)
+    bus: Glob = Field(
+        None,
+        title="where it is plugged in, bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi",
+        description=GLOB,
+    )
     priority: int = Field(
         100,
         ge=1,
         le=1000,
-        title="the link with the lowest number carries first subflows; equal ones in the order of the file",
+        title="the link with the lowest number carries first subflows: best that of the shortest round-trip time",
         description="a whole number from 1 to 1000",
     )
     fullmesh: bool = Field(
@@ -108,7 +112,7 @@ class Multipath(Settings):
         default=0,
         ge=0,
         le=8,
-        title="addresses announced by the other side to which the kernel may join; a fleet of gateways needs 1",
+        title="announced addresses that the kernel may join to; a fleet needs 1, and fullmesh on every link",
         description="a whole number from 0 to 8",
     )
 
@@ -122,12 +126,16 @@ class RouterSettings(Settings):
     time_zone: TimeZone = Field(
         None, title="the time zone of hours and cap days; none: the system's", description=TIME_ZONE
     )
-    bypass: bool = Field(False, title="rules for packets with a link's netfilter mark", description="true or false")
+    bypass: bool = Field(
+        False,
+        title="netfilter marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
+        description="true or false",
+    )
     enrolment: tuple[Enrolment, ...] = Field(
         (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
-        None, title="the LAN's interface, for an address of its IPv6 prefix", description=LAN
+        None, title="the LAN's interface, which gets an address of the LAN's IPv6 prefix", description=LAN
     )
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)

@@ -45,13 +45,15 @@ class SquidSettings(Settings):
     http_ports: list[PortRange] = Field(
         [Ports(80, 80), Ports(1024, 65535)],
         min_length=1,
-        title="where plain HTTP may go; the proxy's own port never",
+        title="where plain HTTP may go; below 1024 only to 80, since a forged request could harm other services",
         description=f"a list of {values.PORTS}",
     )
     private_targets: list[PrivateNetwork] = Field(
-        [], title="private networks that clients may reach; none: refused", description=f"a list of {values.PRIVATE}"
+        [],
+        title="private networks that clients may reach; loopback, link-local and metadata services never",
+        description=f"a list of {values.PRIVATE}",
     )
-    cache: Cache = Field(None, title="what the cache may hold on disk", description=values.CACHE)
+    cache: Cache = Field(None, title="what the cache may hold on disk; none: off", description=values.CACHE)
     head_timeout: Seconds = Field(
         Duration.parse("30s"), title="time for a request's whole head to arrive", description=values.SECONDS
     )
@@ -65,7 +67,9 @@ class SquidSettings(Settings):
         Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))", description=values.PATH
     )
     state_directory: PlainPath | None = Field(
-        None, title="where logs, cache and the rest go; none: Debian's places", description=values.PATH
+        None,
+        title="where logs, cache and the rest go, for the user proxy to reach; none: Debian's places",
+        description=values.PATH,
     )
 
     @field_validator("listen")

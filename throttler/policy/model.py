@@ -37,15 +37,22 @@ IDLE = 7440
 class LinkSettings(Settings):
     """An interface's capacity in each direction; without a rate only throttled subflows are shaped."""
 
-    download: RuleRate | None = Field(None, title="rate towards the clients", description=_RATE)
-    upload: RuleRate | None = Field(None, title="rate from the clients", description=_RATE)
+    download: RuleRate | None = Field(None, title="what it carries towards the clients", description=_RATE)
+    upload: RuleRate | None = Field(None, title="what it carries from the clients", description=_RATE)
 
 
 class PathSettings(Settings):
     """A path to clients: an interface, or those of its clients whose addresses are in some networks."""
 
-    interface: Interface = Field(title="client-side interface of this host", description=values.INTERFACE)
-    clients: Networks = Field((), strict=False, title="only these clients", description=values.NETWORKS)
+    interface: Interface = Field(
+        title="the client-side interface of this host by which the path's subflows leave", description=values.INTERFACE
+    )
+    clients: Networks = Field(
+        (),
+        strict=False,
+        title="only these clients; none: those of no other path of the interface",
+        description=values.NETWORKS,
+    )
 
 
 class Rule(Settings):
@@ -54,46 +61,75 @@ class Rule(Settings):
     A rule without an action lets its subflows pass: an exception to the rules that follow.
     """
 
-    name: Name = Field(title="appears in log, status and metrics", description=values.NAME)
+    name: Name = Field(title="its name in log, status and metrics", description=values.NAME)
 
-    path: str | None = Field(None, title="the subflow's path", description="the name of one of the [paths] in quotes")
+    path: str | None = Field(
+        None, title="subflows on this path; none: on any", description="the name of one of the [paths] in quotes"
+    )
     clients: Networks = Field((), strict=False, title="the client's address on that path", description=values.NETWORKS)
     ports: tuple[int, ...] = Field(
-        (), strict=False, title="this host's port", description="a list of ports from 1 to 65535, such as [3128]"
+        (),
+        strict=False,
+        title="the port on this host's side, such as the proxy's",
+        description="a list of ports from 1 to 65535, such as [3128]",
     )
     subflow_type: SubflowType | None = Field(
-        None, strict=False, title="first subflow or not", description="'initial' or 'join'"
+        None,
+        strict=False,
+        title="the first subflow of its session, or one that joined",
+        description="'initial' or 'join'",
     )
-    backup: bool | None = Field(None, title="what the client says of it (MP_PRIO)", description="true or false")
+    backup: bool | None = Field(
+        None, title="what the client asked for in MP_JOIN or MP_PRIO", description="true or false"
+    )
     min_subflows: int = Field(
         2,
         ge=1,
         le=64,
-        title="active subflows in its session, at least",
+        title="active subflows in its session, at least; a backup is not active (RFC 8684 section 3.3.8)",
         description="a whole number of active subflows from 1 to 64",
     )
     max_subflows: int | None = Field(
         None, ge=1, le=64, title="... at most", description="a whole number of active subflows from 1 to 64"
     )
-    hours: Hours | None = Field(None, title="time of day", description=HOURS)
+    hours: Hours | None = Field(None, title="local time of day, end not included; may pass midnight", description=HOURS)
     days: Days = Field((), strict=False, title="days on which the hours begin", description=values.DAYS)
 
     direction: Directions = Field(
-        Directions.DOWNLOAD, strict=False, title="which way", description="'download', 'upload' or 'both'"
+        Directions.DOWNLOAD,
+        strict=False,
+        title="each direction has its own class, with the same rate",
+        description="'download', 'upload' or 'both'",
     )
-    rate: RuleRate | None = Field(None, title="the limit; with borrow: guaranteed", description=_RATE)
-    borrow: bool = Field(False, title="may use what the link has to spare", description="true or false")
-    ceiling: RuleRate | None = Field(None, title="up to this rate when it borrows", description=_RATE)
+    rate: RuleRate | None = Field(
+        None, title="the limit, or with borrow what is guaranteed; none: as fast as the link", description=_RATE
+    )
+    borrow: bool = Field(
+        False, title="may use what the link has to spare; needs rate, and the link's rate", description="true or false"
+    )
+    ceiling: RuleRate | None = Field(
+        None, title="up to this rate when it borrows, not below rate; none: the link's", description=_RATE
+    )
     priority: int = Field(
-        3, ge=0, le=7, title="who may borrow first: 0", description="a whole number from 0 (first) to 7 (last)"
+        3,
+        ge=0,
+        le=7,
+        title="who borrows first; packets that are not throttled have 3",
+        description="a whole number from 0 (first) to 7 (last)",
     )
-    dscp: Dscp | None = Field(None, title="code point to write into its packets", description=values.DSCP)
-    quota: Quota | None = Field(None, title="so many bytes, then slower", description=values.QUOTA)
-    over_quota_rate: RuleRate | None = Field(None, title="rate when the quota is exhausted", description=_RATE)
+    dscp: Dscp | None = Field(None, title="code point written into the packets (RFC 2474)", description=values.DSCP)
+    quota: Quota | None = Field(
+        None,
+        title="how much may pass in each period at rate; needs over_quota_rate, and shared_by client or rule",
+        description=values.QUOTA,
+    )
+    over_quota_rate: RuleRate | None = Field(
+        None, title="the rate once the quota is used up, until the next period", description=_RATE
+    )
     shared_by: SharedBy = Field(
         SharedBy.SUBFLOW,
         strict=False,
-        title="who shares the rate",
+        title="who shares one class and its rate",
         description="'subflow', 'session', 'client' or 'rule'",
     )
     dry_run: bool = Field(False, title="count only, throttle nothing", description="true or false")
@@ -111,12 +147,12 @@ class LimitSettings(Settings):
         PER_CLIENT,
         ge=1,
         le=CLASSES,
-        title="classes of single subflows and sessions that one client address may have",
+        title="classes of single subflows and sessions per client address; raise it behind a carrier's NAT",
         description=f"a whole number of classes from 1 to {CLASSES}",
     )
     idle: Duration = Field(
         Duration(IDLE * 10**6),
-        title="with the sniffer: time without a packet after which a throttled subflow counts as gone",
+        title="with the sniffer: time without a packet after which a throttled subflow is gone (RFC 5382)",
         description=Duration.ACCEPTED,
     )
 

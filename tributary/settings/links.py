@@ -67,9 +67,9 @@ class LinkPolicy(Settings):
     )
     monthly_cap: Annotated[
         Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")
-    ] = Field(None, title="bytes in and out after which it is no more used in this month", description=CAP)
+    ] = Field(None, title="bytes in and out after which it is not used until the next month", description=CAP)
     cap_day: int = Field(
-        1, ge=1, le=31, title="the day of the month on which they are counted from zero", description=CAP_DAY
+        1, ge=1, le=31, title="when the provider counts from zero; in a shorter month its last day", description=CAP_DAY
     )
 
     hours: Annotated[tuple[Hours, ...], accepting(SPANS, _hours), PlainSerializer(_spans)] = Field(

@@ -33,12 +33,18 @@ class Probe(Settings):
     """How a link that has a carrier and a dead path is found out."""
 
     target: ProbeTarget = Field(
-        default=None, title="what every link must reach, best the converter; none: no probing", description=TARGET
+        default=None,
+        title="what links must reach, best the converter, by tunnels at its inside address; none: a carrier is enough",
+        description=TARGET,
     )
     interval: Seconds = Field(
         default=Duration.parse("10s"), title="time between two probes of a link that answers", description=SECONDS
     )
-    timeout: Seconds = Field(default=Duration.parse("2s"), title="time that an answer may take", description=SECONDS)
+    timeout: Seconds = Field(
+        default=Duration.parse("2s"),
+        title="time that an answer may take; the next probe follows a failure at once",
+        description=SECONDS,
+    )
     failures: int = Field(
         default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
     )
