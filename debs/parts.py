@@ -15,7 +15,17 @@ from pathlib import PurePosixPath
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
-MODULES = ("doctor", "gateway", "image/firstboot", "image/upgrade", "router", "squid", "throttler", "tributary")
+MODULES = (
+    "command",
+    "doctor",
+    "gateway",
+    "image/firstboot",
+    "image/upgrade",
+    "router",
+    "squid",
+    "throttler",
+    "tributary",
+)
 """Folders of the modules that run on gateways, home routers and images."""
 
 FORBIDDEN = "guard/forbidden-targets.toml"
@@ -52,13 +62,16 @@ def _common(inputs: Inputs) -> Package:
             *(module for part in MODULES for module in content.modules(checkout, part)),
             File(f"{PYTHON}/{FORBIDDEN}", checkout[FORBIDDEN]),
             *wheels,
+            content.command("tributary", "command.cli"),
             content.command("tributary-doctor", "doctor.__main__"),
+            File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
             File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
             File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
             content.unit(checkout, "kernel-config/systemd/tributary-retransmissions.service"),
             content.overrides(checkout, name),
+            content.manual(checkout, "tributary.8", inputs.release),
             content.manual(checkout, "tributary-doctor.8", inputs.release),
-            *content.documents(name, checkout, ["docs/architecture.md"]),
+            *content.documents(name, checkout, ["docs/architecture.md", "docs/api.md"]),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.

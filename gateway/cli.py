@@ -307,14 +307,7 @@ def _forward(options: Forward) -> None:
 
 
 def _list(options: List) -> None:
-    gateway = options.gateway()
-    need_root("gateway list")
-    contents = gateway.registry.look()
-    routers = contents.routers
-    _print_notes(contents.notes)
-    there = gateway.there() if gateway.stands else ()
-    totals = gateway.counted(_totals(gateway), routers, there)
-    answer = report.routers(routers, gateway.tunnels(routers), by_key(there), totals, time())
+    answer = listed(options)
     if options.json:
         print(json.dumps(answer, indent=2))
         return
@@ -324,6 +317,18 @@ def _list(options: List) -> None:
     console = Console()
     for line in report.lines(answer, console.width):
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def listed(options: Common) -> report.Answer:
+    """All routers, as gateway/report.py has them; prints what is wrong with their files on standard error."""
+    gateway = options.gateway()
+    need_root("gateway list")
+    contents = gateway.registry.look()
+    routers = contents.routers
+    _print_notes(contents.notes)
+    there = gateway.there() if gateway.stands else ()
+    totals = gateway.counted(_totals(gateway), routers, there)
+    return report.routers(routers, gateway.tunnels(routers), by_key(there), totals, time())
 
 
 def _totals(gateway: Gateway) -> Totals:

@@ -22,6 +22,8 @@ BELOW: dict[str, set[str]] = {
     # A card says how routers find a gateway in the words of the gateway's own settings.
     "image": {"tributary", "squid", "debs", "gateway.settings"},
     "overlay": {"tributary"},
+    # It asks each program in that program's own words, and shows the answers in those of tributary/api.
+    "command": {"tributary", "throttler", "router", "gateway", "squid.settings", "doctor"},
     # What the throttler answers is read by its own types, chains are asked for where they are computed, agents are what
     # the control plane builds, a home router's files are a card's; all else is by the commands that a user types.
     "experiments": {

@@ -72,6 +72,14 @@ class Subcommands:
         added.set_handler(options, act)
         return added
 
+    def adopt(self, name: str, program: Arguments, about: str) -> None:
+        """Add another program's subcommand of this name, or the whole of a program that has none."""
+        groups = (each.choices for each in program._actions if isinstance(each, argparse._SubParsersAction))
+        other = next(groups, {}).get(name, program)
+        self._added.add_parser(
+            name, parents=[other], add_help=False, help=about, description=other.description, epilog=other.epilog
+        )
+
 
 def need_root(what: str) -> None:
     """Raise CommandError (exit 77) unless root runs this."""

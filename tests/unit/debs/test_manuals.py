@@ -3,11 +3,13 @@
 import re
 import shutil
 import subprocess
+from argparse import _SubParsersAction
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from command import cli as tributary
 from debs import checkout, content
 from doctor.__main__ import main as doctor
 from gateway import cli as gateway
@@ -94,6 +96,13 @@ def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.Cap
     assert listed is not None
     told = re.findall(r"^\.It Cm (\w+)$", source("tributary-gateway.8"), re.MULTILINE)
     assert set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)) == set(told)
+
+
+def test_every_command_of_tributary_is_told_and_completed() -> None:
+    (commands,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
+    assert list(commands) == re.findall(r"^\.It Cm (\w+)$", source("tributary.8"), re.MULTILINE)
+    completed = re.search(r'choices="([a-z ]+)"', (ROOT / "debs/files/tributary.bash").read_text())
+    assert completed is not None and completed[1].split() == list(commands)
 
 
 def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFixture[str]) -> None:

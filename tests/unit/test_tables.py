@@ -1,8 +1,8 @@
-"""The pages' tables of settings are made from the models that read the settings.
+"""The pages' tables of settings, and of the API's documents, are made from the models.
 
 A table follows a line ``<!-- settings: MODULE:MODEL [PREFIX] [FIRST..LAST] -->``: the model's own keys, with a prefix,
 or some of them. To make them anew after a wanted change:
-REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_settings_tables.py
+REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/test_tables.py
 """
 
 import os
@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic.fields import FieldInfo
 
+from tributary.api.documents import Document
 from tributary.paths import ROOT
 from tributary.settings.files import Settings
 
-MARK = re.compile(r"^<!-- settings: (\S+):(\S+?)(?: (\S+\.))?(?: (\w+)\.\.(\w+))? -->\n((?:\|.*\n)*)", re.MULTILINE)
+MARK = re.compile(
+    r"^<!-- (?:settings|document): (\S+):(\S+?)(?: (\S+\.))?(?: (\w+)\.\.(\w+))? -->\n((?:[|-].*\n)*)", re.MULTILINE
+)
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if MARK.search(page.read_text())]
 
 
@@ -49,6 +53,22 @@ def quoted(text: str) -> str:
     return re.sub(r"(?<!\w)'([^']+)'(?!\w)", r'`"\1"`', text).replace("|", "\\|")
 
 
+def type_of(schema: dict[str, Any]) -> str:
+    """A field's type in JSON, from its JSON Schema."""
+    if "anyOf" in schema:
+        return " or ".join(map(type_of, schema["anyOf"]))
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "items" in schema:
+        return f"list of {type_of(schema['items'])}"
+    return str(schema["type"])
+
+
+def fields(model: type[Document]) -> Iterator[str]:
+    for name, schema in model.model_json_schema()["properties"].items():
+        yield f"- `{name}` ({type_of(schema)}): {schema['description']}"
+
+
 def rows(model: type[Settings], prefix: str, first: str | None, last: str | None) -> Iterator[str]:
     yield "| key | default | meaning | accepted |"
     yield "|---|---|---|---|"
@@ -69,13 +89,14 @@ def rows(model: type[Settings], prefix: str, first: str | None, last: str | None
 
 
 def made(page: Path) -> str:
-    def table(found: re.Match[str]) -> str:
+    def remade(found: re.Match[str]) -> str:
         module, name, prefix, first, last, _ = found.groups()
         model = getattr(import_module(module), name)
         line = found[0].partition("\n")[0]
-        return "\n".join((line, *rows(model, prefix or "", first, last))) + "\n"
+        table = fields(model) if issubclass(model, Document) else rows(model, prefix or "", first, last)
+        return "\n".join((line, *table)) + "\n"
 
-    return MARK.sub(table, page.read_text())
+    return MARK.sub(remade, page.read_text())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,0 +1,293 @@
+"""The command line of ``tributary``."""
+
+import ipaddress
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import doctor.__main__
+import gateway.cli
+import throttler.cli
+from command import box, files, mapping, monitor, show
+from command.show import Selection
+from throttler.service.control import CONTROL as THROTTLER
+from tributary.api.documents import Link, Session
+from tributary.settings.cli import Arguments, Subcommands
+from tributary.settings.errors import CommandError, Exit
+from tributary.settings.units import PositiveRate
+
+_DESCRIPTION = """\
+Shows what runs on this box, a gateway or a home router, and steers it.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0   done
+  64  wrong arguments; the message says what is accepted
+  69  what is asked does not run here
+  71  the system refused an operation
+  77  not root, nor, to ask, in the group tributary
+"""
+
+_STATUS = """\
+Shows which programs of Tributary run here, and what they do.
+"""
+
+_LINKS = """\
+Shows the access links of a home router, or the paths of a gateway to its clients. What is wrong with a link, and what
+would help, follows below the table.
+"""
+
+_SESSIONS = """\
+Shows the sessions of Multipath TCP that the throttler sees, or with a token that session's subflows. On a gateway.
+"""
+
+_LIMIT = """\
+Limits a path of the running throttler to a rate, for all sessions together that have another subflow as well: MPTCP
+moves their load there, and no connection breaks. 'none' lifts the limit. Nothing is written to the policy file:
+'throttler reload' lifts all limits. Needs root.
+
+  tributary limit lte 2mbit
+  tributary limit lte none
+"""
+
+_MONITOR = """\
+Prints what there is, and then each change of services, links and sessions, a line each, until Ctrl-C. With --json each
+line is a JSON object.
+"""
+
+
+_EXPLAIN = """\
+On a gateway: says which rule applies to each subflow of a session, and why the rules before it do not; the session is
+named by its token, or one subflow by its ends. On a home router: says what is wrong with a link, and what would help.
+
+  tributary explain 1a2b3c4d
+  tributary explain 10.0.1.1:3128 10.0.1.2:40000
+  tributary explain lte
+"""
+
+_ROUTERS = """\
+Shows the home routers that are enrolled at this gateway. Needs root.
+"""
+
+_PLAN = """\
+Prints what the settings in a folder would change now: the commands and rules of throttler, router and gateway, of those
+whose file is there. Changes nothing.
+"""
+
+_CHECK = """\
+Reads the settings in a folder, and says of each file whether it is valid.
+"""
+
+_VERSION = """\
+Prints the version of Tributary, and those of what runs.
+"""
+
+
+@dataclass(frozen=True)
+class Status:
+    """``tributary status``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """``tributary links``."""
+
+    json: bool
+    sort: str | None
+    limit: int | None
+
+    @property
+    def selection(self) -> Selection:
+        """How the list is shown."""
+        return Selection(self.json, self.sort, self.limit)
+
+
+@dataclass(frozen=True)
+class Sessions(Listing):
+    """``tributary sessions``."""
+
+    token: str | None
+    client: ipaddress.IPv4Network | ipaddress.IPv6Network | None
+    path: str | None
+    throttled: bool
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``tributary limit``; ``rate`` is None to lift it."""
+
+    path: str
+    rate: PositiveRate | None
+    json: bool
+
+
+@dataclass(frozen=True)
+class Explain:
+    """``tributary explain``."""
+
+    which: list[str]
+    json: bool
+
+
+@dataclass(frozen=True)
+class Folder:
+    """``tributary plan``, ``tributary check``."""
+
+    folder: Path
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; raises CommandError as the commands do."""
+    return parser().dispatch(words)
+
+
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="tributary", description=_DESCRIPTION, epilog=_EXIT_CODES)
+    commands = Subcommands(made, _EXIT_CODES)
+    command = commands.add
+    status = command("status", Status, _status, "what runs here", _STATUS)
+    links = command("links", Listing, _links, "links or paths", _LINKS)
+    sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
+    sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
+    sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
+    sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
+    sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
+    limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
+    limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
+    limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
+    explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
+    explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
+    routers = command("routers", Listing, _routers, "the home routers of this gateway", _ROUTERS)
+    for name, about in (
+        ("enrol", "enrol a home router at this gateway"),
+        ("rotate", "give a home router new keys"),
+        ("revoke", "revoke a home router"),
+        ("forward", "forward ports of this gateway to a home router"),
+    ):
+        commands.adopt(name, gateway.cli.parser(), about)
+    commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
+    watch = command("monitor", Status, _monitor, "print changes as they come", _MONITOR)
+    for name, act, about, text in (
+        ("plan", _plan, "what the settings would change", _PLAN),
+        ("check", _check, "whether the settings are accepted", _CHECK),
+    ):
+        command(name, Folder, act, about, text).add_argument(
+            "folder", nargs="?", type=Path, default=files.FOLDER, help=f"default: {files.FOLDER}"
+        )
+    version = command("version", Status, _version, "which version this is", _VERSION)
+    for listing in (links, sessions, routers):
+        listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
+        listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
+    for each in (status, links, sessions, limit, explain, routers, watch, version):
+        each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
+    return made
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r}: accepted: an address, or a network without host bits") from error
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r}: accepted: a count above 0")
+    return int(text)
+
+
+def _rate(text: str) -> PositiveRate | None:
+    return None if text == "none" else PositiveRate.argument(text)
+
+
+def _status(options: Status) -> None:
+    show.show("services", box.services(), show.SERVICES, Selection(options.json))
+
+
+def _links(options: Listing) -> None:
+    links = box.links()
+    show.show("links", links, show.LINKS, options.selection)
+    if not options.json:
+        for link in links:
+            for sentence in link.advice:
+                print(f"{link.name}: {sentence}")
+
+
+def _sessions(options: Sessions) -> None:
+    found = box.sessions()
+    if options.token is not None:
+        one = next((session for session in found if session.token == options.token), None)
+        if one is None:
+            raise CommandError(Exit.USAGE, f"{options.token}: no session has this token: see tributary sessions")
+        show.show("subflows", one.subflows, show.SUBFLOWS, options.selection)
+        return
+    show.show("sessions", [each for each in found if _is_meant(each, options)], show.SESSIONS, options.selection)
+
+
+def _is_meant(session: Session, options: Sessions) -> bool:
+    return (
+        (options.client is None or ipaddress.ip_address(session.client) in options.client)
+        and (options.path is None or any(subflow.path == options.path for subflow in session.subflows))
+        and (not options.throttled or session.throttled > 0)
+    )
+
+
+def _limit(options: Limit) -> None:
+    name = f"{mapping.LIMIT}{options.path}"
+    if options.rate is None:
+        THROTTLER.ask("unset", rule=name)
+    else:
+        rule = {"name": name, "path": options.path, "rate": str(options.rate), "shared_by": "rule"}
+        THROTTLER.ask("set", rule=rule, last=False)
+    paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
+    show.show("links", paths, show.LINKS, Selection(options.json))
+
+
+def _explain(options: Explain) -> int:
+    if len(options.which) == 1:
+        with suppress(CommandError):
+            for link in box.links():
+                if link.name == options.which[0] and link.kind == "wan":
+                    _explain_link(link, options.json)
+                    return 0
+    return throttler.cli.main(["explain", *options.which, *(["--json"] if options.json else [])])
+
+
+def _explain_link(link: Link, as_json: bool) -> None:
+    if as_json:
+        show.print_json(links=[link.model_dump(mode="json")])
+        return
+    state = f"{link.state}, {link.reason}" if link.reason else link.state
+    print("\n".join((f"{link.name}: {state}", *(f"  {sentence}" for sentence in link.advice))))
+
+
+def _routers(options: Listing) -> None:
+    listed = gateway.cli.listed(gateway.cli.Common(gateway.cli.SETTINGS, None))
+    show.show("routers", mapping.routers(listed), show.ROUTERS, options.selection)
+
+
+def _monitor(options: Status) -> None:
+    monitor.monitor(options.json)
+
+
+def _plan(options: Folder) -> int:
+    return files.plan(options.folder)
+
+
+def _check(options: Folder) -> int:
+    return files.check(options.folder)
+
+
+def _version(options: Status) -> None:
+    versions = box.versions()
+    if options.json:
+        show.print_json(versions=versions)
+        return
+    for name, each in versions.items():
+        print(f"{name} {each}")

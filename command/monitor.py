@@ -1,0 +1,80 @@
+"""``tributary monitor``: says what has changed, as it changes."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from command import box
+from tributary.api.documents import Change, Document, Link, Service, Session
+from tributary.daemons.logs import printable, timestamp
+from tributary.daemons.text import plural, scaled
+from tributary.settings.errors import CommandError
+
+INTERVAL = 1.0
+"""Seconds between two looks."""
+
+Kind = Literal["session", "link", "service"]
+Seen = Mapping[tuple[Kind, str], Document]
+
+
+def look() -> Seen:
+    """All that is watched; what does not run has nothing."""
+    found: dict[tuple[Kind, str], Document] = {("service", each.name): each for each in box.services()}
+    lists: tuple[tuple[Kind, Callable[[], Sequence[Document]]], ...] = (("link", box.links), ("session", box.sessions))
+    for kind, ask in lists:
+        with suppress(CommandError):
+            found |= {(kind, key_of(each)): each for each in ask()}
+    return found
+
+
+def key_of(document: Document) -> str:
+    """Its name, or its token."""
+    match document:
+        case Session(token=name) | Link(name=name) | Service(name=name):
+            return name
+    raise TypeError(document)
+
+
+def changes(before: Seen, after: Seen, now: float) -> Iterator[Change]:
+    """From one look to the next; ``now`` in seconds since 1970."""
+    when = timestamp(now)
+    for kind, name in before.keys() - after.keys():
+        yield Change(time=when, kind=kind, name=name, change="gone", text=f"{kind} {name} is gone")
+    for (kind, name), document in after.items():
+        old = before.get((kind, name))
+        if old is None:
+            yield Change(time=when, kind=kind, name=name, change="new", text=f"{kind} {name}: {essence(document)}")
+        elif essence(old) != essence(document):
+            text = f"{kind} {name}: {essence(document)} (was: {essence(old)})"
+            yield Change(time=when, kind=kind, name=name, change="changed", text=text)
+
+
+def essence(document: Document) -> str:
+    """What is worth a line when it changes: no counters, no times."""
+    match document:
+        case Session():
+            return f"{document.client}, {plural(len(document.subflows), 'subflow')}, {document.throttled} throttled"
+        case Link():
+            rates = [f"{scaled(rate, 'bit/s')} {way}" for way, rate in _rates(document) if rate]
+            limit = [f"limited to {document.limit}"] if document.limit else []
+            state = f"{document.state}, {document.reason}" if document.reason else document.state
+            return ", ".join([state, *rates, *limit])
+        case Service():
+            return "runs" if document.running else "does not run"
+    raise TypeError(document)
+
+
+def _rates(link: Link) -> tuple[tuple[str, int | None], ...]:
+    return ("down", link.download), ("up", link.upload)
+
+
+def monitor(as_json: bool, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.time) -> None:
+    """Print all that is there, and then each change, until Ctrl-C."""
+    before: Seen = {}
+    while True:
+        after = look()
+        for change in changes(before, after, clock()):
+            print(change.model_dump_json() if as_json else printable(f"{change.time} {change.text}"), flush=True)
+        before = after
+        sleep(INTERVAL)

@@ -1,0 +1,158 @@
+"""Documents as tables that line up, or as JSON: filtered, sorted, cut."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from tributary.api.documents import VERSION, Document, Link, Router, Service, Session, Subflow
+from tributary.daemons.logs import printable
+from tributary.daemons.text import age, scaled
+from tributary.settings.errors import CommandError, Exit
+
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(frozen=True)
+class Column(Generic[D]):
+    """A title; a cell's text, "" where nothing is known; and what it is sorted by, if not by the text."""
+
+    title: str
+    cell: Callable[[D], str]
+    key: Callable[[D], Any] | None = None
+
+    def order(self, document: D) -> tuple[bool, Any]:
+        """What is not known comes last."""
+        value = (self.key or self.cell)(document)
+        return value is None or value == "", value
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a list is shown: sorted by a column's title, ``-TITLE`` from the largest; at most so many rows."""
+
+    json: bool
+    sort: str | None = None
+    limit: int | None = None
+
+
+def _age(seconds: float | None) -> str:
+    return "" if seconds is None else age(seconds)
+
+
+def _bytes(count: int | None) -> str:
+    return "" if count is None else scaled(count, "B")
+
+
+def _rate(rate: int | None) -> str:
+    return "" if rate is None else scaled(rate, "bit/s")
+
+
+def _rtt(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _count(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
+
+
+def _cap(link: Link) -> str:
+    return f"{_bytes(link.used)} of {_bytes(link.cap)}" if link.cap else ""
+
+
+LINKS: tuple[Column[Link], ...] = (
+    Column("link", lambda each: each.name),
+    Column("state", lambda each: f"{each.state}, {each.reason}" if each.reason else each.state),
+    Column("for", lambda each: _age(each.age), lambda each: each.age),
+    Column("interface", lambda each: each.interface or ""),
+    Column("use", lambda each: each.use or ""),
+    Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
+    Column("download", lambda each: _rate(each.download), lambda each: each.download),
+    Column("upload", lambda each: _rate(each.upload), lambda each: each.upload),
+    Column("cap", _cap, lambda each: each.used),
+    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
+    Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),
+    Column("limit", lambda each: each.limit or ""),
+)
+SESSIONS: tuple[Column[Session], ...] = (
+    Column("token", lambda each: each.token),
+    Column("client", lambda each: each.client),
+    Column("age", lambda each: _age(each.age), lambda each: each.age),
+    Column("subflows", lambda each: _count(len(each.subflows)), lambda each: len(each.subflows)),
+    Column("active", lambda each: _count(each.active), lambda each: each.active),
+    Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),
+    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
+    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    Column("paths", lambda each: ", ".join(sorted({subflow.path for subflow in each.subflows if subflow.path}))),
+)
+SUBFLOWS: tuple[Column[Subflow], ...] = (
+    Column("remote", lambda each: each.remote),
+    Column("local", lambda each: each.local),
+    Column("path", lambda each: each.path or ""),
+    Column("kind", lambda each: ("initial" if each.initial else "join") + (", backup" if each.backup else "")),
+    Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
+    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
+    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    Column("throttled by", lambda each: each.rule or ""),
+)
+ROUTERS: tuple[Column[Router], ...] = (
+    Column("router", lambda each: each.name),
+    Column("number", lambda each: str(each.number), lambda each: each.number),
+    Column("links up", lambda each: _count(each.links_up), lambda each: each.links_up),
+    Column("seen", lambda each: _age(each.last_seen) or "never", lambda each: each.last_seen),
+    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
+    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    Column("forwards", lambda each: ", ".join(each.forwards)),
+)
+SERVICES: tuple[Column[Service], ...] = (
+    Column("service", lambda each: each.name),
+    Column("state", lambda each: "runs" if each.running else "does not run"),
+    Column("for", lambda each: _age(each.uptime), lambda each: each.uptime),
+    Column("what", lambda each: each.summary),
+)
+
+
+def show(name: str, documents: Sequence[D], columns: Sequence[Column[D]], selection: Selection) -> None:
+    """Print the documents, which JSON calls ``name``; raises CommandError, exit 64, for a column that is not there."""
+    shown = chosen(documents, columns, selection)
+    if selection.json:
+        print_json(**{name: [each.model_dump(mode="json") for each in shown]})
+        return
+    console = Console()
+    console.print(table(shown, columns), highlight=False)
+    if len(shown) < len(documents):
+        console.print(f"the first {len(shown):,} of {len(documents):,}", style="dim", highlight=False)
+
+
+def print_json(**members: object) -> None:
+    """One JSON object, with the version of all documents."""
+    print(json.dumps({"version": VERSION, **members}, indent=2))
+
+
+def chosen(documents: Sequence[D], columns: Sequence[Column[D]], selection: Selection) -> Sequence[D]:
+    """Sorted and cut."""
+    if selection.sort is not None:
+        by = {column.title: column for column in columns}
+        title = selection.sort.removeprefix("-")
+        if title not in by:
+            raise CommandError(Exit.USAGE, f"--sort {selection.sort}: accepted: {', '.join(by)}")
+        known = sorted((each for each in documents if not by[title].order(each)[0]), key=by[title].order)
+        if selection.sort.startswith("-"):
+            known.reverse()
+        documents = [*known, *(each for each in documents if by[title].order(each)[0])]
+    return documents[: selection.limit]
+
+
+def table(documents: Sequence[D], columns: Sequence[Column[D]]) -> Table:
+    """With the columns of which anything is known."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    cells = {column.title: [printable(column.cell(each)) for each in documents] for column in columns}
+    kept = [column for column in columns if any(cells[column.title]) or not documents]
+    for column in kept:
+        made.add_column(column.title, justify="right" if column.key else "left", no_wrap=column is not kept[-1])
+    for row in zip(*(cells[column.title] for column in kept), strict=True):
+        made.add_row(*row)
+    return made

@@ -1,0 +1,78 @@
+"""The command ``tributary`` beside a running throttler."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.netns.throttler_world import GATEWAY, connection, elements, throttler
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process
+from tributary.settings.errors import Exit
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+
+def tributary(*words: str, code: int = 0) -> str:
+    """What it prints in the gateway's namespace, on standard error if it is to be refused."""
+    command = in_namespace(GATEWAY, sys.executable, "-m", "command", *words)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+    assert result.returncode == code, result.stderr
+    return result.stderr if code else result.stdout
+
+
+def listed(name: str, *words: str) -> list[dict[str, Any]]:
+    document: dict[str, list[dict[str, Any]]] = json.loads(tributary(*words, "--json"))
+    return document[name]
+
+
+def test_sessions_links_and_an_explanation_of_a_download() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        (session,) = listed("sessions", "sessions")
+        assert session["throttled"] == 1 and len(session["subflows"]) == 2
+        (same,) = listed("sessions", "sessions", "--throttled", "--client", session["client"])
+        assert same["token"] == session["token"]
+        assert listed("sessions", "sessions", "--client", "192.0.2.0/24") == []
+        subflows = listed("subflows", "sessions", session["token"])
+        assert {subflow["path"] for subflow in subflows} == {"wired", "wireless"}
+        assert {link["name"]: link["throttled"] for link in listed("links", "links")} == {"wired": 1, "wireless": 0}
+        assert "wired-slow: applies" in tributary("explain", session["token"])
+        services = {each["name"]: each["running"] for each in listed("services", "status")}
+        assert services["throttler"] and not services["router"]
+        assert session["token"] in tributary("sessions") and "throttled" in tributary("links")
+
+
+def test_a_limit_is_set_shown_and_lifted() -> None:
+    with throttler("kernel"), connection():
+        eventually(elements)
+        (limited,) = listed("links", "limit", "wireless", "3mbit")
+        assert (limited["limit"], limited["throttled"]) == ("3mbit", 1)
+        (free,) = listed("links", "limit", "wireless", "none")
+        assert (free["limit"], free["throttled"]) == (None, 0)
+        assert "accepted: one of the file's paths" in tributary("limit", "nowhere", "3mbit", code=Exit.USAGE)
+        assert "accepted: a rate" in tributary("limit", "wired", "3", code=Exit.USAGE)
+
+
+def test_changes_are_printed_as_they_come() -> None:
+    command = in_namespace(GATEWAY, sys.executable, "-m", "command", "monitor", "--json")
+    with throttler("kernel"), process(*command) as watching:
+        assert watching.stdout
+        lines = map(json.loads, watching.stdout)
+        assert next(lines)["change"] == "new"
+        with connection():
+            come = next(each for each in lines if each["kind"] == "session")
+        gone = next(each for each in lines if (each["name"], each["change"]) == (come["name"], "gone"))
+        assert gone["text"] == f"session {come['name']} is gone"
+
+
+def test_without_anything_that_runs_it_says_what_does_not() -> None:
+    assert "no throttler runs" in tributary("sessions", code=Exit.UNAVAILABLE)
+    assert all(not each["running"] for each in listed("services", "status"))
+    assert tributary("statsu", code=Exit.USAGE).endswith("(did you mean status?) (see tributary --help)\n")

@@ -1,0 +1,63 @@
+"""Tables and JSON of ``tributary``."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from command import mapping, show
+from command.show import LINKS, SESSIONS, Selection
+from tests.unit.throttler.answer import answer
+from tributary.api.documents import Link
+from tributary.settings.errors import CommandError, Exit
+
+
+def link(name: str, **changes: object) -> Link:
+    known = {"kind": "wan", "state": "up", "advice": ()}
+    return Link.model_validate(dict.fromkeys(Link.model_fields) | known | {"name": name} | changes)
+
+
+def printed(links: list[Link]) -> list[str]:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(show.table(links, LINKS))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_columns_line_up_and_one_that_nothing_is_known_of_is_left_out() -> None:
+    head, dsl, lte = (line.rstrip() for line in printed([link("dsl", rtt=0.02), link("lte", rtt=0.1234)]))
+    assert head == "link  state       rtt"
+    assert dsl == "dsl   up      20.0 ms"
+    assert lte == "lte   up     123.4 ms"
+
+
+def test_a_list_is_sorted_by_a_column_and_what_is_not_known_comes_last() -> None:
+    links = [link("a", rtt=0.3), link("b"), link("c", rtt=0.1)]
+
+    def order(sort: str) -> str:
+        return "".join(each.name for each in show.chosen(links, LINKS, Selection(json=False, sort=sort)))
+
+    assert (order("rtt"), order("-rtt"), order("-link")) == ("cab", "acb", "cba")
+
+
+def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(CommandError, match="--sort speed: accepted: token, client, age") as caught:
+        show.chosen(mapping.sessions(answer()), SESSIONS, Selection(json=False, sort="speed"))
+    assert caught.value.code == Exit.USAGE
+
+
+def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show.show("links", [link("a"), link("b"), link("c")], LINKS, Selection(json=False, limit=2))
+    assert "the first 2 of 3" in capsys.readouterr().out
+
+
+def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    show.show("links", [link("a", rtt=0.02)], LINKS, Selection(json=True))
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == 1
+    assert document["links"][0].keys() == Link.model_fields.keys()
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert "\x1b" not in "".join(printed([link("a\x1b[2J")]))

@@ -1,0 +1,1 @@
+"""What `tributary` answers with --json, on every box alike."""

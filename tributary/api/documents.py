@@ -1,0 +1,96 @@
+"""The documents that ``tributary`` prints with --json; docs/api.md is made from them.
+
+Times are in seconds, sizes in bytes, rates in bits per second, and null is what is not known here.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION = 1
+"""Of all documents; a field may be added without another one."""
+
+
+class Document(BaseModel):
+    """The base of all documents."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Link(Document):
+    """An access link of a home router, or a path of a gateway to its clients."""
+
+    name: str = Field(description="its name in the settings")
+    kind: Literal["wan", "path"] = Field(description="`wan`: an access link; `path`: of the throttler's policy")
+    state: Literal["up", "standby", "down"] = Field(description="`standby`: it works, and waits until it is needed")
+    reason: str | None = Field(description="why it is down, in words")
+    age: float | None = Field(description="how long it has been in this state")
+    interface: str | None = Field(description="its network interface")
+    use: str | None = Field(description="`primary`, `overflow` or `backup`")
+    rtt: float | None = Field(description="the last probe's round-trip time")
+    download: int | None = Field(description="what it is known to carry to this side's clients")
+    upload: int | None = Field(description="the same in the other direction")
+    used: int | None = Field(description="bytes of its monthly cap that were used")
+    cap: int | None = Field(description="its monthly cap")
+    subflows: int | None = Field(description="subflows over it")
+    throttled: int | None = Field(description="those of them that are throttled")
+    limit: str | None = Field(description="the rate that `tributary limit` set")
+    advice: tuple[str, ...] = Field(description="what is wrong with it, and what would help, in words")
+
+
+class Subflow(Document):
+    """One TCP connection of a session."""
+
+    local: str = Field(description="this side's address and port")
+    remote: str = Field(description="the client's address and port")
+    path: str | None = Field(description="its path")
+    initial: bool = Field(description="whether it is the session's first one")
+    backup: bool = Field(description="whether it is used only when no other works (RFC 8684 section 3.3.8)")
+    rule: str | None = Field(description="the rule that throttles it")
+    rtt: float | None = Field(description="smoothed round-trip time")
+    sent: int | None = Field(description="bytes to the client")
+    received: int | None = Field(description="bytes from the client")
+
+
+class Session(Document):
+    """A session of Multipath TCP."""
+
+    token: str = Field(description="the listener's, as the second one that `ss -ti` shows: eight hexadecimal digits")
+    client: str = Field(description="the client's address on its first subflow")
+    age: float = Field(description="since it was seen first")
+    active: int = Field(description="subflows that are no backups")
+    throttled: int = Field(description="subflows that are throttled")
+    sent: int | None = Field(description="bytes to the client, over all subflows")
+    received: int | None = Field(description="bytes from the client")
+    subflows: tuple[Subflow, ...] = Field(description="its subflows")
+
+
+class Router(Document):
+    """A home router that is enrolled at this gateway."""
+
+    name: str = Field(description="its name")
+    number: int = Field(description="its number, from which its addresses follow")
+    links_up: int = Field(description="tunnels with a handshake in the last 180 s")
+    last_seen: float | None = Field(description="since its last handshake")
+    sent: int = Field(description="bytes to it")
+    received: int = Field(description="bytes from it")
+    forwards: tuple[str, ...] = Field(description="ports of this gateway that lead to it")
+
+
+class Service(Document):
+    """A program of Tributary, and whether it runs here."""
+
+    name: str = Field(description="`throttler`, `router`, `converter` or `gateway`")
+    running: bool = Field(description="whether it runs in this network namespace")
+    uptime: float | None = Field(description="for how long")
+    summary: str = Field(description="what it does now, or why nothing is known, in words")
+
+
+class Change(Document):
+    """What `tributary monitor` has seen change."""
+
+    time: str = Field(description="when, in UTC (RFC 3339)")
+    kind: Literal["session", "link", "service"] = Field(description="what has changed")
+    name: str = Field(description="the session's token, or the name")
+    change: Literal["new", "gone", "changed"] = Field(description="how")
+    text: str = Field(description="the same in words")
