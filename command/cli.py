@@ -3,15 +3,16 @@
 import ipaddress
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import doctor.__main__
 import gateway.cli
 import throttler.cli
-from command import box, files, mapping, monitor, show
+from command import box, files, mapping, monitor, saved, show
 from command.show import Selection
+from throttler.policy import model
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api.documents import Link, Session
 from tributary.settings.cli import Arguments, Subcommands
@@ -46,10 +47,11 @@ Shows the sessions of Multipath TCP that the throttler sees, or with a token tha
 
 _LIMIT = """\
 Limits a path of the running throttler to a rate, for all sessions together that have another subflow as well: MPTCP
-moves their load there, and no connection breaks. 'none' lifts the limit. Nothing is written to the policy file:
-'throttler reload' lifts all limits. Needs root.
+moves their load there, and no connection breaks. 'none' lifts the limit. 'throttler reload' lifts all limits, but those
+of --save, which are a file each beside the policy, in throttler.d; 'none' removes that of its path. Needs root.
 
   tributary limit lte 2mbit
+  tributary limit lte 2mbit --save
   tributary limit lte none
 """
 
@@ -123,7 +125,13 @@ class Limit:
 
     path: str
     rate: PositiveRate | None
+    save: bool
+    dry_run: bool
     json: bool
+
+    def __post_init__(self) -> None:
+        if self.save and self.rate is None:
+            raise ValueError("--save: accepted: with a rate")
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,8 @@ def parser() -> Arguments:
     limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
     limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
+    limit.add_argument("--save", action="store_true", help="also after a reload or restart of the throttler")
+    limit.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
     routers = command("routers", Listing, _routers, "the home routers of this gateway", _ROUTERS)
@@ -239,12 +249,20 @@ def _is_meant(session: Session, options: Sessions) -> bool:
 
 
 def _limit(options: Limit) -> None:
-    name = f"{mapping.LIMIT}{options.path}"
+    name, policy = f"{mapping.LIMIT}{options.path}", Path(box.throttler().policy)
+    if options.dry_run:
+        rate = "no limit" if options.rate is None else f"at most {options.rate}"
+        print(f"# {options.path} would get {rate}" + (f", also in {model.drop_ins(policy)}" if options.save else ""))
+        return
     if options.rate is None:
-        THROTTLER.ask("unset", rule=name)
+        was_saved = saved.forget(policy, name)
+        with suppress(CommandError) if was_saved else nullcontext():
+            THROTTLER.ask("unset", rule=name)
     else:
-        rule = {"name": name, "path": options.path, "rate": str(options.rate), "shared_by": "rule"}
-        THROTTLER.ask("set", rule=rule, last=False)
+        keys = {"path": options.path, "rate": str(options.rate), "shared_by": "rule"}
+        THROTTLER.ask("set", rule={"name": name, **keys}, last=False)
+        if options.save:
+            saved.save(policy, name, {"name": name, **keys})
     paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
     show.show("links", paths, show.LINKS, Selection(options.json))
 

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.netns.throttler_world import GATEWAY, connection, elements, throttler
+from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process
+from throttler.policy import model
 from tributary.settings.errors import Exit
 
 pytestmark = [
@@ -58,6 +60,25 @@ def test_a_limit_is_set_shown_and_lifted() -> None:
         assert (free["limit"], free["throttled"]) == (None, 0)
         assert "accepted: one of the file's paths" in tributary("limit", "nowhere", "3mbit", code=Exit.USAGE)
         assert "accepted: a rate" in tributary("limit", "wired", "3", code=Exit.USAGE)
+
+
+def test_a_limit_that_is_saved_outlives_a_reload_until_it_is_lifted(tmp_path: Path) -> None:
+    policy = tmp_path / "throttler.toml"
+    policy.write_text(WIRED_SLOW.read_text())
+    with throttler("kernel", policy), connection():
+        eventually(elements)
+        assert tributary("limit", "wireless", "3mbit", "--save", "--dry-run").startswith("# wireless would get at most")
+        tributary("limit", "wired", "4mbit")
+        tributary("limit", "wireless", "3mbit", "--save")
+        assert [each.name for each in model.drop_ins(policy).iterdir()] == ["limit-wireless.toml"]
+        ask("reload")
+        assert {link["name"]: link["limit"] for link in listed("links", "links")} == {
+            "wired": None,
+            "wireless": "3mbit",
+        }
+        tributary("limit", "wireless", "none")
+        ask("reload")
+        assert {link["limit"] for link in listed("links", "links")} == {None}
 
 
 def test_changes_are_printed_as_they_come() -> None:

@@ -188,11 +188,27 @@ class Policy(Settings):
         return self.interfaces if rule.path is None else (self.paths[rule.path].interface,)
 
 
+class DropIn(Settings):
+    """Rules that come before those of the policy's file."""
+
+    rules: tuple[Rule, ...] = Field(
+        strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]"
+    )
+
+
 def read(file: Path) -> Policy:
-    """The policy in ``file``, complete in itself; raises CommandError with exit 66 or 64."""
+    """The policy in ``file`` and its drop-ins, complete; raises CommandError with exit 66 or 64."""
     policy = load(file, Policy)
     check(policy, str(file))
+    for drop_in in sorted(drop_ins(file).glob("*.toml"), reverse=True):
+        policy = policy.model_copy(update={"rules": (*load(drop_in, DropIn).rules, *policy.rules)})
+        check(policy, str(drop_in))
     return policy
+
+
+def drop_ins(file: Path) -> Path:
+    """The folder of a policy's drop-ins, read in the order of their names: throttler.d of throttler.toml."""
+    return file.with_suffix(".d")
 
 
 def check(policy: Policy, where: str) -> None:

@@ -278,3 +278,19 @@ def test_a_rule_set_live_replaces_its_namesake_or_comes_first(tmp_path: Path) ->
     with pytest.raises(CommandError) as caught:
         without_rule(policy, "fast")
     assert str(caught.value) == "unset: rule = 'fast': accepted: the name of a rule: slow"
+
+
+def test_rules_of_drop_ins_come_first_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(GOOD)
+    folder = tmp_path / "policy.d"
+    folder.mkdir()
+    for name in ("b", "a"):
+        (folder / f"{name}.toml").write_text(f'[[rules]]\nname = "{name}"\nrate = "1mbit"\n')
+    (folder / "c.toml.old").write_text("nonsense")
+    assert [rule.name for rule in read(file).rules][:2] == ["a", "b"]
+    for text in ('[[rules]]\nname = "c"\npath = "nowhere"\n', '[paths.x]\ninterface = "eth9"\n'):
+        (folder / "c.toml").write_text(text)
+        with pytest.raises(CommandError, match=r"policy\.d/c\.toml: ") as caught:
+            read(file)
+        assert caught.value.code == Exit.USAGE
