@@ -23,7 +23,7 @@ from experiments.study.figures import Figures, Series
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed import native
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.node import Node
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.errors import CommandError, Exit
@@ -103,7 +103,6 @@ class Namespaces:
             for node in nodes:
                 node.create()
             yield Tenants(nodes, converter)
-            take_down(name)
 
 
 def points(options: InstanceOptions) -> list[Point]:

@@ -27,7 +27,7 @@ from experiments.study.figures import Figures
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat
 from experiments.testbed import native
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.node import run
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.errors import CommandError, Exit
@@ -63,15 +63,13 @@ class Stocked:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:  # noqa: ARG002
         """It, for the length of the block."""
-        with reserved(name) as directory:
-            with standing_network(f"trib-{name}", directory) as network:
-                for each in network.back_ends:
-                    generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
-                    for large in ((), _LARGE):
-                        run([*generate, "--folders", each, *large])
-                with at_work(network):
-                    yield Contest(network)
-            take_down(name)
+        with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
+            for each in network.back_ends:
+                generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
+                for large in ((), _LARGE):
+                    run([*generate, "--folders", each, *large])
+            with at_work(network):
+                yield Contest(network)
 
 
 def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int) -> Reading:

@@ -24,7 +24,7 @@ from experiments.handoff.network import SERVICE, Network, standing_network
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.shaping import shape
 from experiments.scenarios.cabled import Unlinked
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.node import Node, Process
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.errors import CommandError, Exit
@@ -127,17 +127,15 @@ class Contesting:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:  # noqa: ARG002
         """All of them, for the length of the block. Raises CommandError (exit 71) if no connection is handed over."""
-        with reserved(name) as directory:
-            with standing_network(f"trib-{name}", directory, self.back_ends) as network:
-                shape(network, self.rate.amount, self.links_of_client)
-                for each in network.back_ends:
-                    _stock(network.objects(each) / each, self.sizes)
-                    _stock(network.objects(each) / RELAYED / each, ())
-                with at_work(network) as front, ExitStack() as stack:
-                    here = [proxy for proxy in PROXIES.values() if proxy.is_here]
-                    proxies = {each.program: stack.enter_context(each.start(network)) for each in here}
-                    yield Contest(network, {HANDOFF: front, **proxies})
-            take_down(name)
+        with reserved(name) as directory, standing_network(f"trib-{name}", directory, self.back_ends) as network:
+            shape(network, self.rate.amount, self.links_of_client)
+            for each in network.back_ends:
+                _stock(network.objects(each) / each, self.sizes)
+                _stock(network.objects(each) / RELAYED / each, ())
+            with at_work(network) as front, ExitStack() as stack:
+                here = [proxy for proxy in PROXIES.values() if proxy.is_here]
+                proxies = {each.program: stack.enter_context(each.start(network)) for each in here}
+                yield Contest(network, {HANDOFF: front, **proxies})
 
 
 def _stock(folder: Path, sizes: Sequence[int]) -> None:

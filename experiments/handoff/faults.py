@@ -10,7 +10,7 @@ from experiments.handoff.network import BACK_ENDS, standing_network
 from experiments.handoff.running import Running
 from experiments.handoff.shaping import shape
 from experiments.scenarios.cabled import Unlinked
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.units import Rate
 
@@ -80,16 +80,18 @@ class Failing:
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Served]:  # noqa: ARG002
         """All of it, for the length of the block. Raises CommandError (exit 71) if no connection is handed over."""
-        with reserved(name) as directory:
-            with standing_network(f"trib-{name}", directory) as network, ExitStack() as stack:
-                shape(network, self.rate.amount, 1)
-                folder = network.objects(FAILING) / FAILING
-                folder.mkdir()
-                (folder / OBJECT).write_bytes(os.urandom(self.size))
-                running = Served(network, rules(network.back_ends), back_end_options=("--idle", str(self.idle)))
-                stack.callback(running.stop)
-                for each in ("switch", *BACK_ENDS, "front"):
-                    running.start(each)
-                wait_until_handed_over(network)
-                yield running
-            take_down(name)
+        with (
+            reserved(name) as directory,
+            standing_network(f"trib-{name}", directory) as network,
+            ExitStack() as stack,
+        ):
+            shape(network, self.rate.amount, 1)
+            folder = network.objects(FAILING) / FAILING
+            folder.mkdir()
+            (folder / OBJECT).write_bytes(os.urandom(self.size))
+            running = Served(network, rules(network.back_ends), back_end_options=("--idle", str(self.idle)))
+            stack.callback(running.stop)
+            for each in ("switch", *BACK_ENDS, "front"):
+                running.start(each)
+            wait_until_handed_over(network)
+            yield running

@@ -8,14 +8,14 @@
 Everybody routes by the switch. What the client gets from back ends never passes the cable to the front.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed import native
-from experiments.testbed.node import Node, Process, end_processes, run
+from experiments.testbed.network import standing_nodes
+from experiments.testbed.node import Node, Process, run
 from tributary.paths import ROOT
 
 SERVICE = "10.7.1.2:80"
@@ -223,15 +223,7 @@ def standing_network(name: str, directory: Path, back_ends: Sequence[str] = BACK
 
     Namespaces are called ``NAME-NODE-PID``.
     """
-    nodes: dict[str, Node] = {}
-    cabled = ("client", "front", *back_ends)
-    try:
-        for each in ("switch", *cabled):
-            node = Node(f"{name}-{each}-{os.getpid()}", directory)
-            node.create()
-            nodes[each] = node
-        for each in cabled:
-            _cable(nodes["switch"], nodes[each], each)
+    with standing_nodes(f"{name}-", "".join(map(_cable, ("client", "front", *back_ends))), directory) as nodes:
         nodes["switch"].sysctl(net__ipv4__ip_forward=1)
         network = Network(nodes, directory, back_ends)
         for each in ("front", "switch", *back_ends):
@@ -239,19 +231,11 @@ def standing_network(name: str, directory: Path, back_ends: Sequence[str] = BACK
         for each in back_ends:
             network.objects(each).mkdir()
         yield network
-    finally:
-        end_processes(list(nodes.values()))
-        for node in nodes.values():
-            node.delete()
 
 
-def _cable(switch: Node, node: Node, name: str) -> None:
+def _cable(name: str) -> str:
     net = _NETS[name]
-    switch.ip("link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
-    for each, device, address in ((switch, f"to-{name}", f"{net}.1/24"), (node, "eth0", f"{net}.2/24")):
-        each.ip("address", "add", address, "dev", device)
-        each.ip("link", "set", device, "up")
-    node.ip("route", "add", "default", "via", f"{net}.1")
+    return f"switch:to-{name} {net}.1/24 -- {name}:eth0 {net}.2/24\n{name}: ip route add default via {net}.1\n"
 
 
 def _enrol(network: Network, name: str) -> None:

@@ -9,7 +9,7 @@ from experiments.home.gateway import Gateway, gateway_at_work
 from experiments.home.network import Network, standing_network
 from experiments.home.router import Router, router_at_work
 from experiments.home.web import serving
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
@@ -65,7 +65,6 @@ class HouseholdBlueprint:
             raise CommandError(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
         links, tunnels = tuple(map(self._queued, Topology.of(self.profile).links[: self.many])), self.leg == WIREGUARD
         with reserved(name) as directory, ExitStack() as stack:
-            stack.callback(take_down, name)
             network = stack.enter_context(
                 standing_network(f"trib-{name}", directory, links, shaped=self.shaped, seed=seed)
             )

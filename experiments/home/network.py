@@ -10,13 +10,14 @@ own, 198.51.100.N: nobody on the Internet can begin to talk to the router.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.build import allow_subflows
 from experiments.testbed.links import connect, kernel_has_netem
-from experiments.testbed.node import Node, end_processes, run
+from experiments.testbed.network import standing_nodes
+from experiments.testbed.node import Node
 from experiments.testbed.selfcheck import Reading, check_link
 from experiments.testbed.topology import Link, Topology
 
@@ -25,7 +26,18 @@ LAN_SIDE = "lan"
 GATEWAY, SERVER = "192.0.2.2", str(Topology.SERVER4)
 PROVIDERS = "198.51.100.0/24"
 """The addresses that links have outside of their providers' networks."""
-_NAMES = ("device", "router", "internet", "gateway", "server")
+# Loose: an answer may come in over any link (ip-sysctl.rst, rp_filter).
+_NETWORK = f"""
+device:eth0 {DEVICE}/24 -- router:{LAN_SIDE} {ROUTER}/24
+gateway:eth0 {GATEWAY}/24 -- internet:gateway 192.0.2.1/24
+server:eth0 {SERVER}/24 -- internet:server {Topology.CORE_GATEWAY4}/24
+device: ip route add default via {ROUTER}
+gateway: ip route add default via 192.0.2.1
+server: ip route add default via {Topology.CORE_GATEWAY4}
+router internet gateway: sysctl -qw net.ipv4.conf.all.rp_filter=2
+internet: sysctl -qw net.ipv4.ip_forward=1
+server: sysctl -qw net.mptcp.enabled=0
+"""
 _PROVIDERS = """\
 table ip providers {{
     chain middlebox {{
@@ -128,69 +140,19 @@ def standing_network(
 ) -> Iterator[Network]:
     """The nodes with cables, links and addresses, and nothing that runs; at the end they are gone.
 
-    Not ``shaped``, the links are plain cables. Namespaces are called ``NAME-NODE``.
+    Not ``shaped``, the links are plain cables. Namespaces are called ``NAME-NODE-PID``.
     """
-    with ExitStack() as stack:
-        names = (*_NAMES, *(link.node for link in links if shaped))
-        nodes = {each: Node(f"{name}-{each}", directory) for each in names}
-        made: list[Node] = []
-        stack.callback(_take_down, made)
-        for node in nodes.values():
-            node.create()
-            made.append(node)
+    ways = (f"{link.node}:" if shaped else f"router:{link.name} -- internet:{link.name}" for link in links)
+    with standing_nodes(f"{name}-", "\n".join([_NETWORK, *ways]), directory) as nodes:
         network = Network(nodes, tuple(links), directory, netem=shaped and kernel_has_netem())
-        _lay(network)
+        allow_subflows(network.gateway)
         for link in links:
-            _connect(network, link, shaped, seed)
+            if shaped:
+                connect(link, network.router, nodes[link.node], network.internet, netem=network.netem, seed=seed)
+            network.internet.ip("address", "add", f"{link.gateway4}/24", "dev", link.name)
+            network.lease(link)
         provide(network)
         yield network
-
-
-def _take_down(nodes: list[Node]) -> None:
-    end_processes(nodes)
-    for node in nodes:
-        node.delete()
-
-
-def _lay(network: Network) -> None:
-    """The cables that are no links, and which way packets go by them."""
-    cables = (
-        (network.device, "eth0", f"{DEVICE}/24", network.router, LAN_SIDE, f"{ROUTER}/24"),
-        (network.gateway, "eth0", f"{GATEWAY}/24", network.internet, "gateway", "192.0.2.1/24"),
-        (network.server, "eth0", f"{SERVER}/24", network.internet, "server", f"{Topology.CORE_GATEWAY4}/24"),
-    )
-    for node, interface, address, router, name, own in cables:
-        cable(node, interface, address, router, name, own)
-        node.ip("route", "add", "default", "via", own.partition("/")[0])
-    for node in (network.router, network.internet, network.gateway):
-        # Loose: an answer may come in over any link (ip-sysctl.rst, rp_filter).
-        node.sysctl(net__ipv4__conf__all__rp_filter=2)
-    network.internet.sysctl(net__ipv4__ip_forward=1)
-    allow_subflows(network.gateway)
-    network.server.sysctl(net__mptcp__enabled=0)
-
-
-def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_address: str) -> None:
-    """``one``'s interface ``name`` and ``other``'s ``its_name``, connected; both are up, with their addresses."""
-    ends = ["name", name, "netns", one.namespace, "type", "veth"]
-    run(["ip", "link", "add", *ends, "peer", "name", its_name, "netns", other.namespace])
-    for node, interface, own in ((one, name, address), (other, its_name, its_address)):
-        node.ip("address", "add", own, "dev", interface)
-        node.ip("link", "set", interface, "up")
-
-
-def _connect(network: Network, link: Link, shaped: bool, seed: int) -> None:
-    router, internet = network.router, network.internet
-    if shaped:
-        connect(link, router, network.nodes[link.node], internet, netem=network.netem, seed=seed)
-        internet.ip("address", "add", f"{link.gateway4}/24", "dev", link.name)
-    else:
-        ends = ["name", link.name, "netns", router.namespace, "type", "veth"]
-        run(["ip", "link", "add", *ends, "peer", "name", link.name, "netns", internet.namespace])
-        internet.ip("address", "add", f"{link.gateway4}/24", "dev", link.name)
-        for node in (router, internet):
-            node.ip("link", "set", link.name, "up")
-    network.lease(link)
 
 
 def provide(network: Network) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.links import connect, kernel_has_netem, set_delay
-from experiments.testbed.node import Node, run
+from experiments.testbed.network import lay
+from experiments.testbed.node import Node
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, Direction, Link, Topology
 from tributary.settings.units import Duration, PositiveRate
 
@@ -28,6 +29,24 @@ NODES, CLIENTS = "10.80.0.0/24", "10.80.1.0/24"
 INGRESS, CONTROL = "10.80.1.1", "10.80.2.254"
 _SERVER_ROUTER = str(Topology.CORE_GATEWAY4)
 _CLIENT, _CLIENT_CONTROL = "10.80.1.2", "10.80.2.253"
+# What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
+_NETWORK = f"""
+*: sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv4.conf.all.rp_filter=2
+node1 node{{last}}: sysctl -qw net.ipv4.ip_forward=1
+client:client {_CLIENT}/24 -- node1:client {INGRESS}/24
+server:server {SERVER}/24 -- node{{last}}:server {_SERVER_ROUTER}/24
+client: ip route add default via {INGRESS}
+server: ip route add default via {_SERVER_ROUTER}
+control: ip link add bridge up type bridge forward_delay 0
+control: ip address add {CONTROL}/24 dev bridge
+client:control {_CLIENT_CONTROL}/24 -- control:client
+control: ip link set client master bridge
+"""
+_NODE = """
+node{number}: ip address add 10.80.0.{number}/32 dev lo
+node{number}:control 10.80.2.{number}/24 -- control:port{number}
+control: ip link set port{number} master bridge
+"""
 _RATE, _QUEUE = PositiveRate(100_000_000), 1000  # as much as an emulator carries beside many others; packets
 
 
@@ -98,49 +117,19 @@ def standing_mesh(name: str, nodes: Sequence[str], round_trip_ms: Sequence[Seque
         mesh = Mesh(directory, numbered, between, client, server, control, netem=kernel_has_netem())
         _build(mesh, round_trip_ms)
         yield mesh
-        take_down(name)
 
 
 def _build(mesh: Mesh, round_trip_ms: Sequence[Sequence[float]]) -> None:
-    nodes = [*mesh.nodes.values()]
-    ingress, egress = nodes[0], nodes[-1]
-    for node in (*nodes, mesh.client, mesh.server, mesh.control):
+    numbers = range(1, 1 + len(mesh.nodes))
+    nodes = {f"node{number}": node for number, node in zip(numbers, mesh.nodes.values(), strict=True)}
+    nodes |= {"client": mesh.client, "server": mesh.server, "control": mesh.control}
+    for node in nodes.values():
         node.create()
-        # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
-        node.sysctl(net__ipv4__tcp_no_metrics_save=1, net__ipv4__conf__all__rp_filter=2)
-    for number, node in enumerate(nodes, start=1):
-        node.ip("address", "add", f"10.80.0.{number}/32", "dev", "lo")
+    last = len(mesh.nodes)
+    lay(_NETWORK.format(last=last) + "".join(_NODE.format(number=number) for number in numbers), nodes)
     for low, high in mesh.between:
         mesh.join(low, high, round_trip_ms[low - 1][high - 1])
-    for node in (ingress, egress):
-        node.sysctl(net__ipv4__ip_forward=1)
-    _cable(mesh.client, ingress, "client", f"{_CLIENT}/24", f"{INGRESS}/24")
-    _cable(mesh.server, egress, "server", f"{SERVER}/24", f"{_SERVER_ROUTER}/24")
-    mesh.client.ip("route", "add", "default", "via", INGRESS)
-    mesh.server.ip("route", "add", "default", "via", _SERVER_ROUTER)
-    for number, node in enumerate(nodes[:-1], start=1):
-        node.ip("route", "add", SERVERS, "via", f"10.80.0.{len(nodes)}", "dev", f"to{number}-{len(nodes)}", "onlink")
-    egress.ip("route", "add", CLIENTS, "via", "10.80.0.1", "dev", f"to1-{len(nodes)}", "onlink")
-    _join_control(mesh)
-
-
-def _cable(one: Node, other: Node, name: str, one_address: str, other_address: str) -> None:
-    ends = ["name", name, "netns", one.namespace, "type", "veth", "peer", "name", name, "netns", other.namespace]
-    run(["ip", "link", "add", *ends])
-    for node, address in ((one, one_address), (other, other_address)):
-        node.ip("address", "add", address, "dev", name)
-        node.ip("link", "set", name, "up")
-
-
-def _join_control(mesh: Mesh) -> None:
-    control = mesh.control
-    control.ip("link", "add", "bridge", "type", "bridge", "forward_delay", "0")
-    control.ip("address", "add", f"{CONTROL}/24", "dev", "bridge")
-    control.ip("link", "set", "bridge", "up")
-    numbered = {f"10.80.2.{number}": node for number, node in enumerate(mesh.nodes.values(), start=1)}
-    for count, (address, node) in enumerate({**numbered, _CLIENT_CONTROL: mesh.client}.items(), start=1):
-        ends = ["name", "control", "netns", node.namespace, "type", "veth"]
-        run(["ip", "link", "add", *ends, "peer", "name", f"port{count}", "netns", control.namespace])
-        control.ip("link", "set", f"port{count}", "master", "bridge", "up")
-        node.ip("address", "add", f"{address}/24", "dev", "control")
-        node.ip("link", "set", "control", "up")
+    ways = [f"node{last}: ip route add {CLIENTS} via 10.80.0.1 dev to1-{last} onlink"]
+    for number in numbers[:-1]:
+        ways.append(f"node{number}: ip route add {SERVERS} via 10.80.0.{last} dev to{number}-{last} onlink")
+    lay("\n".join(ways), nodes)

@@ -13,8 +13,9 @@ from pathlib import Path
 from experiments.testbed import native
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
 from experiments.testbed.native import Programs
+from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes, run
-from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Link, Profile, Topology
+from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _RUN, _STATE = Path("/run"), "tributary-testbed-"
@@ -79,20 +80,19 @@ def standing(name: str, profile: Profile, keep: bool = False, seed: int = 0) -> 
     As long as the block runs, the testbed is locked; a testbed that is neither kept nor locked is an orphan, which the
     next take_down_orphans() removes. Raises CommandError: exit 75 if a testbed of this name stands already.
     """
-    with reserved(name) as directory:
+    with reserved(name, keep) as directory:
         testbed = Testbed(name, Topology.of(profile), directory, netem=kernel_has_netem())
         _describe(testbed, profile, kept=False)
         _build(testbed, seed)
         yield testbed
         if keep:
             _describe(testbed, profile, kept=True)
-        else:
-            take_down(name)
 
 
 @contextmanager
-def reserved(name: str) -> Iterator[Path]:
-    """A testbed's name, locked for the length of the block, and its folder; if the block fails, all of it is removed.
+def reserved(name: str, keep: bool = False) -> Iterator[Path]:
+    """A testbed's name, locked for the length of the block, and its folder; then all of it is removed, unless the block
+    succeeds and it is to ``keep``.
 
     Raises CommandError: exit 75 if the name is taken.
     """
@@ -104,6 +104,9 @@ def reserved(name: str) -> Iterator[Path]:
     except BaseException:
         take_down(name)
         raise
+    else:
+        if not keep:
+            take_down(name)
     finally:
         os.close(lock)
 
@@ -232,63 +235,42 @@ def _namespaces(name: str) -> list[str]:
 
 
 def _build(testbed: Testbed, seed: int) -> None:
-    for name in testbed.topology.nodes:
-        testbed.node(name).create()
-    for node in (testbed.client, testbed.gateway, testbed.server):
-        # Loose reverse-path filtering: a subflow's answer may come in over any link (ip-sysctl.rst, rp_filter).
-        node.sysctl(net__ipv4__conf__all__rp_filter=2)
-    for link in testbed.topology.links:
-        ends = (testbed.client, testbed.node(link.node), testbed.gateway)
-        connect(link, *ends, netem=testbed.netem, seed=seed)
-        _number_link(testbed, link)
-    _number_core(testbed)
-    _set_up_client(testbed)
-    _set_up_gateway(testbed)
-
-
-def _add_addresses(node: Node, interface: str, *addresses: str) -> None:
-    for address in addresses:
-        node.ip("address", "add", address, "dev", interface, "nodad")
-
-
-def _number_link(testbed: Testbed, link: Link) -> None:
-    _add_addresses(testbed.client, link.name, f"{link.client4}/24", f"{link.client6}/64")
-    _add_addresses(testbed.gateway, link.name, f"{link.gateway4}/24", f"{link.gateway6}/64")
-
-
-def _number_core(testbed: Testbed) -> None:
-    topology, gateway, server = testbed.topology, testbed.gateway, testbed.server
-    names = ["name", "core", "netns", gateway.namespace, "type", "veth"]
-    run(["ip", "link", "add", *names, "peer", "name", "core", "netns", server.namespace])
-    for node in (gateway, server):
-        node.ip("link", "set", "core", "up")
-    _add_addresses(gateway, "core", f"{topology.CORE_GATEWAY4}/24", f"{topology.CORE_GATEWAY6}/64")
-    _add_addresses(server, "core", f"{topology.SERVER4}/24", f"{topology.SERVER6}/64")
-    for router in (topology.CORE_GATEWAY4, topology.CORE_GATEWAY6):
-        server.ip("route", "add", "default", "via", str(router))
-    server.sysctl(net__mptcp__enabled=0)
-
-
-def _set_up_client(testbed: Testbed) -> None:
-    """Each source address has its own default route; without a source address the first link that is up serves."""
-    client, links = testbed.client, testbed.topology.links
-    for link in links:
-        for source, via, family in ((link.client4, link.gateway4, "-4"), (link.client6, link.gateway6, "-6")):
-            client.ip(family, "rule", "add", "from", str(source), "lookup", str(100 + link.number))
-            default = ("route", "add", "default", "via", str(via), "dev", link.name)
-            client.ip(*default, "table", str(100 + link.number))
-            client.ip(*default, "metric", str(link.number))
-    allow_subflows(client)
-    for link in testbed.topology.joining:
+    topology = testbed.topology
+    nodes = {name: testbed.node(name) for name in topology.nodes}
+    for node in nodes.values():
+        node.create()
+    for link in topology.links:
+        connect(link, testbed.client, nodes[link.node], testbed.gateway, netem=testbed.netem, seed=seed)
+    lay(_CORE.format(at=topology), nodes)
+    for link in topology.links:
+        for of_family in (("-4", 24, link.client4, link.gateway4), ("-6", 64, link.client6, link.gateway6)):
+            lay(_LINK.format(*of_family, table=100 + link.number, link=link), nodes)
+    for node in (testbed.client, testbed.gateway):
+        allow_subflows(node)
+    for link in topology.joining:
         for address in (link.client4, link.client6):
-            client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
+            testbed.client.ip("mptcp", "endpoint", "add", str(address), "dev", link.name, "subflow")
 
 
-def _set_up_gateway(testbed: Testbed) -> None:
-    gateway, topology = testbed.gateway, testbed.topology
-    _add_addresses(gateway, "lo", f"{topology.PROXY4}/32", f"{topology.PROXY6}/128")
-    gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
-    allow_subflows(gateway)
+# Loose reverse-path filtering: a subflow's answer may come in over any link (ip-sysctl.rst, rp_filter).
+_CORE = """
+client gateway server: sysctl -qw net.ipv4.conf.all.rp_filter=2
+gateway: sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+server: sysctl -qw net.mptcp.enabled=0
+gateway:core {at.CORE_GATEWAY4}/24 {at.CORE_GATEWAY6}/64 -- server:core {at.SERVER4}/24 {at.SERVER6}/64
+gateway: ip address add {at.PROXY4}/32 dev lo
+gateway: ip address add {at.PROXY6}/128 dev lo
+server: ip route add default via {at.CORE_GATEWAY4}
+server: ip route add default via {at.CORE_GATEWAY6}
+"""
+# Each source address of the client has its own default route; without one the first link that is up serves.
+_LINK = """
+client: ip address add {2}/{1} dev {link.name} nodad
+gateway: ip address add {3}/{1} dev {link.name} nodad
+client: ip {0} rule add from {2} lookup {table}
+client: ip route add default via {3} dev {link.name} table {table}
+client: ip route add default via {3} dev {link.name} metric {link.number}
+"""
 
 
 def allow_subflows(node: Node) -> None:

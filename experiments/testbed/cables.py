@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.testbed import network
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.native import Programs
-from experiments.testbed.node import run
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
 
@@ -29,6 +29,15 @@ SERVER = str(Topology.SERVER4)
 ORIGIN, MPTCP_ORIGIN = f"{SERVER}:8080", f"{SERVER}:8081"
 CLIENT_SIDE, SERVER_SIDE = "path1", "core"
 
+_CABLES = """
+client:path1 10.1.1.2/24 -- gateway:path1 10.1.1.1/24
+client:path2 10.1.2.2/24 -- gateway:path2 10.1.2.1/24
+"""
+_JOIN = """
+client: ip rule add from 10.1.2.2 lookup 102
+client: ip route add default via 10.1.2.1 dev path2 table 102
+client: ip mptcp endpoint add 10.1.2.2 dev path2 subflow
+"""
 _HUNG = "40"
 """Seconds; no single measurement takes that long."""
 IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the unused link")
@@ -74,25 +83,12 @@ def laid_out(programs: Programs, name: str) -> Iterator[Cabling]:
 
 def lay(testbed: Testbed) -> None:
     """The cables between client and gateway."""
-    for number, path in enumerate(PATHS, start=1):
-        _cable(testbed, path, number)
+    network.lay(_CABLES, {"client": testbed.client, "gateway": testbed.gateway})
 
 
 def join_by_second(testbed: Testbed) -> None:
     """Let the client's sessions have a second subflow, from its address on the second path, which leaves by that."""
-    second = PATHS[1]
-    testbed.client.ip("rule", "add", "from", "10.1.2.2", "lookup", "102")
-    testbed.client.ip("route", "add", "default", "via", "10.1.2.1", "dev", second, "table", "102")
-    testbed.client.ip("mptcp", "endpoint", "add", "10.1.2.2", "dev", second, "subflow")
-
-
-def _cable(testbed: Testbed, path: str, number: int) -> None:
-    client, gateway = testbed.client, testbed.gateway
-    ends = ["name", path, "netns", client.namespace, "type", "veth", "peer", "name", path, "netns", gateway.namespace]
-    run(["ip", "link", "add", *ends])
-    for node, address in ((client, f"10.1.{number}.2/24"), (gateway, f"10.1.{number}.1/24")):
-        node.ip("address", "add", address, "dev", path)
-        node.ip("link", "set", path, "up")
+    network.lay(_JOIN, {"client": testbed.client})
 
 
 def _make_room(testbed: Testbed) -> None:

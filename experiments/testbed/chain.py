@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from experiments.testbed import native
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.links import connect, kernel_has_netem
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
@@ -152,7 +152,6 @@ def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[C
         chain = Chain(directory, nodes, tuple(segments), netem=kernel_has_netem())
         _build(chain, name, seed)
         yield chain
-        take_down(name)
 
 
 def _build(chain: Chain, name: str, seed: int) -> None:

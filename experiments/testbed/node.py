@@ -1,13 +1,14 @@
 """One node of a testbed: a network namespace, and the processes that run in it."""
 
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -17,12 +18,16 @@ from tributary.settings.errors import CommandError, Exit
 READY = "ready"
 _START_SECONDS = 60.0
 """What a process may take to come up; where a processor is emulated, Python alone takes a third of that."""
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-def run(command: Sequence[str]) -> str:
-    """Run ``command`` and return what it printed; raises CommandError (exit 71) with what it complained about."""
+def run(command: Sequence[str], given: str | None = None) -> str:
+    """Run ``command``, ``given`` what it reads, and return what it printed; raises CommandError (exit 71) with what it
+    complained about.
+    """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except (FileNotFoundError, PermissionError) as error:
         raise CommandError(Exit.UNAVAILABLE, f"{command[0]}: not found (scripts/setup installs it)") from error
     if done.returncode != 0:
@@ -173,9 +178,23 @@ class Node:
         path.write_text(text)
         return path
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Sockets that this thread makes in the block belong to the namespace (setns(2))."""
+        with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{self.namespace}").open() as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(home.fileno())
+
     def ip(self, *arguments: str) -> str:
         """Run ip(8) on the namespace."""
         return run(["ip", "-n", self.namespace, *arguments])
+
+    def batch(self, commands: Iterable[str]) -> None:
+        """Run commands of ip(8), each without the word ``ip``, until one fails; raises CommandError then."""
+        run(["ip", "-n", self.namespace, "-batch", "-"], "\n".join(commands))
 
     def sysctl(self, **values: str | int) -> None:
         """Set kernel parameters of the namespace; ``__`` stands for the dots in their names."""
@@ -193,6 +212,12 @@ class Node:
                 start_new_session=True,
             )
         return Process(popen, log)
+
+
+def _enter(namespace: int) -> None:
+    # Python has a function for it since 3.12.
+    if _libc.setns(namespace, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def end_processes(nodes: Sequence[Node], seconds: float = 5) -> None:

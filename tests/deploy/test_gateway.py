@@ -17,7 +17,7 @@ import pytest
 from tests.ansible.playbooks import environment_in, needs_ansible, program
 from tests.debs.world import Made, make
 from tests.deploy.guest import ADMIN, GUEST, SERVER, SUITE, Guest, booted, missing
-from tests.netns.squid_world import IPPROTO_MPTCP, inside
+from tests.netns.squid_world import IPPROTO_MPTCP
 from tributary.paths import ROOT
 
 pytestmark = [
@@ -135,7 +135,7 @@ def test_the_first_run_makes_a_gateway_that_serves(site: Site, deployed: Run) ->
 
 def test_the_firewall_lets_ssh_in_from_the_administrator_alone(site: Site, deployed: Run) -> None:
     assert deployed.code == 0
-    with inside(site.guest.server), socket.socket() as stranger:
+    with site.guest.server.entered(), socket.socket() as stranger:
         stranger.settimeout(3)
         with pytest.raises(TimeoutError):
             stranger.connect(("203.0.113.1", 22))
@@ -231,9 +231,9 @@ class Download:
 
 @contextmanager
 def download(guest: Guest) -> Iterator[Download]:
-    with inside(guest.server):
+    with guest.server.entered():
         server = socket.create_server((SERVER, 8080))
-    with inside(guest.admin):
+    with guest.admin.entered():
         client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP)
     with server, client:
         client.settimeout(30)

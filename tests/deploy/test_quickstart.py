@@ -15,7 +15,6 @@ from tests.debs.world import make
 from tests.deploy.guest import OUTSIDE, SUITE, Guest, booted, missing
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import House
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.paths import ROOT
 from tributary.settings.files import check
@@ -78,7 +77,7 @@ def test_it_makes_a_gateway_that_is_ready_to_enrol(guest: Guest, ready: str) -> 
 
 def test_the_world_finds_ssh_and_nothing_else(guest: Guest, ready: str) -> None:
     assert [port for port in PORTS if answers(guest, port)] == [22], ready
-    with inside(guest.server), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+    with guest.server.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         stranger.settimeout(1)
         stranger.sendto(bytes([1]) + bytes(147), (OUTSIDE, TUNNELS))  # as long as a handshake
         with pytest.raises(TimeoutError):
@@ -87,7 +86,7 @@ def test_the_world_finds_ssh_and_nothing_else(guest: Guest, ready: str) -> None:
 
 def answers(guest: Guest, port: int) -> bool:
     """Whether a stranger is let in or as much as refused there."""
-    with inside(guest.server), socket.socket() as stranger:
+    with guest.server.entered(), socket.socket() as stranger:
         stranger.settimeout(0.05)
         with suppress(TimeoutError):
             return stranger.connect_ex((OUTSIDE, port)) != 11

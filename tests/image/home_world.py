@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.home.network import DEVICE, GATEWAY, ROUTER, SERVER, Network, cable, provide
+from experiments.home.network import DEVICE, GATEWAY, ROUTER, SERVER, Network, provide
 from experiments.home.web import serving
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import Link, Profile, Topology
 from tests.image.machine import Medium
 from tests.image.standing import Cable, Login, Standing, standing_pc
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.world import eventually
 
 NAME, HOME = "server.example.net", "home"
 """A name that the provider of the gateway knows, and by which the router is enrolled."""
@@ -31,7 +32,14 @@ CARDS = {"dsl": "ens3", "lte": "ens4"}
 """The router's, by the links that are plugged into them."""
 _PROFILE = {"dsl": {"rate": "6mbit", "queue": 50}, "lte": {"rate": "4mbit", "queue": 50}}
 """Little, and little apart: what an emulated processor encrypts beside another one."""
-_CORE, _ADMIN = "203.0.113.1", "192.0.2.1"
+_ADMIN = "192.0.2.1"
+_NETWORK = f"""
+device:
+server:eth0 {SERVER}/24 -- internet:server 203.0.113.1/24
+server: ip route add default via 203.0.113.1
+server: sysctl -qw net.mptcp.enabled=0
+internet: sysctl -qw net.ipv4.ip_forward=1
+"""
 _WHOLE = 120.0
 """Seconds in which an emulated router takes its links into use."""
 
@@ -181,15 +189,9 @@ def standing_router(network: Network, medium: Medium) -> Iterator[tuple[Standing
 @contextmanager
 def surroundings(folder: Path) -> Iterator[Network]:
     """All that is no box of ours: the Internet, a server, a device, and no cable to a box yet."""
-    names = ("device", "internet", "server")
     links = Topology.of(Profile.model_validate({"links": _PROFILE})).links
-    with standing_nodes("pair-", names, folder) as nodes:
-        network = Network(dict(zip(names, nodes, strict=True)), tuple(links), folder, netem=False)
-        cable(network.server, "eth0", f"{SERVER}/24", network.internet, "server", f"{_CORE}/24")
-        network.server.ip("route", "add", "default", "via", _CORE)
-        network.server.sysctl(net__mptcp__enabled=0)
-        network.internet.sysctl(net__ipv4__ip_forward=1)
-        yield network
+    with standing_nodes("pair-", _NETWORK, folder) as nodes:
+        yield Network(nodes, tuple(links), folder, netem=False)
 
 
 def make_key(folder: Path) -> Path:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from experiments.testbed.node import Node
 from tests.image.machine import PC, Medium, disk
-from tests.netns.squid_world import inside
 
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h, as are the next two
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
@@ -43,7 +42,7 @@ class Cable:
 
     def lay(self) -> int:
         """Make the end in the node, switched on; returns the file that the PC's end is. It lasts as long as that."""
-        with inside(self.node):
+        with self.node.entered():
             file = os.open("/dev/net/tun", os.O_RDWR)
             fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", self.name.encode(), _IFF_TAP | _IFF_NO_PI))
         self.node.ip("link", "set", self.name, "up")

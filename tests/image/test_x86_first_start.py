@@ -19,7 +19,6 @@ from tests.image.home_world import CARDS, make_key, standing_router, surrounding
 from tests.image.machine import Medium
 from tests.image.standing import FIRST_START, Login
 from tests.netns.dhcp import offered
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tests.unit.image.firstboot.cards import ENROLMENT
 
@@ -42,7 +41,7 @@ class Box:
 
     def ask(self, path: str = "/", fields: Mapping[str, str] | None = None) -> tuple[int, str]:
         """As a browser on the device does it; (0, reason) if nobody answers."""
-        with inside(self.network.device):
+        with self.network.device.entered():
             connection = http.client.HTTPConnection(ROUTER, timeout=60)
             try:
                 connection.connect()

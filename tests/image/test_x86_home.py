@@ -24,7 +24,6 @@ from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.home_world import CARDS, HOME, NAME, Home, standing_home
 from tests.image.standing import Login
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.wireguard.enrolment import PORT
 
@@ -93,7 +92,7 @@ def test_names_are_looked_up_by_the_gateway(home: Home) -> None:
 
 def asked(device: Node) -> str | None:
     """The address that the router tells a device; None if it tells none."""
-    with inside(device), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+    with device.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(10)
         client.sendto(bytes(DNS(id=7, rd=1, qd=DNSQR(qname=NAME))), (ROUTER, 53))
         answer = DNS(client.recv(512))

@@ -8,7 +8,6 @@ from contextlib import suppress
 from scapy.layers.dns import DNS, DNSQR
 
 from experiments.testbed.node import Node
-from tests.netns.squid_world import inside
 
 
 class Names:
@@ -25,7 +24,7 @@ class Names:
         self.silent: set[str] = set()
         self.failing: set[str] = set()
         self.late: dict[int, float] = {}
-        with inside(node):
+        with node.entered():
             family, _, _, _, at = socket.getaddrinfo(address, 53, type=socket.SOCK_DGRAM)[0]
             self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.bind(at)
@@ -78,7 +77,7 @@ class Names:
 
 def looked_up(node: Node, name: str, server: str, source: str = "") -> list[str] | None:
     """The IPv4 addresses of ``name`` that ``server`` tells ``node``; None if it says nothing."""
-    with inside(node):
+    with node.entered():
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client:
         client.settimeout(1)

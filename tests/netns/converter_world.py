@@ -31,10 +31,11 @@ from typing import Any
 import pytest
 
 from experiments.testbed import native
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
-from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire, inside
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire
+from tests.netns.world import eventually
 
 SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
@@ -42,6 +43,45 @@ CLIENT, CLIENT6 = "10.0.1.2", "fd00:1::2"
 LAN, LAN6 = "10.0.9.2", "fd00:9::2"
 STRANGER, STRANGER6 = "192.0.2.2", "2001:db8:5::2"
 TCP, MPTCP = 0, IPPROTO_MPTCP
+
+_LINK = """
+client:{name} 10.0.{number}.2/24 fd00:{number}::2/64 -- gateway:{name} 10.0.{number}.1/24 fd00:{number}::1/64
+client: ip rule add from 10.0.{number}.2 lookup 10{number}
+client: ip -6 rule add from fd00:{number}::2 lookup 10{number}
+client: ip route add default via 10.0.{number}.1 dev {name} table 10{number}
+client: ip route add default via 10.0.{number}.1 dev {name} metric {number}
+client: ip route add default via fd00:{number}::1 dev {name} table 10{number}
+client: ip route add default via fd00:{number}::1 dev {name} metric {number}
+"""
+# The gateway's default routes: whatever is not refused would leave, and be seen. Packets with the mark 1 are for this
+# machine, whatever their address is (tproxy in nft(8)).
+_NETWORK = f"""
+lan client gateway server: sysctl -qw net.ipv4.conf.all.rp_filter=2
+lan client gateway server: sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+server: sysctl -qw net.mptcp.enabled=0
+gateway: sysctl -qw net.ipv4.tcp_fastopen=3
+lan:home 10.0.9.2/24 fd00:9::2/64 -- client:home 10.0.9.1/24 fd00:9::1/64
+{_LINK.format(name="wired", number=1)}
+{_LINK.format(name="wireless", number=2)}
+gateway:origins 203.0.113.1/24 2001:db8::1/64 10.7.0.1/24 -- server:origins {SERVER}/24 {SERVER6}/64 {SERVER_PRIVATE}/24
+*: ip mptcp limits set subflow 4 add_addr_accepted 4
+client: ip address add {STRANGER}/24 dev wired
+client: ip address add {STRANGER6}/64 dev wired nodad
+gateway: ip address add 192.0.2.1/24 dev wired
+gateway: ip address add 2001:db8:5::1/64 dev wired nodad
+lan: ip route add default via 10.0.9.1
+lan: ip route add default via fd00:9::1
+server: ip route add default via 203.0.113.1
+server: ip route add default via 2001:db8::1
+gateway: ip route add default via {SERVER}
+gateway: ip route add default via {SERVER6}
+gateway: ip route add 10.0.9.0/24 via {CLIENT}
+gateway: ip route add fd00:9::/64 via {CLIENT6}
+client gateway: ip rule add fwmark 1 lookup 99
+client gateway: ip -6 rule add fwmark 1 lookup 99
+client gateway: ip route add local 0.0.0.0/0 dev lo table 99
+client gateway: ip -6 route add local ::/0 dev lo table 99
+"""
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
 METRICS = 9090
 
@@ -120,7 +160,7 @@ class Converter:
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name and labels."""
-        with inside(self.node):
+        with self.node.entered():
             asking = socket.create_connection(("127.0.0.1", METRICS), timeout=5)
         with asking:
             asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n")
@@ -231,7 +271,7 @@ class World:
         """
         self._port += 1
         service = Service(port or self._port)
-        with inside(self.server):
+        with self.server.entered():
             listener = socket.create_server(("::", service.port), family=socket.AF_INET6, dualstack_ipv6=True)
         if receive_buffer:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -265,7 +305,7 @@ class World:
     ) -> socket.socket:
         """A connection of the client's, or of ``node``'s."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with inside(node or self.client):
+        with (node or self.client).entered():
             connection = socket.socket(family, socket.SOCK_STREAM, protocol)
         try:
             connection.settimeout(seconds)
@@ -337,9 +377,8 @@ def standing() -> Iterator[World]:
     """Build all of it; whatever happens, take all of it down again."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
-        nodes = standing_nodes("conv-", ("lan", "client", "gateway", "server"), directory)
-        lan, client, gateway, server = stack.enter_context(nodes)
-        _wire(lan, client, gateway, server)
+        nodes = stack.enter_context(standing_nodes("conv-", _NETWORK, directory))
+        lan, client, gateway, server = (nodes[name] for name in ("lan", "client", "gateway", "server"))
         wire, names = Wire(gateway), Names(server, SERVER)
         stack.callback(wire.close)
         stack.callback(names.close)
@@ -359,60 +398,3 @@ def running(conv: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
     """A converter with the CONFIG of the tests' file, shared by them."""
     with conv.converter(request.module.CONFIG) as converter:
         yield converter
-
-
-def _cable(left: Node, right: Node, name: str) -> None:
-    right.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", left.namespace)
-    for node in (left, right):
-        node.ip("link", "set", name, "up")
-
-
-def _address(node: Node, interface: str, *addresses: str) -> None:
-    for address in addresses:
-        node.ip("address", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
-
-
-def _wire(lan: Node, client: Node, gateway: Node, server: Node) -> None:
-    _cable(lan, client, "home")
-    _cable(client, gateway, "wired")
-    _cable(client, gateway, "wireless")
-    _cable(gateway, server, "origins")
-    for node in (lan, client, gateway, server):
-        forwarding = {"net__ipv4__ip_forward": 1, "net__ipv6__conf__all__forwarding": 1}
-        node.sysctl(net__ipv4__conf__all__rp_filter=2, **forwarding)
-        node.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
-    server.sysctl(net__mptcp__enabled=0)
-    gateway.sysctl(net__ipv4__tcp_fastopen=3)
-    _address(lan, "home", "10.0.9.2/24", "fd00:9::2/64")
-    _address(client, "home", "10.0.9.1/24", "fd00:9::1/64")
-    for number, link in enumerate(("wired", "wireless"), 1):
-        _address(client, link, f"10.0.{number}.2/24", f"fd00:{number}::2/64")
-        _address(gateway, link, f"10.0.{number}.1/24", f"fd00:{number}::1/64")
-        for via in (f"10.0.{number}.1", f"fd00:{number}::1"):
-            family, source = ("-6", f"fd00:{number}::2") if ":" in via else ("-4", f"10.0.{number}.2")
-            client.ip(family, "rule", "add", "from", source, "lookup", str(100 + number))
-            client.ip("route", "add", "default", "via", via, "dev", link, "table", str(100 + number))
-            client.ip("route", "add", "default", "via", via, "dev", link, "metric", str(number))
-    _address(client, "wired", f"{STRANGER}/24", f"{STRANGER6}/64")
-    _address(gateway, "wired", "192.0.2.1/24", "2001:db8:5::1/64")
-    _address(gateway, "origins", "203.0.113.1/24", "2001:db8::1/64", "10.7.0.1/24")
-    _address(server, "origins", f"{SERVER}/24", f"{SERVER6}/64", f"{SERVER_PRIVATE}/24")
-    for node, via, via6 in (
-        (lan, "10.0.9.1", "fd00:9::1"),
-        (server, "203.0.113.1", "2001:db8::1"),
-        # Whatever is not refused would leave, and be seen.
-        (gateway, SERVER, SERVER6),
-    ):
-        for way in (via, via6):
-            node.ip("route", "add", "default", "via", way)
-    for network, via in (("10.0.9.0/24", CLIENT), ("fd00:9::/64", CLIENT6)):
-        gateway.ip("route", "add", network, "via", via)
-    for node in (client, gateway):
-        _let_tproxy_in(node)
-
-
-def _let_tproxy_in(node: Node) -> None:
-    """Packets with the mark 1 are for this machine, whatever their address is (tproxy in nft(8))."""
-    for family, everything in (("-4", "0.0.0.0/0"), ("-6", "::/0")):
-        node.ip(family, "rule", "add", "fwmark", "1", "lookup", "99")
-        node.ip(family, "route", "add", "local", everything, "dev", "lo", "table", "99")

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.home_world import UNIT
-from tests.netns.world import ENVIRONMENT, eventually, standing_nodes
+from tests.netns.world import ENVIRONMENT, eventually
 from tests.unit.image.firstboot.systems import facts
 
 NETWORKD = Path("/lib/systemd/systemd-networkd")
@@ -76,7 +77,7 @@ class World:
     def restore(self, link: str) -> None:
         self.provider.ip("link", "set", link, "up")
         # The kernel has taken these away with the carrier.
-        _address(self.provider, link)
+        self.provider.ip("address", "replace", f"{link_network(link)[1]}/64", "dev", link)
         _lead(self, link)
 
     def addresses(self) -> list[IPv6Address]:
@@ -104,10 +105,11 @@ class World:
 @contextmanager
 def world(directory: Path, card: str) -> Iterator[World]:
     """A box with this card at work; its daemon for links is ended as a user would end it."""
-    with standing_nodes("pd6-", ("device", "box", "provider"), directory) as nodes:
-        built = World(*nodes)
+    with standing_nodes("pd6-", _network(), directory) as nodes:
+        built = World(**nodes)
         files = _files(card, directory)
-        _cable(built)
+        for link in LINKS:
+            _lead(built, link)
         with ExitStack() as stack:
             for process in (*_provider(built, directory), *_box(built, files, directory)):
                 stack.enter_context(process)
@@ -130,30 +132,21 @@ def _files(card: str, directory: Path) -> Path:
     return folder
 
 
-def _cable(built: World) -> None:
-    box, provider = built.box, built.provider
-    provider.sysctl(net__ipv6__conf__all__forwarding=1)
-    provider.ip("address", "add", f"{SERVER}/128", "dev", "lo")
-    for link in LINKS:
-        box.ip("link", "add", link, "type", "veth", "peer", "name", link, "netns", provider.namespace)
-        provider.ip("link", "set", link, "up")
-        _address(provider, link)
-        box.ip("link", "set", link, "up")
-        _lead(built, link)
-    box.ip("link", "add", "end0", "type", "veth", "peer", "name", "eth0", "netns", built.device.namespace)
-    for node, interface in ((box, "end0"), (built.device, "eth0")):
-        node.ip("link", "set", interface, "up")
+def _network() -> str:
     nets = ", ".join(
         f'"{link}" . {net}' for link in LINKS for net in (link_network(link), delegated(link), "fe80::/10")
     )
-    rules = f"iifname . ip6 saddr != {{ {nets} }} ip6 saddr != :: counter drop"
-    provider.run("nft", "add", "table", "ip6", "seen")
-    provider.run("nft", "add", "chain", "ip6", "seen", "strays", "{ type filter hook prerouting priority 0; }")
-    provider.run("nft", "add", "rule", "ip6", "seen", "strays", "iifname", "{ dsl, lte0 }", *rules.split())
-
-
-def _address(provider: Node, link: str) -> None:
-    provider.ip("address", "replace", f"{link_network(link)[1]}/64", "dev", link)
+    own = f"iifname . ip6 saddr != {{ {nets} }}"
+    return f"""
+device:eth0 -- box:end0
+box:dsl -- provider:dsl {link_network("dsl")[1]}/64
+box:lte0 -- provider:lte0 {link_network("lte0")[1]}/64
+provider: sysctl -qw net.ipv6.conf.all.forwarding=1
+provider: ip address add {SERVER}/128 dev lo
+provider: nft add table ip6 seen
+provider: nft add chain ip6 seen strays {{ type filter hook prerouting priority 0; }}
+provider: nft add rule ip6 seen strays iifname {{ dsl, lte0 }} {own} ip6 saddr != :: counter drop
+"""
 
 
 def _lead(built: World, link: str) -> None:

@@ -9,12 +9,11 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from experiments.testbed.node import Node
-from tests.netns.squid_world import inside
 
 
 def offered(device: Node) -> str:
     """Who offers an address to whoever asks (RFC 2131), and in which network."""
-    with inside(device):
+    with device.entered():
         asking = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
     with asking:
         asking.bind(("eth0", 0x0800))

@@ -25,7 +25,7 @@ from tests.netns.converter_clients import take, take_head
 from tests.netns.converter_world import MPTCP
 from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
 from tests.netns.fleet_router import Router, following, start_router
-from tests.netns.squid_world import Origin, inside
+from tests.netns.squid_world import Origin
 from tributary.settings.errors import CommandError
 
 NEEDED = ("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
@@ -54,7 +54,7 @@ class Home:
 
     def open(self, version: int = 4, seconds: float = 5) -> "Session":
         """A session with the fleet, through which the origin echoes; raises OSError if it does not come about."""
-        with inside(self.node):
+        with self.node.entered():
             connection = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM, MPTCP)
         try:
             connection.settimeout(seconds)

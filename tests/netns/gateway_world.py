@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.squid_world import inside
-from tests.netns.world import in_namespace, on, run, standing_nodes
+from tests.netns.world import in_namespace, on, run
 from tributary.settings.files import check
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Enrolment
@@ -36,6 +36,14 @@ needs_tools = pytest.mark.skipif(
 
 OUTSIDE, INSIDE, SERVER, PRIVATE = "192.0.2.1", "10.84.0.1", "203.0.113.2", "10.99.0.2"
 CONVERTER = 5124
+# PRIVATE is behind the gateway, where nobody of the tunnels shall come.
+_NETWORK = f"""
+house:wan 192.0.2.2/24 -- gate:wan {OUTSIDE}/24
+flat:wan2 198.51.100.2/24 -- gate:wan2 198.51.100.1/24
+server:core {SERVER}/24 {PRIVATE}/32 -- gate:core 203.0.113.1/24
+flat: ip route add {OUTSIDE}/32 via 198.51.100.1
+gate: ip route add {PRIVATE}/32 via {SERVER}
+"""
 
 _numbers = count()
 
@@ -56,7 +64,7 @@ class House:
         gateway = Peer(enrolment.public_key, (EVERYWHERE, IPv6Network("::/0")), str(enrolment.gateway), keepalive=1)
         interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
         address = str(addresses.tunnel_address(enrolment.addresses, place))
-        with inside(self.node):
+        with self.node.entered():
             device.create(name)
             self.made[name] = interface
             device.configure(name, interface)
@@ -71,13 +79,13 @@ class House:
 
     def forget(self) -> None:
         """Begin anew with the gateway: by itself a tunnel waits for 15 s without an answer before it does."""
-        with inside(self.node):
+        with self.node.entered():
             for name, interface in self.made.items():
                 device.configure(name, replace(interface, peers=()))
                 device.configure(name, interface)
 
     def remove_tunnels(self) -> None:
-        with inside(self.node):
+        with self.node.entered():
             for name in self.made:
                 device.remove(name)
 
@@ -88,7 +96,7 @@ class House:
         return False
 
     def connect(self, source: str, target: str, port: int, seconds: float = 1.0, protocol: int = 0) -> socket.socket:
-        with inside(self.node):
+        with self.node.entered():
             made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
         try:
             made.settimeout(seconds)
@@ -149,7 +157,7 @@ class World:
 @contextmanager
 def streams(world: World, node: Node, address: str, port: int, protocol: int = 0) -> Iterator[None]:
     """A server at ``node`` that sends zeros to whoever connects, as fast as they are taken."""
-    with inside(node):
+    with node.entered():
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, port))
@@ -179,16 +187,9 @@ def streams(world: World, node: Node, address: str, port: int, protocol: int = 0
 def world(folder: Path, **settings: object) -> Iterator[World]:
     """The network, with the gateway's tunnels up; at the end they are down, and nothing is left."""
     with ExitStack() as made:
-        names = ["house", "flat", "gate", "server"]
-        house, flat, gate, server = made.enter_context(standing_nodes("hgw-", names, folder))
-        _cable(house, "192.0.2.2/24", gate, f"{OUTSIDE}/24", "wan")
-        _cable(flat, "198.51.100.2/24", gate, "198.51.100.1/24", "wan2")
-        flat.ip("route", "add", f"{OUTSIDE}/32", "via", "198.51.100.1")
-        _cable(server, f"{SERVER}/24", gate, "203.0.113.1/24", "core")
-        # Behind the gateway, where nobody of the tunnels shall come.
-        server.ip("address", "add", f"{PRIVATE}/32", "dev", "core")
-        gate.ip("route", "add", f"{PRIVATE}/32", "via", SERVER)
-        world = World(folder, gate, House(house), House(flat), server, f"g{os.getpid()}-{next(_numbers)}")
+        nodes = made.enter_context(standing_nodes("hgw-", _NETWORK, folder))
+        house, flat, interface = House(nodes["house"]), House(nodes["flat"]), f"g{os.getpid()}-{next(_numbers)}"
+        world = World(folder, nodes["gate"], house, flat, nodes["server"], interface)
         document = {"name": OUTSIDE, "interface": world.interface, **settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in document.items()]
         (folder / "gateway.toml").write_text("\n".join(lines) + "\n")
@@ -197,13 +198,6 @@ def world(folder: Path, **settings: object) -> Iterator[World]:
         made.callback(world.gateway, "down")
         world.gateway("up")
         yield world
-
-
-def _cable(one: Node, one_address: str, other: Node, other_address: str, name: str) -> None:
-    one.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", other.namespace)
-    for node, address in ((one, one_address), (other, other_address)):
-        node.ip("address", "add", address, "dev", name)
-        node.ip("link", "set", name, "up")
 
 
 @pytest.fixture

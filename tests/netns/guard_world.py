@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from experiments.testbed.node import Node, Process
 from tests.netns import squid_world
 from tests.netns.converter_names import Names
-from tests.netns.squid_world import SERVER, inside, start_squid
+from tests.netns.squid_world import SERVER, start_squid
 
 PUBLIC = "203.0.113.1"  # the gateway's own, in both worlds
 PORT = 8443
@@ -51,7 +51,7 @@ class Victim:
 def victim(gateway: Node) -> Iterator[Victim]:
     """What a client must not reach: it greets, as SSH and mail servers do."""
     found = Victim()
-    with inside(gateway):
+    with gateway.entered():
         listener = socket.create_server((PUBLIC, PORT))
 
     def serve() -> None:

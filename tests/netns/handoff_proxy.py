@@ -16,7 +16,6 @@ from typing import Any
 
 from experiments.handoff.network import Network
 from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, handoff_switch
-from tests.netns.squid_world import inside
 
 # Messages' kinds, as in handoff/protocol/src/wire.rs.
 KINDS = {"hand-over": 3, "accepted": 4, "returned": 6, "keep": 7, "release": 8, "closed": 10}
@@ -88,7 +87,7 @@ def between(network: Network, treat: Treat, *, switch: bool = True) -> Iterator[
 
 def _run(loop: asyncio.AbstractEventLoop, network: Network, stand_ins: list[Between], ready: threading.Event) -> None:
     # All sockets of this thread belong to the front's namespace.
-    with inside(network.nodes["front"]):
+    with network.nodes["front"].entered():
         servers = []
         for each in stand_ins:
             listener = socket.create_server(each.listens)

@@ -16,7 +16,6 @@ import pytest
 from experiments.handoff.demo import passed
 from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
 from experiments.handoff.running import Running
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
 
 missing = [tool for tool in ("cargo", "clang", "curl", "nft") if shutil.which(tool) is None]
@@ -80,7 +79,7 @@ class HandOff(Running):
     def connection(self, node: str = "client") -> Iterator[socket.socket]:
         """A client's, at this node."""
         host, _, port = self.service.partition(":")
-        with inside(self.network.nodes[node]):
+        with self.network.nodes[node].entered():
             client = socket.create_connection((host, int(port)), 20)
         with client:
             yield client

@@ -19,7 +19,6 @@ from experiments.home.router import Router
 from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from tests.netns.squid_world import inside
 from tributary.settings.files import load
 
 LINKS = Topology.of(load(PROFILES / "home.toml", Profile)).links[:2]
@@ -79,7 +78,7 @@ def download(network: Network, router: Router, port: int) -> Download:
     """Of SIZE bytes, by the device, from ``port`` of the server."""
     before, got = _received(router), 0
     with _sending(network.server, port) as came:
-        with inside(network.device):
+        with network.device.entered():
             client = socket.create_connection((SERVER, port), 10)
         with client:
             source = client.getsockname()[0]
@@ -100,7 +99,7 @@ def _received(router: Router) -> list[int]:
 def _sending(server: Node, port: int) -> Iterator[list[str]]:
     """A server of SIZE bytes; who came."""
     came: list[str] = []
-    with inside(server):
+    with server.entered():
         listener = socket.create_server((SERVER, port), family=socket.AF_INET6)
 
     def serve() -> None:

@@ -14,13 +14,17 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tests.netns.squid_world import inside
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
 
 UNIT = SHIPPED.parent / "tributary-lan.service"
 RULES = "/etc/tributary/lan.nft"
 DEVICE, BOX = "192.168.77.9", "192.168.77.1"
+LAN = f"""
+device:eth0 {DEVICE}/24 -- box:end0 {BOX}/24
+device: ip route add default via {BOX}
+"""
+"""The network's part behind the box."""
 _TOLD = {errno.ECONNREFUSED: "refused", errno.ENETUNREACH: "unreachable"}
 IP_TRANSPARENT, IPV6_TRANSPARENT = 19, 75  # linux/in.h, linux/in6.h
 
@@ -79,30 +83,24 @@ class Home:
         )
 
 
-def cable(one: Node, name: str, address: str, other: Node, its_name: str, its_address: str) -> None:
-    """``one``'s interface ``name`` and ``other``'s ``its_name``, connected; both are up, with their addresses."""
-    one.ip("link", "add", name, "type", "veth", "peer", "name", its_name, "netns", other.namespace)
-    for node, interface, own in ((one, name, address), (other, its_name, its_address)):
-        node.ip("address", "add", own, "dev", interface)
-        node.ip("link", "set", interface, "up")
-
-
 def dnsmasq(node: Node, directory: Path) -> Process:
     """Start it with the card's file in ``directory``; a context manager."""
     words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/leases", "--log-facility=-")
     return node.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={directory}/tributary-lan.conf"])
 
 
-def access_links(box: Node, far: Node, names: Sequence[str]) -> None:
+def access_links(names: Sequence[str], far: str) -> str:
     """Cables from the box to ``far``, with default routes as a DHCP client sets them: 10.7.1.2 by the first link."""
-    for number, name in enumerate(names, start=1):
-        cable(box, name, f"10.7.{number}.2/24", far, name, f"10.7.{number}.1/24")
-        box.ip("route", "add", "default", "via", f"10.7.{number}.1", "metric", str(1023 + number))
+    return "\n".join(
+        f"box:{name} 10.7.{number}.2/24 -- {far}:{name} 10.7.{number}.1/24\n"
+        f"box: ip route add default via 10.7.{number}.1 metric {1023 + number}"
+        for number, name in enumerate(names, start=1)
+    )
 
 
 def listens(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> socket.socket:
     """A TCP socket that listens on every address of an IP version."""
-    with inside(node):
+    with node.entered():
         listener = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if version == 6:
@@ -142,7 +140,7 @@ def listening(node: Node, port: int, *, transparent: bool = False, version: int 
 
 def heard(node: Node, host: str, port: int, source: str = "") -> str:
     """What the service says, 'silence' if nothing comes, 'refused' or 'unreachable' if that is what comes."""
-    with inside(node):
+    with node.entered():
         client = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     with client:
         client.settimeout(1)

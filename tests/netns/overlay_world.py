@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed import native
-from experiments.testbed.build import reserved, take_down
+from experiments.testbed.build import reserved
 from experiments.testbed.node import Node, Process
 from overlay import control
 from tests.netns.world import eventually
@@ -165,4 +165,3 @@ def standing_overlay(name: str) -> Iterator[Overlay]:
         node.create()
         with ExitStack() as stack:
             yield Overlay(node, program, stack)
-        take_down(name)

@@ -12,20 +12,31 @@ of the router are put there as a DHCP client would.
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.testbed.network import lay, standing_nodes
+from experiments.testbed.node import Node
 from tests.netns.world import eventually, in_namespace, on, process, program, run, said_ready
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
+_NETWORK = f"""
+router:
+provider: ip address add {SERVER_4}/32 dev lo
+provider: ip address add {SERVER_6}/128 dev lo
+provider: ip mptcp limits set subflow 8 add_addr_accepted 0
+"""
+_LINK = """
+router:{link} fd00:{number}::2/64 -- provider:isp-{link} 10.{number}.0.1/24 fd00:{number}::1/64
+router: ip -6 route add default via fd00:{number}::1 dev {link} proto ra metric {metric}
+"""
 SETTINGS = """
 [wan.dsl]
 interface = "dsl"
@@ -59,9 +70,16 @@ class Transfer:
 class World:
     """Both namespaces. ``directory`` is for files of the test."""
 
-    router: str
-    provider: str
+    nodes: Mapping[str, Node]
     directory: Path
+
+    @property
+    def router(self) -> str:
+        return self.nodes["router"].namespace
+
+    @property
+    def provider(self) -> str:
+        return self.nodes["provider"].namespace
 
     def on(self, namespace: str, command: str, check: bool = True) -> str:
         """Run a command in a namespace, words apart by blanks."""
@@ -73,14 +91,8 @@ class World:
     def add_link(self, link: str) -> None:
         """Plug a link in, with its addresses and default routes."""
         number = LINKS[link]
-        run(*f"ip -n {self.router} link add {link} type veth peer isp-{link} netns {self.provider}".split())
-        self.on(self.provider, f"ip addr add 10.{number}.0.1/24 dev isp-{link}")
-        self.on(self.provider, f"ip addr add fd00:{number}::1/64 dev isp-{link} nodad")
-        self.on(self.provider, f"ip link set isp-{link} up")
-        self.on_router(f"ip link set {link} up")
+        lay(_LINK.format(link=link, number=number, metric=1023 + number), self.nodes)
         self.lease(link, f"10.{number}.0.2")
-        self.on_router(f"ip addr add fd00:{number}::2/64 dev {link} nodad")
-        self.on_router(f"ip -6 route add default via fd00:{number}::1 dev {link} proto ra metric {1023 + number}")
 
     def lease(self, link: str, address: str) -> None:
         """Give a link an IPv4 address and a default route, as a DHCP client does."""
@@ -167,19 +179,10 @@ def stop(child: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) 
 @contextmanager
 def world(directory: Path, links: Sequence[str] = tuple(LINKS)) -> Iterator[World]:
     """Both namespaces and the server, with ``links`` plugged in."""
-    built = World(f"home-router-{os.getpid()}", f"home-provider-{os.getpid()}", directory)
-    try:
-        for name in (built.router, built.provider):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-        built.on(built.provider, f"ip addr add {SERVER_4}/32 dev lo")
-        built.on(built.provider, f"ip addr add {SERVER_6}/128 dev lo nodad")
-        built.on(built.provider, "ip mptcp limits set subflow 8 add_addr_accepted 0")
+    with standing_nodes("home-", _NETWORK, directory) as nodes:
+        built = World(nodes, directory)
         for link in links:
             built.add_link(link)
         with process(*in_namespace(built.provider, *program("numbered_blocks", str(PORT)))) as server:
             said_ready(server)
             yield built
-    finally:
-        for name in (built.router, built.provider):
-            run("ip", "netns", "delete", name, check=False)

@@ -1,9 +1,8 @@
 """Three namespaces around one running Squid, with eyes on the gateway's every interface.
 
-sq-c (client) 10.0.0.2, fd00::2, 192.0.2.2 --- sq-g (gateway, Squid) --- sq-s (server) 203.0.113.2, 2001:db8::2
+client 10.0.0.2, fd00::2, 192.0.2.2 --- gateway, with Squid --- server 203.0.113.2, 2001:db8::2
 """
 
-import ctypes
 import os
 import pwd
 import shutil
@@ -19,9 +18,9 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from squid import host
-from tests.netns.world import standing_nodes
 
 PROXY = ("10.0.0.1", 3128)
 PROXY6 = ("fd00::1", 3128)
@@ -29,6 +28,20 @@ SERVER, SERVER6 = "203.0.113.2", "2001:db8::2"
 OUTSIDER = "192.0.2.2"  # an address of the client's that is in none of its networks
 HEAD_TIMEOUT = 2.0
 IPPROTO_MPTCP = 262
+
+# Default routes everywhere: whatever is not refused would leave, and be seen.
+_NETWORK = f"""
+client:gateway 10.0.0.2/24 fd00::2/64 {OUTSIDER}/24 -- gateway:clients 10.0.0.1/24 fd00::1/64 192.0.2.1/24
+server:gateway {SERVER}/24 {SERVER6}/64 -- gateway:servers 203.0.113.1/24 2001:db8::1/64
+gateway: sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+server: sysctl -qw net.mptcp.enabled=0
+client: ip route add default via 10.0.0.1
+client: ip route add default via fd00::1
+server: ip route add default via 203.0.113.1
+server: ip route add default via 2001:db8::1
+gateway: ip route add default via {SERVER}
+gateway: ip route add default via {SERVER6}
+"""
 
 # The names that a resolver under somebody else's control could answer so.
 HOSTS = """127.0.0.1 loopback.test
@@ -47,25 +60,6 @@ head_timeout = "{HEAD_TIMEOUT:.0f}s"
 drain = "0s"
 """
 
-_CLONE_NEWNET = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-@contextmanager
-def inside(node: Node) -> Iterator[None]:
-    """Sockets that this thread makes in the block belong to the node's namespace (setns(2))."""
-    with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{node.namespace}").open() as there:
-        _enter(there.fileno())
-        try:
-            yield
-        finally:
-            _enter(home.fileno())
-
-
-def _enter(namespace: int) -> None:
-    if _libc.setns(namespace, _CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
-
 
 @dataclass(frozen=True)
 class Syn:
@@ -81,7 +75,7 @@ class Wire:
     """Sees every packet of a node's that leaves over any interface, loopback included (packet(7))."""
 
     def __init__(self, node: Node) -> None:
-        with inside(node):
+        with node.entered():
             # ETH_P_ALL without bind: all interfaces.
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
         self._socket.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE: miss nothing while a test is busy
@@ -130,7 +124,7 @@ class Origin:
     fields: bytes = b""
 
     def listen(self, port: int) -> socket.socket:
-        with inside(self.node):
+        with self.node.entered():
             listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         threading.Thread(target=self._accept, args=(listener, port), daemon=True).start()
         return listener
@@ -204,7 +198,7 @@ class World:
     def connect(self, proxy: tuple[str, int] = PROXY, source: str = "", protocol: int = 0) -> socket.socket:
         """A connection of the client's to the proxy."""
         family = socket.AF_INET6 if ":" in proxy[0] else socket.AF_INET
-        with inside(self.client):
+        with self.client.entered():
             connection = socket.socket(family, socket.SOCK_STREAM, protocol)
             connection.settimeout(10)
             if source:
@@ -253,8 +247,8 @@ def world() -> Iterator[World]:
         # Squid's user has to reach the state directory, and pytest's own folders are closed to others.
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sq-")))
         directory.chmod(0o755)
-        client, gateway, server = stack.enter_context(standing_nodes("sq-", "cgs", directory))
-        _wire(client, gateway, server)
+        nodes = stack.enter_context(standing_nodes("sq-", _NETWORK, directory))
+        client, gateway, server = (nodes[name] for name in ("client", "gateway", "server"))
         (directory / "hosts").write_text(HOSTS)
         origin = Origin(server)
         for port in (80, 443, 8080):
@@ -290,7 +284,7 @@ def needed() -> list[str]:
 
 def squids_socket(node: Node, family: int, protocol: int) -> socket.socket:
     """A socket of Squid's user in ``node``: the guard looks at who made it (nft(8), meta skuid)."""
-    with inside(node):
+    with node.entered():
         os.seteuid(pwd.getpwnam(host.USER).pw_uid)
         try:
             made = socket.socket(family, socket.SOCK_STREAM, protocol)
@@ -298,28 +292,3 @@ def squids_socket(node: Node, family: int, protocol: int) -> socket.socket:
             os.seteuid(0)
     made.settimeout(2)
     return made
-
-
-def _wire(client: Node, gateway: Node, server: Node) -> None:
-    for end, interface in ((client, "clients"), (server, "servers")):
-        gateway.ip("link", "add", interface, "type", "veth", "peer", "name", "gateway", "netns", end.namespace)
-    gateway.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
-    server.sysctl(net__mptcp__enabled=0)
-    addresses = (
-        (gateway, "clients", ("10.0.0.1/24", "fd00::1/64", "192.0.2.1/24")),
-        (gateway, "servers", ("203.0.113.1/24", "2001:db8::1/64")),
-        (client, "gateway", ("10.0.0.2/24", "fd00::2/64", f"{OUTSIDER}/24")),
-        (server, "gateway", (f"{SERVER}/24", f"{SERVER6}/64")),
-    )
-    for node, interface, texts in addresses:
-        for text in texts:
-            node.ip("address", "add", text, "dev", interface)
-        node.ip("link", "set", interface, "up")
-    # Default routes everywhere: whatever is not refused would leave, and be seen.
-    for node, via, via6 in (
-        (client, "10.0.0.1", "fd00::1"),
-        (server, "203.0.113.1", "2001:db8::1"),
-        (gateway, SERVER, SERVER6),
-    ):
-        node.ip("route", "add", "default", "via", via)
-        node.ip("route", "add", "default", "via", via6)

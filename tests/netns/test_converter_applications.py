@@ -19,7 +19,6 @@ import pytest
 from tests.netns.converter_clients import ALL_KINDS, ALL_TUNNELS, PROTOCOLS, opened, read_all, request, take, take_head
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER, SERVER6, Converter, World, needs_tools
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -65,7 +64,7 @@ def web(world: World, folder: Path, certificate: Path | None = None) -> Iterator
     def handler(*arguments: Any) -> Files:
         return Files(*arguments, directory=str(folder))
 
-    with inside(world.server):
+    with world.server.entered():
         server = http.server.ThreadingHTTPServer(("::", 0), handler, bind_and_activate=False)
         server.socket = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     server.server_name, server.server_port = NAME, server.socket.getsockname()[1]

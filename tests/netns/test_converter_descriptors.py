@@ -9,7 +9,6 @@ import pytest
 from tests.netns.converter_clients import hears, proxy, socks_request
 from tests.netns.converter_services import greet
 from tests.netns.converter_world import ALL, METRICS, SERVER, Converter, World, leave_files, needs_tools
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -22,7 +21,7 @@ HOLE = "table inet hole { chain forward { type filter hook forward priority 0; i
 def test_scrape_and_status_that_cannot_be_accepted_take_no_processor_time(conv: World) -> None:
     with conv.converter(ALL) as converter, ExitStack() as stack:
         leave_files(converter, 0)
-        with inside(conv.gateway):
+        with conv.gateway.entered():
             scrape = stack.enter_context(socket.create_connection(("127.0.0.1", METRICS), timeout=10))
         asking = stack.enter_context(socket.socket(socket.AF_UNIX))
         asking.settimeout(10)

@@ -30,7 +30,6 @@ from tests.netns.converter_world import (
     World,
     needs_tools,
 )
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -101,7 +100,7 @@ def syn(source: str, host: str, port: int = 40000, options: list[tuple[int, byte
 
 def send(conv: World, *packets: Packet, node: Node | None = None) -> None:
     """As they are, from the client, or from ``node``."""
-    with inside(node or conv.client):
+    with (node or conv.client).entered():
         sockets = {
             family: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
             for family in (socket.AF_INET, socket.AF_INET6)

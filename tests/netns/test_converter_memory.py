@@ -12,7 +12,6 @@ import pytest
 
 from tests.netns.converter_clients import hears, request, reset
 from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, SERVER, Converter, World, needs_tools, run
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = [needs_tools, pytest.mark.slow]
@@ -45,7 +44,7 @@ def net(conv: World) -> World:
 @contextmanager
 def origin(world: World, *, silent: bool) -> Iterator[int]:
     """A server for many, whose port is yielded: it says RESPONSE as soon as it is asked, or nothing, ever."""
-    with inside(world.server):
+    with world.server.entered():
         listener = socket.create_server((SERVER, 0), backlog=MANY)
     ended = threading.Event()
     serving = threading.Thread(target=respond_to_all, args=(listener, ended), daemon=True)

@@ -35,7 +35,6 @@ from tests.netns.converter_world import (
     write_config,
 )
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
-from tests.netns.squid_world import inside
 from tests.netns.test_handoff_faults import ACK, FIN, RST, SYN, forged, raw_socket
 from tests.netns.world import eventually, in_namespace, process, said_ready
 
@@ -152,7 +151,7 @@ def ends_of(connection: socket.socket) -> tuple[tuple[str, int], tuple[str, int]
 
 def forge(node: Node, source: tuple[str, int], destination: tuple[str, int]) -> None:
     """Segments from ``node`` that would end the connection, were their numbers right."""
-    with inside(node), raw_socket() as forger:
+    with node.entered(), raw_socket() as forger:
         for flags in (RST, RST | ACK, FIN | ACK, SYN):
             for number in range(20):
                 forger.sendto(forged(source, destination, flags, number * 0x0C000000), (destination[0], 0))
@@ -196,7 +195,7 @@ def test_a_reset_of_either_end_is_told_the_other_one(conv: World) -> None:
 def test_a_forged_reset_breaks_nothing_off(conv: World) -> None:
     """As if from the client, by who knows its address and port, and not the sequence numbers."""
     with conv.converter(SOON) as converter, offloaded_half_way(conv, converter) as (client, _):
-        with inside(conv.client), raw_socket() as forger:
+        with conv.client.entered(), raw_socket() as forger:
             forger.sendto(forged(client.getsockname(), client.getpeername(), RST, 1), (GATEWAY, 0))
         # The converter looks at it once a second.
         end = time.monotonic() + 3

@@ -16,7 +16,6 @@ from experiments.testbed.counters import counters
 from tests.netns.converter_clients import hears, joined, opened, read_all, take
 from tests.netns.converter_services import echo, greet, stream
 from tests.netns.converter_world import ALL, METRICS, MPTCP, PORTS, SERVER, World, needs_tools, program, run
-from tests.netns.squid_world import inside
 
 pytestmark = needs_tools
 
@@ -102,7 +101,7 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
 def test_idle_connections_to_its_metrics_and_status_take_nothing_from_clients(conv: World) -> None:
     with conv.converter(ALL) as converter, conv.serving(greet) as service, ExitStack() as stack:
         before = converter.idle_descriptors()
-        with inside(conv.gateway):
+        with conv.gateway.entered():
             for _ in range(300):
                 stack.enter_context(socket.create_connection(("127.0.0.1", METRICS), timeout=5))
         assert converter.metrics()["tributary_converter_open_connections"] == 0

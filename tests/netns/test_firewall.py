@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.squid_world import inside
-from tests.netns.world import standing_nodes
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
@@ -31,6 +30,9 @@ add rule inet tributary-firewall untracked_in meta l4proto tcp notrack
 add rule inet tributary-firewall untracked_out meta l4proto tcp notrack
 """
 CLIENT, STRANGER, SIX = "10.0.0.2", "192.0.2.2", "2001:db8::2"
+_NETWORK = """
+client:eth0 10.0.0.2/24 192.0.2.2/24 2001:db8::2/64 -- gateway:eth0 10.0.0.1/24 192.0.2.1/24 2001:db8::1/64
+"""
 GATEWAY = {CLIENT: "10.0.0.1", STRANGER: "192.0.2.1", SIX: "2001:db8::1"}
 """The gateway's address on the network of each of the client's."""
 
@@ -53,7 +55,7 @@ class Place:
 
     def connect(self, source: str, port: int) -> socket.socket:
         """From one of the client's addresses; raises TimeoutError if the firewall drops it."""
-        with inside(self.client):
+        with self.client.entered():
             return socket.create_connection((GATEWAY[source], port), timeout=1, source_address=(source, 0))
 
     def accepted(self, client: socket.socket) -> socket.socket:
@@ -77,13 +79,8 @@ def place() -> Iterator[Place]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="firewall-")))
         (directory / "tributary-site.nft").write_text(SITE)
-        place = Place(directory, *made.enter_context(standing_nodes("fw-", ["gateway", "client"], directory)))
-        place.gateway.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", place.client.namespace)
-        for node, last in ((place.gateway, 1), (place.client, 2)):
-            for address in (f"10.0.0.{last}/24", f"192.0.2.{last}/24", f"2001:db8::{last}/64"):
-                node.ip("address", "add", address, "dev", "eth0")
-            node.ip("link", "set", "eth0", "up")
-        with inside(place.gateway):
+        place = Place(directory, **made.enter_context(standing_nodes("fw-", _NETWORK, directory)))
+        with place.gateway.entered():
             for port in (22, 3128, 9464):
                 listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
                 place.listeners[port] = made.enter_context(listener)
@@ -123,9 +120,9 @@ def test_neighbours_and_pings_are_answered(place: Place) -> None:
 
 
 def test_an_udp_answer_comes_in_and_an_udp_question_does_not(place: Place) -> None:
-    with inside(place.gateway):
+    with place.gateway.entered():
         asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with inside(place.client):
+    with place.client.entered():
         resolver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with asking, resolver:
         resolver.bind(("10.0.0.2", 5353))
@@ -135,7 +132,7 @@ def test_an_udp_answer_comes_in_and_an_udp_question_does_not(place: Place) -> No
         _, asked_by = resolver.recvfrom(100)
         resolver.sendto(b"answer", asked_by)
         assert asking.recv(100) == b"answer"
-        with inside(place.client), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        with place.client.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.sendto(b"unasked", asked_by)
         with pytest.raises(TimeoutError):
             asking.recv(100)

@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from image.firstboot import first_start
 from image.firstboot.actions import WriteFile
@@ -32,9 +33,8 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.dhcp import offered
-from tests.netns.home_world import SITE, cable, heard
-from tests.netns.squid_world import inside
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.home_world import SITE, heard
+from tests.netns.world import eventually
 from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
 
@@ -48,6 +48,12 @@ LINKS = {
     "ssh_keys": f"{public_key()}\r\n",
     "tables": ENROLMENT,
 }
+
+_NETWORK = f"""
+device:eth0 192.168.77.9/24 -- box:end0
+box:wan0 10.7.0.2/24 -- stranger:outer 10.7.0.1/24
+stranger: ip route add {AT}/32 via 10.7.0.2
+"""
 
 KEPT = re.findall(r"CAP_(\w+)", (SHIPPED.parent / first_start.UNIT).read_text())
 CONFINED = ["setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all", *(f"+{name.lower()}" for name in KEPT)])]
@@ -105,7 +111,7 @@ class World:
         sent = {"Host": AT}
         if body is not None:
             sent |= {"Origin": ORIGIN, "Content-Type": "application/x-www-form-urlencoded"}
-        with inside(self.device):
+        with self.device.entered():
             connection = http.client.HTTPConnection(AT, timeout=20)
             connection.connect()
         connection.request("GET" if body is None else "POST", path, body, {**sent, **headers})
@@ -119,22 +125,17 @@ class World:
 def world() -> Iterator[World]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        names = ["device", "box", "stranger"]
-        device, box, stranger = made.enter_context(standing_nodes("fsp-", names, directory))
-        cable(device, "eth0", "192.168.77.9/24", box, "end0", "192.168.77.254/24")
-        box.ip("address", "flush", "dev", "end0")
-        cable(box, "wan0", "10.7.0.2/24", stranger, "outer", "10.7.0.1/24")
-        stranger.ip("route", "add", f"{AT}/32", "via", "10.7.0.2")
+        nodes = made.enter_context(standing_nodes("fsp-", _NETWORK, directory))
         root = make_system(directory / "root")
         (root / "usr/lib/tributary").mkdir(parents=True)
         (root / "usr/lib/tributary/role").write_text("router\n")
-        yield World(device, box, stranger, directory)
+        yield World(**nodes, directory=directory)
 
 
 @contextmanager
 def concentrator(node: Node, interface: str) -> Iterator[None]:
     """Answers the first PADI with a PADO (RFC 2516 section 5.2)."""
-    with inside(node):
+    with node.entered():
         answering = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8863))
     answering.bind((interface, 0x8863))
     answering.settimeout(5)
@@ -203,9 +204,9 @@ def test_it_finds_the_lan_by_itself_and_leaves_it_to_whoever_else_gives_addresse
 
 
 def test_a_provider_that_answers_by_pppoe_is_noticed(world: World) -> None:
-    with concentrator(world.stranger, "outer"), inside(world.box):
+    with concentrator(world.stranger, "outer"), world.box.entered():
         assert ports.is_answered_by_pppoe("wan0")
-    with inside(world.box):
+    with world.box.entered():
         assert not ports.is_answered_by_pppoe("end0")
 
 
@@ -267,7 +268,7 @@ def test_what_is_too_large_is_refused_before_it_comes(said: World) -> None:
         (f"Content-Length: {LARGEST + 1}\r\n\r\n", "413 Request Entity Too Large"),
         (f"X-Long: {'x' * (16 << 10)}\r\n\r\n", "431 Request Header Fields Too Large"),
     ):
-        with inside(said.device):
+        with said.device.entered():
             asking = socket.create_connection((AT, 80), 5)
         with asking:
             asking.sendall((head + more).encode())

@@ -21,17 +21,24 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_world import start
-from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, dnsmasq, heard, listening
-from tests.netns.squid_world import inside
-from tests.netns.world import eventually, in_namespace, process, said_ready, standing_nodes
+from tests.netns.home_world import BOX, LAN, Home, access_links, dnsmasq, heard, listening
+from tests.netns.world import eventually, in_namespace, process, said_ready
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
 LINKS = ("dsl", "lte", "sat")
 DSL, LTE, SAT = (f"10.7.{number}.2" for number in (1, 2, 3))
 MAC = "02:00:5e:10:00:01"
+_NETWORK = f"""{LAN}
+gateway:origins {GATEWAY}/24 -- server:eth0 {SERVER}/24 {OTHER}/32
+server: ip route add default via {GATEWAY}
+gateway: ip route add {OTHER} via {SERVER}
+gateway: sysctl -qw net.ipv4.ip_forward=1
+{access_links(LINKS, "gateway")}
+"""
 
 CARD = f"""\
 gateway = "{GATEWAY}"
@@ -73,9 +80,8 @@ def home() -> Iterator[Bypassed]:
     """The network, with both converters."""
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        names = ("device", "box", "gateway", "server")
-        device, box, gateway, server = made.enter_context(standing_nodes("fbb-", names, directory))
-        _wire(device, box, gateway, server)
+        nodes = made.enter_context(standing_nodes("fbb-", _NETWORK, directory))
+        device, box, gateway, server = (nodes[name] for name in ("device", "box", "gateway", "server"))
         home = Bypassed(device, box, server, directory, gateway)
         home.write(CARD)
         for node, config in ((gateway, AT_GATEWAY), (box, (directory / "converter.toml").read_text())):
@@ -89,17 +95,6 @@ def home() -> Iterator[Bypassed]:
         command = in_namespace(box.namespace, sys.executable, "-m", "router", *words)
         said_ready(made.enter_context(process(*command)))
         yield home
-
-
-def _wire(device: Node, box: Node, gateway: Node, server: Node) -> None:
-    cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
-    device.ip("route", "add", "default", "via", BOX)
-    cable(gateway, "origins", f"{GATEWAY}/24", server, "eth0", f"{SERVER}/24")
-    server.ip("address", "add", f"{OTHER}/32", "dev", "lo")
-    server.ip("route", "add", "default", "via", GATEWAY)
-    gateway.ip("route", "add", OTHER, "via", SERVER)
-    gateway.sysctl(net__ipv4__ip_forward=1)
-    access_links(box, gateway, LINKS)
 
 
 @contextmanager
@@ -128,9 +123,9 @@ def way(home: Bypassed, host: str = SERVER, port: int = 27015) -> str:
 
 def way_by_udp(home: Bypassed, port: int, host: str = SERVER) -> str:
     """The same for one datagram; 'refused' if that is what the device is told."""
-    with inside(home.internet):
+    with home.internet.entered():
         service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with inside(home.device):
+    with home.device.entered():
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with service, client:
         service.settimeout(1)
@@ -275,9 +270,9 @@ def test_names_are_by_passed_again_after_rules_and_dnsmasq_are_new(home: Bypasse
 @contextmanager
 def talking(home: Bypassed, port: int) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Both ends of a connection from the device to the server."""
-    with inside(home.internet):
+    with home.internet.entered():
         listener = socket.create_server((SERVER, port))
-    with inside(home.device):
+    with home.device.entered():
         client = socket.socket()
     with listener, client:
         listener.settimeout(5)
@@ -290,9 +285,9 @@ def talking(home: Bypassed, port: int) -> Iterator[tuple[socket.socket, socket.s
 
 
 def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None:
-    with inside(home.internet):
+    with home.internet.entered():
         service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with inside(home.device):
+    with home.device.entered():
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with bypassing(home), service, client:
         service.settimeout(5)

@@ -17,16 +17,26 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, Home, cable, heard, listening, listens
-from tests.netns.squid_world import inside
-from tests.netns.world import on, standing_nodes
+from tests.netns.home_world import BOX, Home, heard, listening, listens
+from tests.netns.world import on
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
 TUNNEL = "tb0"
 DEVICE, BOX6, SERVER = "2001:db8:1:1::9", "2001:db8:1:1::1", "2001:db8:5::2"
+_NETWORK = f"""
+device:eth0 {DEVICE}/64 -- box:end0 {BOX6}/64 {BOX}/24
+box:{TUNNEL} 2001:db8:f::1/64 -- gateway:inner 2001:db8:f::2/64
+box:wlan0 2001:db8:e::1/64 -- internet:outer 2001:db8:e::2/64
+device: ip route add default via {BOX6}
+box: ip route add default via 2001:db8:e::2 metric 1024
+gateway internet: ip address add {SERVER}/128 dev lo
+gateway: ip route add {PREFIX} via 2001:db8:f::1
+internet: ip route add {PREFIX} via 2001:db8:e::1
+"""
 BYPASS = """\
 [[bypass]]
 ports = ["tcp/2222", "udp/5060"]
@@ -46,19 +56,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
     directory = tmp_path_factory.mktemp("ipv6")
-    names = ("device", "box", "gateway", "internet")
-    with standing_nodes("fb6-", names, directory) as made:
-        device, box, gateway, internet = made
-        cable(device, "eth0", f"{DEVICE}/64", box, "end0", f"{BOX6}/64")
-        cable(box, TUNNEL, "2001:db8:f::1/64", gateway, "inner", "2001:db8:f::2/64")
-        cable(box, "wlan0", "2001:db8:e::1/64", internet, "outer", "2001:db8:e::2/64")
-        box.ip("address", "add", f"{BOX}/24", "dev", "end0")
-        device.ip("-6", "route", "add", "default", "via", BOX6)
-        box.ip("-6", "route", "add", "default", "via", "2001:db8:e::2", "metric", "1024")
-        for node, way in ((gateway, "2001:db8:f::1"), (internet, "2001:db8:e::1")):
-            node.ip("address", "add", f"{SERVER}/128", "dev", "lo")
-            node.ip("-6", "route", "add", PREFIX, "via", way)
-        yield dict(zip(names, made, strict=True))
+    with standing_nodes("fb6-", _NETWORK, directory) as made:
+        yield made
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def away(home: Home) -> Iterator[None]:
 @contextmanager
 def udp(node: Node, *, bound: tuple[str, int] | None = None) -> Iterator[socket.socket]:
     """A socket for datagrams; ``bound`` it is the server's."""
-    with inside(node):
+    with node.entered():
         made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     with made:
         made.settimeout(1)
@@ -165,7 +164,7 @@ def test_a_flow_that_has_begun_leaves_by_no_link_either(home: Home, nodes: dict[
 
 def test_a_connection_that_the_converter_has_stays_with_it(home: Home) -> None:
     with listens(home.box, PORT, transparent=True, version=6) as listener:
-        with inside(home.device):
+        with home.device.entered():
             client = socket.create_connection((SERVER, 443), 1)
         with client, listener.accept()[0] as taken, away(home):
             client.sendall(b"hello")

@@ -16,14 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, DEVICE, Home, cable, heard, listening
-from tests.netns.squid_world import inside
-from tests.netns.world import standing_nodes
+from tests.netns.home_world import BOX, DEVICE, LAN, Home, heard, listening
 from tests.unit.image.firstboot.cards import HOME
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
+_NETWORK = f"""{LAN}
+box:wlan0 {BOX_OUTSIDE}/24 -- internet:outer {MODEM}/24
+box: ip route add default via {MODEM}
+internet: ip address add {SERVER}/32 dev lo
+"""
 
 missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
 pytestmark = [
@@ -36,14 +40,7 @@ pytestmark = [
 def home() -> Iterator[Home]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        names = ["device", "box", "internet"]
-        device, box, internet = made.enter_context(standing_nodes("fbt-", names, directory))
-        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
-        cable(box, "wlan0", f"{BOX_OUTSIDE}/24", internet, "outer", f"{MODEM}/24")
-        device.ip("route", "add", "default", "via", BOX)
-        box.ip("route", "add", "default", "via", MODEM)
-        internet.ip("address", "add", f"{SERVER}/32", "dev", "lo")
-        yield Home(device, box, internet, directory)
+        yield Home(**made.enter_context(standing_nodes("fbt-", _NETWORK, directory)), directory=directory)
 
 
 @pytest.fixture
@@ -127,7 +124,7 @@ def test_from_outside_nobody_gets_to_devices(router: Home) -> None:
 
 def _asked_by_udp(home: Home) -> str:
     """Who answers a datagram to the server's port 443: 'refused by' an ICMP error's sender is all that there is."""
-    with inside(home.device):
+    with home.device.entered():
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with client, listening_by_udp(home.internet, 443):
         client.settimeout(1)
@@ -141,7 +138,7 @@ def _asked_by_udp(home: Home) -> str:
 
 @contextmanager
 def listening_by_udp(node: Node, port: int) -> Iterator[None]:
-    with inside(node):
+    with node.entered():
         service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         service.bind((SERVER, port))
     service.settimeout(2)

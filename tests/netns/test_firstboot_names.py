@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from tests.netns.converter_names import Names, looked_up
-from tests.netns.home_world import BOX, DEVICE, Home, cable, dnsmasq
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.home_world import BOX, LAN, Home, dnsmasq
+from tests.netns.world import eventually
 from tests.unit.image.firstboot.cards import ENROLMENT, FORWARD, LINKS
 
 GATEWAY, HERE = "10.84.0.1", "127.0.0.53"
@@ -31,9 +32,8 @@ pytestmark = [
 def home(request: pytest.FixtureRequest) -> Iterator[Home]:
     with ExitStack() as made:
         directory = Path(made.enter_context(tempfile.TemporaryDirectory()))
-        device, box = made.enter_context(standing_nodes("fbn-", ("device", "box"), directory))
-        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
-        box.ip("address", "add", f"{GATEWAY}/32", "dev", "lo")
+        network = f"{LAN}\nbox: ip address add {GATEWAY}/32 dev lo"
+        device, box = made.enter_context(standing_nodes("fbn-", network, directory)).values()
         home = Home(device, box, device, directory)
         home.write(LINKS + request.param + ENROLMENT)
         made.enter_context(dnsmasq(box, directory))

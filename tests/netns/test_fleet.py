@@ -11,7 +11,6 @@ import pytest
 from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missing, standing
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = [
@@ -179,7 +178,7 @@ def connect_anew(home: Home, start: float) -> float:
 def test_a_dead_nodes_sessions_are_reset_by_the_nodes_that_live(fleet: Fleet) -> None:
     timeout = 1.0
     for home in fleet.homes:
-        with inside(home.node):
+        with home.node.entered():
             CLOSE_TIMEOUT.write_text(f"{timeout:.0f}")
     with fleet.whole(), fleet.sessions() as old:
         eventually(lambda: joined(old))

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, DEVICE, Home, access_links, cable, heard, listening
-from tests.netns.squid_world import inside
+from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
 from tests.netns.test_gateway import FIREWALL, SITE
-from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
+from tests.netns.world import eventually, in_namespace, process, run, said_ready
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
@@ -71,17 +71,14 @@ class Served(Home):
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("forwarding")
     with ExitStack() as made:
-        names = ("device", "box", "gateway", "stranger")
-        device, box, gateway, stranger = made.enter_context(standing_nodes("fwd-", names, folder))
-        cable(device, "eth0", f"{DEVICE}/24", box, "end0", f"{BOX}/24")
-        device.ip("route", "add", "default", "via", BOX)
-        cable(gateway, "core", f"{GATEWAY}/24", stranger, "eth0", f"{STRANGER}/24")
-        access_links(box, gateway, ("dsl", "lte"))
-        home = Served(device, box, stranger, folder, gateway)
-        made.enter_context(listening(gateway, 5124))
+        cables = f"gateway:core {GATEWAY}/24 -- stranger:eth0 {STRANGER}/24\n"
+        network = LAN + access_links(("dsl", "lte"), "gateway") + "\n" + cables
+        nodes = made.enter_context(standing_nodes("fwd-", network, folder))
+        home = Served(nodes["device"], nodes["box"], nodes["stranger"], folder, nodes["gateway"])
+        made.enter_context(listening(home.gateway, 5124))
         _at_the_gateway(home, made)
         _at_the_box(home, made)
-        eventually(lambda: f"dev {TUNNEL}0" in box.ip("route", "show", "default").splitlines()[0], 20)
+        eventually(lambda: f"dev {TUNNEL}0" in home.box.ip("route", "show", "default").splitlines()[0], 20)
         yield home
 
 
@@ -128,9 +125,9 @@ class Asked:
 
 @pytest.fixture
 def asked(home: Served) -> Iterator[Asked]:
-    with inside(home.device):
+    with home.device.entered():
         service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with inside(home.internet):
+    with home.internet.entered():
         stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with service, stranger:
         for each in (service, stranger):
@@ -156,7 +153,7 @@ def test_a_device_that_asks_at_the_gateways_public_address_reaches_a_device(home
             assert heard(home.device, GATEWAY, 27015) == f"device {BOX} {DEVICE}"
             assert heard(home.device, GATEWAY, 2222) == f"device {BOX} {DEVICE}"
         assert heard(home.device, GATEWAY, 27019).startswith("box "), "other ports go to the converter as before"
-    with inside(home.device):
+    with home.device.entered():
         neighbour = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with neighbour:
         neighbour.settimeout(1)

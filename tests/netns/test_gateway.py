@@ -25,7 +25,6 @@ from tests.netns.gateway_world import (
     needs_tools,
     streams,
 )
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.paths import ROOT
 from tributary.wireguard import keys
@@ -198,7 +197,7 @@ def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World)
 def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(gateway: World) -> None:
     address = gateway.house.tunnel(gateway.enrol("berlin"))
     eventually(lambda: gateway.house.pings(address, INSIDE))
-    with inside(gateway.gate), socket.create_server((INSIDE, CONVERTER)) as listener:
+    with gateway.gate.entered(), socket.create_server((INSIDE, CONVERTER)) as listener:
         with gateway.house.connect(address, INSIDE, CONVERTER, 2) as client:
             listener.accept()[0].close()
             assert client.recv(1) == b""
@@ -268,7 +267,7 @@ def open_ports(gateway: World) -> list[int]:
 
 def _open(gateway: World, ports: range) -> list[int]:
     with ExitStack() as opened:
-        with inside(gateway.house.node):
+        with gateway.house.node.entered():
             asked = {opened.enter_context(socket.socket()): port for port in ports}
         for each, port in asked.items():
             each.setblocking(False)
@@ -349,7 +348,7 @@ def test_who_goes_on_asking_reaches_the_router_that_the_port_was_given_to(gatewa
 @contextmanager
 def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[socket.socket]:
     """A service at ``address`` inside of a router's tunnel; without, a stranger who asks at the gateway."""
-    with inside(node):
+    with node.entered():
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with made:
         made.settimeout(0.5)

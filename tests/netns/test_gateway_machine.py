@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, SERVER, House, World, needs_tools, streams, world
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.wireguard import device
 
@@ -85,7 +84,7 @@ def test_nothing_is_left_behind(gateway: World) -> None:
 
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
     gateway.gateway("down")
-    with inside(gateway.gate):
+    with gateway.gate.entered():
         taken = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     with taken:
         taken.bind(("::", 51840))
@@ -108,7 +107,7 @@ def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
 
 @pytest.mark.slow
 def test_what_was_noted_holds_when_the_interface_has_gone_by_itself(gateway: World) -> None:
-    with inside(gateway.gate):
+    with gateway.gate.entered():
         device.remove(gateway.interface)
     gateway.gateway("up")
     assert not _passes_through(gateway)
@@ -161,9 +160,9 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
             node.ip("address", "add", f"{address}/64", "dev", "core")
         enrolment = gateway.enrol("berlin")
         gateway.house.tunnel(enrolment, 0)
-        with inside(gateway.server):
+        with gateway.server.entered():
             server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        with inside(gateway.house.node):
+        with gateway.house.node.entered():
             client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         with server, client:
             for each in (server, client):

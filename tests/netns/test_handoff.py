@@ -15,7 +15,6 @@ import pytest
 
 from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually, run
 from tributary.paths import ROOT
 
@@ -138,9 +137,9 @@ def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: P
 
 
 def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
-    with inside(handoff.network.nodes["client"]), pytest.raises(TimeoutError):
+    with handoff.network.nodes["client"].entered(), pytest.raises(TimeoutError):
         socket.create_connection((handoff.network.address("a"), 7400), 1.5)
-    with inside(handoff.network.nodes["a"]), pytest.raises(TimeoutError):
+    with handoff.network.nodes["a"].entered(), pytest.raises(TimeoutError):
         socket.create_connection((handoff.network.address("a"), 7400), 1.5)
 
 

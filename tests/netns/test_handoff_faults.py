@@ -15,7 +15,6 @@ import pytest
 
 from experiments.handoff.network import BACK_ENDS
 from tests.netns.handoff_world import SIZE, HandOff, Refused, answer, needs_tools, pattern, request
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -241,7 +240,7 @@ def test_packets_forged_where_another_back_end_is_are_dropped(handoff: HandOff) 
         eventually(handoff.at_back_ends)
         before = syn_challenges(handoff)
         here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
-        with inside(handoff.network.nodes["b"]), raw_socket() as forger:
+        with handoff.network.nodes["b"].entered(), raw_socket() as forger:
             for source, destination in ((here, service), (back_end, here)):
                 for packet in (forged(source, destination, flags, number) for flags in FLAGS for number in NUMBERS):
                     forger.sendto(packet, (destination[0], 0))
@@ -257,7 +256,7 @@ def test_forged_ends_of_both_directions_and_a_new_beginning_end_no_rule(handoff:
         eventually(handoff.at_back_ends)
         here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
         ends = [forged(here, service, FIN | ACK, 1), forged(back_end, here, FIN | ACK, 1)]
-        with inside(handoff.network.nodes["a"]), raw_socket() as forger:
+        with handoff.network.nodes["a"].entered(), raw_socket() as forger:
             forger.sendto(ends[1], (here[0], 0))
         send_from_clients_side(handoff, [*ends, forged(here, service, SYN, 1)])
         # The switch looks twice a second.
@@ -268,7 +267,7 @@ def test_forged_ends_of_both_directions_and_a_new_beginning_end_no_rule(handoff:
 def send_from_clients_side(handoff: HandOff, packets: list[bytes]) -> None:
     """To the switch, by the device that leads to clients, whatever addresses they have."""
     switch = json.loads(handoff.network.nodes["switch"].run("ip", "-json", "link", "show", "to-client"))[0]["address"]
-    with inside(handoff.network.nodes["client"]):
+    with handoff.network.nodes["client"].entered():
         sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     with sender:
         sender.bind(("eth0", 0))

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.squid_world import inside
 from tests.netns.test_handoff_faults import ACK, RST, forged, raw_socket, start_back_end
 from tests.netns.world import eventually
 
@@ -73,7 +72,7 @@ def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_
 @contextmanager
 def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[socket.socket]:
     """A client's connection from this port (0: any), which has ``room`` for so many bytes that it has not read."""
-    with inside(handoff.network.nodes["client"]):
+    with handoff.network.nodes["client"].entered():
         client = socket.socket()
     with client:
         client.settimeout(20)
@@ -188,10 +187,10 @@ def test_late_packets_of_a_rule_that_ended_change_nothing(handoff: HandOff) -> N
         eventually(lambda: not handoff.at_back_ends())
         here, service = client.getsockname(), client.getpeername()
         back_end = (network.address("a"), 7400)
-        with inside(network.nodes["a"]), raw_socket() as late:
+        with network.nodes["a"].entered(), raw_socket() as late:
             for flags in (ACK, RST, RST | ACK):
                 late.sendto(forged(back_end, here, flags, 1), (here[0], 0))
-        with inside(network.nodes["client"]), raw_socket() as late:
+        with network.nodes["client"].entered(), raw_socket() as late:
             for number in range(20):
                 late.sendto(forged(here, service, ACK, number * 0x0C000000), (service[0], 0))
         eventually(lambda: strays(handoff) >= 3)

@@ -6,13 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from experiments.testbed.node import Node
+from experiments.testbed.network import lay, standing_nodes
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.world import eventually, standing_nodes
+from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
-NARROW, WIDE = "10.7.8", "10.7.9"
+_FAR = """
+far:wide 10.7.9.2/24 -- middle:wide 10.7.9.1/24
+far: ip route add default via 10.7.9.1
+client:narrow 10.7.8.1/24 -- middle:narrow 10.7.8.2/24
+client middle: ip link set narrow mtu 1300
+middle: ip route add default via 10.7.8.1
+client middle: sysctl -qw net.ipv4.ip_forward=1
+client: ip route add 10.7.9.0/24 via 10.7.8.2
+switch: ip route add 10.7.9.0/24 via 10.7.0.2
+"""
 
 
 @pytest.fixture
@@ -21,33 +30,17 @@ def far(handoff: HandOff, tmp_path: Path) -> Iterator[HandOff]:
 
     far 10.7.9.2 ---- middle ---- 1300 bytes ---- the client's node ---- switch
     """
-    client, switch = handoff.network.nodes["client"], handoff.network.nodes["switch"]
-    with standing_nodes("far-", ("middle", "far"), tmp_path) as (middle, far):
-        _cable(client, middle, "narrow", NARROW, 1300)
-        _cable(middle, far, "wide", WIDE, 1500)
-        middle.ip("route", "add", "default", "via", f"{NARROW}.1")
-        far.ip("route", "add", "default", "via", f"{WIDE}.1")
-        client.ip("route", "add", f"{WIDE}.0/24", "via", f"{NARROW}.2")
-        switch.ip("route", "add", f"{WIDE}.0/24", "via", handoff.network.address("client"))
-        for node in (client, middle):
-            node.sysctl(net__ipv4__ip_forward=1)
+    nodes = handoff.network.nodes
+    with standing_nodes("far-", _FAR, tmp_path, nodes) as beyond:
         handoff.processes.pop("front").stop()
         handoff.processes["front"] = handoff.network.start_front(instead={"10.7.0.0/24": "10.7.0.0/16"})
         eventually(lambda: handoff.is_handed("a/1"))
-        handoff.network.nodes["far"] = far
+        nodes["far"] = beyond["far"]
         try:
             yield handoff
         finally:
-            del handoff.network.nodes["far"]
-            switch.ip("route", "delete", f"{WIDE}.0/24")
-            client.ip("link", "delete", "narrow")
-
-
-def _cable(left: Node, right: Node, name: str, net: str, mtu: int) -> None:
-    left.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", right.namespace)
-    for node, host in ((left, 1), (right, 2)):
-        node.ip("address", "add", f"{net}.{host}/24", "dev", name)
-        node.ip("link", "set", name, "mtu", str(mtu), "up")
+            del nodes["far"]
+            lay("switch: ip route delete 10.7.9.0/24\nclient: ip link delete narrow", nodes)
 
 
 def test_a_back_end_hears_that_the_way_to_its_client_takes_shorter_packets(far: HandOff) -> None:

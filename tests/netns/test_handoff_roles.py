@@ -13,7 +13,6 @@ import pytest
 from experiments.handoff.network import Network
 from overlay.authority import enrol, member
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 from tributary.settings.errors import Exit
 
@@ -51,7 +50,7 @@ def test_who_is_no_front_is_refused_by_a_line(name: str, port: int, handoff: Han
     context = ssl.create_default_context(cafile=str(network.identity("front") / "ca.pem"))
     context.load_cert_chain(*impostor(network, f"node-to-{name}"))
     address = "10.7.1.1" if name == "switch" else network.address(name)
-    with inside(network.nodes["client"]):
+    with network.nodes["client"].entered():
         plain = socket.create_connection((address, port), 5)
     with plain, context.wrap_socket(plain, server_hostname=address) as client, suppress(ConnectionResetError):
         assert client.recv(1) == b"", "no hello"
@@ -62,7 +61,7 @@ def test_who_is_no_front_is_refused_by_a_line(name: str, port: int, handoff: Han
 @pytest.mark.parametrize(("name", "port"), [("switch", 7402), ("a", 7401)])
 def test_who_says_nothing_is_sent_away(name: str, port: int, handoff: HandOff) -> None:
     address = "10.7.1.1" if name == "switch" else handoff.network.address(name)
-    with inside(handoff.network.nodes["client"]):
+    with handoff.network.nodes["client"].entered():
         silent = socket.create_connection((address, port), 5)
     with silent:
         assert silent.recv(1) == b""
@@ -75,7 +74,7 @@ def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> No
     context.load_cert_chain(*impostor(network, "m1", network.address("a")))
     handoff.kill("a")
     handoff.kill("front")
-    with inside(network.nodes["a"]):
+    with network.nodes["a"].entered():
         listener = socket.create_server((network.address("a"), 7401))
 
     def answer() -> None:

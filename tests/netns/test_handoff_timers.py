@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from tests.netns.converter_clients import take_head
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -21,7 +20,7 @@ LARGE = 200 * SIZE
 @contextmanager
 def slow_server(handoff: HandOff) -> Iterator[None]:
     """The first back end asks a server whose answers begin late, if their path says so."""
-    with inside(handoff.network.nodes["a"]):
+    with handoff.network.nodes["a"].entered():
         listener = socket.create_server(("127.0.0.1", 8080))
 
     def serve(connection: socket.socket) -> None:

@@ -11,7 +11,6 @@ from experiments.handoff.network import METRICS, SERVICE
 from tests.netns.converter_messages import fields_of, heard
 from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -26,7 +25,7 @@ def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[str]]:
     """The server in the place of back end a's; who came to it."""
     handoff.processes.pop("a").stop()
     came: list[str] = []
-    with inside(handoff.network.nodes["a"]):
+    with handoff.network.nodes["a"].entered():
         listener = socket.create_server((handoff.network.address("a"), 80))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
 

@@ -30,7 +30,6 @@ from tests.netns.home_ipv6_world import (
     network_with_ipv6,
 )
 from tests.netns.home_world import dnsmasq, heard, listening
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually, on
 
 PREFIX, LAN = "2001:db8:1::/48", IPv6Network("2001:db8:1:1::/64")
@@ -91,9 +90,9 @@ def test_a_download_is_bonded_whatever_its_port(home: Home) -> None:
 
 
 def test_everything_else_keeps_the_device_s_own_address(home: Home) -> None:
-    with inside(home.network.server):
+    with home.network.server.entered():
         server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with inside(home.network.device):
+    with home.network.device.entered():
         client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     with server, client:
         server.bind((SERVER, 4500))

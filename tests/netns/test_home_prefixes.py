@@ -12,7 +12,6 @@ import pytest
 
 from tests.netns.delegating_world import CARD, SERVER, World, delegated, link_network, needed, world
 from tests.netns.home_world import heard, listening, listens
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually
 
 PRIVATE = IPv6Network("fd12:3456:789a:1::/64")
@@ -51,7 +50,7 @@ def _told(home: World, port: int) -> str | None:
 
 def connected(home: World, listener: socket.socket, source: str) -> tuple[socket.socket, socket.socket]:
     """A connection of the device's from one of its addresses: both ends."""
-    with inside(home.device):
+    with home.device.entered():
         client = socket.create_connection((SERVER, 80), 5, source_address=(source, 0))
     there, _ = listener.accept()
     for each in (client, there):

@@ -17,8 +17,9 @@ import pytest
 
 from experiments.testbed import native
 from experiments.testbed.native import Programs
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import eventually, in_namespace, process, run, said_ready, standing_nodes
+from tests.netns.world import eventually, in_namespace, process, run, said_ready
 
 missing = [tool for tool in ("cargo", "clang") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
@@ -43,6 +44,12 @@ BYTES, AFTER = 800_000_000, 50_000_000
 """More than passes before slow start is seen to be over: 40 ms and more."""
 
 
+_NETWORK = """
+client:eth0 10.1.0.2/24 fd00:1::2/64 -- relay:to-client 10.1.0.1/24 fd00:1::1/64
+server:eth0 10.2.0.2/24 fd00:2::2/64 -- relay:to-server 10.2.0.1/24 fd00:2::1/64
+"""
+
+
 @pytest.fixture(scope="module")
 def programs() -> Programs:
     native.offload_relay()
@@ -51,22 +58,8 @@ def programs() -> Programs:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
-    names = ("client", "relay", "server")
-    with standing_nodes("offload-", names, tmp_path) as made:
-        all_nodes = dict(zip(names, made, strict=True))
-        for number, name in enumerate(("client", "server"), start=1):
-            cable(all_nodes["relay"], all_nodes[name], f"to-{name}", number)
-        yield all_nodes
-
-
-def cable(relay: Node, end: Node, device: str, net: int) -> None:
-    peer = ("type", "veth", "peer", "name", "eth0", "netns", end.namespace)
-    relay.ip("link", "add", device, *peer)
-    for node, name, host in ((relay, device, 1), (end, "eth0", 2)):
-        node.ip("address", "add", f"10.{net}.0.{host}/24", "dev", name)
-        # Nobody else has the address, so none is probed for first.
-        node.ip("address", "add", f"fd00:{net}::{host}/64", "dev", name, "nodad")
-        node.ip("link", "set", name, "up")
+    with standing_nodes("offload-", _NETWORK, tmp_path) as made:
+        yield made
 
 
 @contextmanager

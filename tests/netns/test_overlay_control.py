@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
-from tests.netns.squid_world import inside
 from tests.netns.world import program
 from tributary.settings.errors import CommandError, Exit
 
@@ -316,7 +315,7 @@ def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
 def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Overlay) -> None:
     """Two of three are there and say nothing."""
     empty.etcd()
-    with inside(empty.node):
+    with empty.node.entered():
         silent = [socket.create_server((f"127.0.0.{number}", 2379)) for number in (60, 61)]
     urls = [f"http://127.0.0.{number}:2379" for number in (60, 61)]
     for members in ([*urls, ETCD], [ETCD, *urls], [urls[0], ETCD, urls[1]]):

@@ -5,7 +5,6 @@ Some links have a modem between, which translates addresses as modems do:
     router lte 10.2.0.2 ---- 10.2.0.1 modem 10.3.0.2 ---- 10.3.0.1 provider
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from experiments.testbed.node import Node
+from experiments.testbed.network import standing_nodes
 from router.probes.mtu_probe import MtuProbe, PingResult
 from tests.netns.programs.login_page import LOGIN
 from tests.netns.router_world import PROBED, World, world
-from tests.netns.squid_world import inside
 from tests.netns.test_router_tunnels import DSL, GATEWAY, LTE, PREFIX, House, gateway
-from tests.netns.world import eventually, in_namespace, on, process, program, run, said_ready
+from tests.netns.world import eventually, in_namespace, process, program, said_ready
 
 pytestmark = pytest.mark.slow
 needs_wireguard = pytest.mark.skipif(
@@ -29,36 +27,30 @@ needs_wireguard = pytest.mark.skipif(
 )
 
 
+_MODEM = """
+modem:wan 10.3.0.2/24 -- provider:isp-lte 10.3.0.1/24
+modem: ip link set wan mtu {mtu}
+provider: ip link set isp-lte mtu {mtu}
+modem: sysctl -qw net.ipv4.ip_forward=1
+modem: ip route add default via 10.3.0.1
+modem: nft add table ip modem
+modem: nft add chain ip modem leave {{ type nat hook postrouting priority 100; }}
+modem: nft add rule ip modem leave oifname wan masquerade
+modem: nft add chain ip modem out {{ type filter hook output priority 0; }}
+router:lte -- modem:lan 10.2.0.1/24
+"""
+
+
 @contextmanager
 def modem(house: World, mtu: int, *, says_so: bool) -> Iterator[None]:
     """The link lte by a modem whose other side passes packets of up to ``mtu`` bytes, and says so or not."""
-    name = f"router-modem-{os.getpid()}"
-    run("ip", "netns", "add", name)
-    try:
-        run(*f"ip -n {house.router} link add lte type veth peer lan netns {name}".split())
-        run(*f"ip -n {house.provider} link add isp-lte type veth peer wan netns {name}".split())
-        on(name, "sysctl -q -w net.ipv4.ip_forward=1")
-        for there, interface, address in (
-            (name, "lan", "10.2.0.1/24"),
-            (name, "wan", "10.3.0.2/24"),
-            (house.provider, "isp-lte", "10.3.0.1/24"),
-        ):
-            on(there, f"ip address add {address} dev {interface}")
-            on(there, f"ip link set {interface} up")
-        for there, interface in ((name, "wan"), (house.provider, "isp-lte")):
-            on(there, f"ip link set {interface} mtu {mtu}")
-        on(name, "ip route add default via 10.3.0.1")
-        on(name, "nft add table ip modem")
-        on(name, "nft add chain ip modem leave { type nat hook postrouting priority 100; }")
-        on(name, "nft add rule ip modem leave oifname wan masquerade")
-        on(name, "nft add chain ip modem out { type filter hook output priority 0; }")
+    with standing_nodes("router-", _MODEM.format(mtu=mtu), house.directory, house.nodes) as made:
         if not says_so:
-            on(name, "nft add rule ip modem out icmp type destination-unreachable drop")
-        house.on_router("ip link set lte up")
+            made["modem"].run(
+                *["nft", "add", "rule", "ip", "modem", "out", "icmp", "type", "destination-unreachable", "drop"]
+            )
         house.lease("lte", "10.2.0.2")
         yield
-    finally:
-        run("ip", "netns", "delete", name)
 
 
 def causes(link: dict[str, Any]) -> list[str]:
@@ -122,13 +114,13 @@ def test_a_ping_has_the_size_that_is_asked_for_and_one_that_is_too_large_is_told
         here = ip_address(address)
 
         def sent(size: int) -> PingResult:
-            with inside(Node(house.provider, tmp_path)):
+            with house.nodes["provider"].entered():
                 pinger.start("a link", "lo", here, here, size, 100.0, 1.0)
             return eventually(lambda: next(iter(pinger.outcomes(100.5)), None))  # type: ignore[no-any-return]
 
         assert sent(1400) == PingResult("a link", rtt=0.5)
         assert sent(1401) == PingResult("a link", mtu=1400)
-        with inside(Node(house.provider, tmp_path)):
+        with house.nodes["provider"].entered():
             pinger.start("a link", "no-such-link", here, here, 1400, 100.0, 1.0)
         assert list(pinger.outcomes(100.9)) == []
         assert list(pinger.outcomes(101.0)) == [PingResult("a link")]

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed.network import standing_nodes
 from tests.netns.router_world import PORT, SERVER_4, World, stop, world
-from tests.netns.world import eventually, in_namespace, process, program, run, said_ready
+from tests.netns.world import eventually, in_namespace, process, program, said_ready
 
 pytestmark = pytest.mark.slow
 
@@ -137,25 +138,22 @@ def round_trip(house: World) -> float:
     return times[len(times) // 2]
 
 
+# Cubic fills queues, whatever this machine's own choice does.
+_FAR = f"""
+far:near {FAR}/24 -- provider:far 198.51.100.1/24
+provider: sysctl -qw net.ipv4.ip_forward=1
+far: ip route add default via 198.51.100.1 congctl cubic
+"""
+
+
 @contextmanager
 def far_server(house: World) -> Iterator[str]:
     """One more server, behind the provider: what that sends itself would wait in its sockets (TCP small queues)."""
-    name = f"router-far-{os.getpid()}"
-    try:
-        run("ip", "netns", "add", name)
-        run(*f"ip -n {house.provider} link add far type veth peer near netns {name}".split())
-        house.on(house.provider, "ip addr add 198.51.100.1/24 dev far")
-        house.on(house.provider, "ip link set far up")
-        house.on(house.provider, "sysctl -qw net.ipv4.ip_forward=1")
-        house.on(name, f"ip addr add {FAR}/24 dev near")
-        house.on(name, "ip link set near up")
-        # Cubic fills queues, whatever this machine's own choice does.
-        house.on(name, "ip route add default via 198.51.100.1 congctl cubic")
-        with process(*in_namespace(name, *program("numbered_blocks", str(PORT)))) as server:
+    with standing_nodes("router-", _FAR, house.directory, house.nodes) as made:
+        far = in_namespace(made["far"].namespace, *program("numbered_blocks", str(PORT)))
+        with process(*far) as server:
             said_ready(server)
             yield FAR
-    finally:
-        run("ip", "netns", "delete", name, check=False)
 
 
 @pytest.mark.calm

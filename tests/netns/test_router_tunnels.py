@@ -20,9 +20,7 @@ from typing import Any
 import pytest
 
 from experiments.home.traffic import Call
-from experiments.testbed.node import Node
 from tests.netns.router_world import SERVER_4, World, stop, world
-from tests.netns.squid_world import inside
 from tests.netns.world import eventually, in_namespace, process, run, said_ready
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Endpoint, Enrolment, text
@@ -129,11 +127,11 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
         )
         for place in range(3)
     )
-    provider = Node(built.provider, built.directory)
-    with inside(provider):
+    provider = built.nodes["provider"]
+    with provider.entered():
         device.create(name)
     try:
-        with inside(provider):
+        with provider.entered():
             device.configure(name, Interface(own, peers, port=port))
             device.set_addresses(name, [f"{addresses.gateway(network)}/16"], 1420)
         yield Enrolment(
@@ -144,7 +142,7 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
             inside=addresses.gateway(network),
         )
     finally:
-        with inside(provider):
+        with provider.entered():
             device.remove(name)
 
 

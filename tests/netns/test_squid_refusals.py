@@ -18,7 +18,6 @@ from tests.netns.squid_world import (
     Answer,
     Syn,
     World,
-    inside,
     needed,
     read_answer,
     squids_socket,
@@ -139,7 +138,7 @@ def test_client_outside_the_networks_is_refused(net: World, method: str, url: st
 
 
 def test_this_machine_is_no_client_unless_it_is_in_the_networks(net: World) -> None:
-    with inside(net.gateway), socket.create_connection(("127.0.0.1", PROXY[1])) as connection:
+    with net.gateway.entered(), socket.create_connection(("127.0.0.1", PROXY[1])) as connection:
         connection.sendall(f"GET http://{SERVER}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         answer = read_answer(connection, 10)
     assert (answer.status, net.origin.take()) == (403, [])
@@ -353,7 +352,7 @@ def test_guard_lets_no_syn_of_squids_user_out_to_a_forbidden_target(net: World, 
 
 @pytest.mark.parametrize(("resolver", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 def test_guard_lets_squid_ask_a_resolver_on_loopback(net: World, resolver: str, family: socket.AddressFamily) -> None:
-    with inside(net.gateway):
+    with net.gateway.entered():
         listener = socket.create_server((resolver, 53), family=family)
     with listener, squids_socket(net.gateway, family, IPPROTO_MPTCP) as connection:
         connection.connect((resolver, 53))
@@ -367,7 +366,7 @@ def test_guard_takes_mptcp_off_what_squids_user_begins(net: World) -> None:
 
 
 def test_guard_leaves_the_mptcp_of_others_alone(net: World) -> None:
-    with inside(net.gateway), socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP) as connection:
+    with net.gateway.entered(), socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP) as connection:
         connection.connect((SERVER, 80))
     (syn,) = net.wire.syns()
     assert syn.with_mptcp

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from tests.netns.squid_world import SERVER, SETTINGS, World, inside, needed, squid, start_squid, world, write_settings
+from tests.netns.squid_world import SERVER, SETTINGS, World, needed, squid, start_squid, world, write_settings
 from tests.netns.world import eventually
 
 pytestmark = [pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}"), pytest.mark.slow]
@@ -68,7 +68,7 @@ def test_second_squid_in_the_same_namespace_is_refused(net: World) -> None:
 
 
 def test_port_that_another_program_has_is_refused(net: World) -> None:
-    with inside(net.client):
+    with net.client.entered():
         listener = socket.create_server(("127.0.0.1", 3128))
     with listener:
         assert_refused(run(net.client, net, ""), 75, "port 3128 of 127.0.0.1 is in use")
@@ -135,7 +135,7 @@ def refuse_state_of(net: World, name: str) -> None:
 @contextmanager
 def tunnel(net: World) -> Iterator[None]:
     """A transfer through the client's own Squid, which a draining one waits for."""
-    with inside(net.client):
+    with net.client.entered():
         connection = socket.create_connection(("127.0.0.1", 3128), 10)
     with connection:
         connection.sendall(f"CONNECT {SERVER}:443 HTTP/1.1\r\nHost: {SERVER}:443\r\n\r\n".encode())

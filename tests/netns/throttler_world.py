@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from experiments.testbed.node import Node
+from experiments.testbed.network import standing_nodes
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 from tributary.paths import ROOT
 
@@ -34,49 +34,37 @@ LINKS = {"wired": 1, "wireless": 2}
 IPV4, IPV6 = "10.0.1.1", "fd00:0:0:1::1"
 
 
+_LINK = """
+client:{link} 10.0.{number}.2/24 fd00:0:0:{number}::2/64 -- gateway:{link} 10.0.{number}.1/24 fd00:0:0:{number}::1/64
+client: ip rule add from 10.0.{number}.2 table {number}
+client: ip -6 rule add from fd00:0:0:{number}::2 table {number}
+client: ip route add default via 10.0.{number}.1 dev {link} table {number}
+client: ip route add default via fd00:0:0:{number}::1 dev {link} table {number}
+client: ip mptcp endpoint add 10.0.{number}.2 dev {link} subflow
+client: ip mptcp endpoint add fd00:0:0:{number}::2 dev {link} subflow
+"""
+# Wireless is slow both ways at the client, so that the gateway's interface is free for the throttler.
+_SLOW = """
+client gateway: ip mptcp limits set subflow 4 add_addr_accepted 4
+client: tc qdisc add dev wireless root tbf rate 20mbit burst 15140b limit 150000b
+client: ip link add slow up type ifb
+client: tc qdisc add dev slow root tbf rate 20mbit burst 15140b limit 150000b
+client: nft add table netdev slow
+client: nft add chain netdev slow in { type filter hook ingress device wireless priority 0; }
+client: nft add rule netdev slow in meta protocol { ip, ip6 } fwd to slow
+"""
+
+
 @pytest.fixture(scope="module")
-def world() -> Iterator[None]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Both namespaces, and the server in the gateway's."""
-    try:
-        for name in (CLIENT, GATEWAY):
-            run("ip", "netns", "add", name)
-            run("ip", "-n", name, "link", "set", "lo", "up")
-            run("ip", "-n", name, "mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
-        for link, number in LINKS.items():
-            add_link(link, number)
-
-        for name in (CLIENT, GATEWAY):
-            Node(name, Path()).set_congestion_control()
-        limit_wireless()
-        with process(*in_namespace(GATEWAY, *program("sized_server"))) as server:
-            said_ready(server)
-            yield
-    finally:
-        for name in (CLIENT, GATEWAY):
-            run("ip", "netns", "del", name, check=False)
-
-
-def limit_wireless() -> None:
-    """Both ways at the client, so that the gateway's interface is free for the throttler."""
-    on(CLIENT, "tc qdisc add dev wireless root tbf rate 20mbit burst 15140b limit 150000b")
-    run("ip", "-n", CLIENT, "link", "add", "slow", "type", "ifb")
-    run("ip", "-n", CLIENT, "link", "set", "slow", "up")
-    on(CLIENT, "tc qdisc add dev slow root tbf rate 20mbit burst 15140b limit 150000b")
-    chain = "type filter hook ingress device wireless priority 0; meta protocol { ip, ip6 } fwd to slow;"
-    run(*in_namespace(CLIENT, "nft", f"table netdev slow {{ chain in {{ {chain} }}; }}"))
-
-
-def add_link(link: str, number: int) -> None:
-    run("ip", "link", "add", link, "netns", GATEWAY, "type", "veth", "peer", "name", link, "netns", CLIENT)
-    for name in (CLIENT, GATEWAY):
-        run("ip", "-n", name, "link", "set", link, "up")
-    for family, network, length in (("-4", f"10.0.{number}.", 24), ("-6", f"fd00:0:0:{number}::", 64)):
-        run("ip", "-n", GATEWAY, "address", "add", f"{network}1/{length}", "dev", link, *("nodad",)[: family == "-6"])
-        run("ip", "-n", CLIENT, "address", "add", f"{network}2/{length}", "dev", link, *("nodad",)[: family == "-6"])
-        run("ip", "-n", CLIENT, family, "rule", "add", "from", f"{network}2", "table", str(number))
-        default = ("default", "via", f"{network}1", "dev", link, "table", str(number))
-        run("ip", "-n", CLIENT, family, "route", "add", *default)
-        run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", f"{network}2", "dev", link, "subflow")
+    network = "".join(_LINK.format(link=link, number=number) for link, number in LINKS.items()) + _SLOW
+    with (
+        standing_nodes("thr-", network, tmp_path_factory.mktemp("throttler")),
+        process(*in_namespace(GATEWAY, *program("sized_server"))) as server,
+    ):
+        said_ready(server)
+        yield
 
 
 @pytest.fixture(params=["kernel", "sniffer"])

@@ -4,31 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from experiments.testbed.node import Node, end_processes
 from tributary.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-@contextmanager
-def standing_nodes(prefix: str, names: Sequence[str], directory: Path) -> Iterator[list[Node]]:
-    """Namespaces ``PREFIXNAME-PID``; at the end they are gone, and all that ran in them."""
-    made: list[Node] = []
-    try:
-        for name in names:
-            node = Node(f"{prefix}{name}-{os.getpid()}", directory)
-            node.create()
-            made.append(node)
-        yield made
-    finally:
-        end_processes(made)
-        for node in made:
-            node.delete()
 
 
 def run(*command: str, check: bool = True) -> str:
