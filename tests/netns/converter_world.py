@@ -13,7 +13,6 @@ is in none of its networks; lan's way out is the client, which may run a convert
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -35,7 +34,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
 from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 
 SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
@@ -85,9 +84,7 @@ client gateway: ip -6 route add local ::/0 dev lo table 99
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
 METRICS = 9090
 
-NEEDED = ("curl", "ip", "nft", "ss", "sysctl", *(() if native.are_given() else ("cargo",)))
-missing = [tool for tool in NEEDED if shutil.which(tool) is None]
-needs_tools = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+needs_tools = needs("curl", "ip", "nft", "ss", "sysctl", *(() if native.are_given() else ("cargo",)))
 
 CLIENTS = '[clients]\nnetworks = ["10.0.0.0/8", "fd00::/8"]\n'
 LISTENERS = "".join(

@@ -10,7 +10,6 @@ so that the router has to find out by itself that a gateway is dead.
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -26,10 +25,10 @@ from tests.netns.converter_world import MPTCP
 from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
 from tests.netns.fleet_router import Router, following, start_router
 from tests.netns.squid_world import Origin
+from tests.netns.world import needs
 from tributary.settings.errors import CommandError
 
-NEEDED = ("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
-missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+needs_tools = needs("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
 
 HOMES = 200
 ORIGIN, ECHO = "203.0.113.80", 443

@@ -7,7 +7,6 @@ tunnels: 10.84.0.18 and others in the houses --- 10.84.0.1 in hgw-gate
 
 import json
 import os
-import shutil
 import socket
 import sys
 import threading
@@ -24,15 +23,13 @@ import pytest
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import in_namespace, on, run
+from tests.netns.world import in_namespace, needs, on, run
 from tributary.settings.files import check
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import EVERYWHERE, Interface, Peer
 
-needs_tools = pytest.mark.skipif(
-    not all(map(shutil.which, ("wg", "nft"))), reason="wireguard-tools or nftables is not installed"
-)
+needs_tools = needs("wg", "nft")
 
 OUTSIDE, INSIDE, SERVER, PRIVATE = "192.0.2.1", "10.84.0.1", "203.0.113.2", "10.99.0.2"
 CONVERTER = 5124

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +15,9 @@ import pytest
 from experiments.handoff.demo import passed
 from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
 from experiments.handoff.running import Running
-from tests.netns.world import eventually, run
+from tests.netns.world import eventually, needs, run
 
-missing = [tool for tool in ("cargo", "clang", "curl", "nft") if shutil.which(tool) is None]
-needs_tools = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+needs_tools = needs("cargo", "clang", "curl", "nft")
 
 SIZE = 2_000_000
 

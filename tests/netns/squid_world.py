@@ -5,7 +5,6 @@ client 10.0.0.2, fd00::2, 192.0.2.2 --- gateway, with Squid --- server 203.0.113
 
 import os
 import pwd
-import shutil
 import socket
 import struct
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from squid import host
+from tests.netns.world import needs
 
 PROXY = ("10.0.0.1", 3128)
 PROXY6 = ("fd00::1", 3128)
@@ -28,6 +28,7 @@ SERVER, SERVER6 = "203.0.113.2", "2001:db8::2"
 OUTSIDER = "192.0.2.2"  # an address of the client's that is in none of its networks
 HEAD_TIMEOUT = 2.0
 IPPROTO_MPTCP = 262
+needs_squid = needs(*host.TOOLS)
 
 # Default routes everywhere: whatever is not refused would leave, and be seen.
 _NETWORK = f"""
@@ -275,11 +276,6 @@ def write_settings(directory: Path, settings: str, name: str = "state") -> Path:
 def squid(*words: str) -> Sequence[str]:
     """The command as a user types it."""
     return (sys.executable, "-m", "squid", *words)
-
-
-def needed() -> list[str]:
-    """The tools that these tests need and this machine lacks."""
-    return [tool for tool in host.TOOLS if shutil.which(tool) is None]
 
 
 def squids_socket(node: Node, family: int, protocol: int) -> socket.socket:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import http.server
 import random
-import shutil
 import socket
 import ssl
 import subprocess
@@ -19,7 +18,7 @@ import pytest
 from tests.netns.converter_clients import ALL_KINDS, ALL_TUNNELS, PROTOCOLS, opened, read_all, request, take, take_head
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER, SERVER6, Converter, World, needs_tools
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 
 pytestmark = needs_tools
 
@@ -131,7 +130,7 @@ def test_curl_gets_a_file_over_tls_and_trusts_the_server_alone(
         assert at_client(net, *CURL, *WAYS[way], "--cacert", str(certificate), url) == CONTENT
 
 
-@pytest.mark.skipif(shutil.which("mptcpize") is None, reason="missing: mptcpize")
+@needs("mptcpize")
 @pytest.mark.smoke
 def test_curl_gets_a_file_over_mptcp(net: World, running: Converter, folder: Path) -> None:
     with web(net, folder) as port:

@@ -3,7 +3,6 @@
 client 10.0.0.2, 192.0.2.2, 2001:db8::2 --- gateway 10.0.0.1, 192.0.2.1, 2001:db8::1
 """
 
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -14,10 +13,11 @@ import pytest
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
+from tests.netns.world import needs
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
-pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+pytestmark = needs("nft")
 
 RULES = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
 SITE = """\

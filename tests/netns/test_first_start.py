@@ -6,9 +6,7 @@ An interface between namespaces is no device to /sys: where the box has to choos
 """
 
 import http.client
-import os
 import re
-import shutil
 import socket
 import stat
 import sys
@@ -34,7 +32,7 @@ from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.dhcp import offered
 from tests.netns.home_world import SITE, heard
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
 
@@ -60,14 +58,10 @@ CONFINED = ["setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all", *(f
 """With the powers of its unit."""
 PAGE = [sys.executable, "-m", "image.firstboot.page"]
 
-missing = [tool for tool in ("ip", "nft", "dnsmasq", "setpriv") if shutil.which(tool) is None]
 WITHIN = 40.0
 """Seconds in which the page comes and goes, also on a busy machine."""
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("ip", "nft", "dnsmasq", "setpriv")
 
 
 @dataclass

@@ -9,8 +9,6 @@ The best link is sat.
 """
 
 import json
-import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -26,7 +24,7 @@ from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.converter_world import start
 from tests.netns.home_world import BOX, LAN, Home, access_links, dnsmasq, heard, listening
-from tests.netns.world import eventually, in_namespace, process, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, said_ready
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
 LINKS = ("dsl", "lte", "sat")
@@ -61,11 +59,7 @@ kind = "convert"
 address = "[::]:5124"
 """
 
-missing = [tool for tool in ("cargo", "dnsmasq", "ip", "nft", "sysctl") if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("cargo", "dnsmasq", "ip", "nft", "sysctl")
 
 
 @dataclass

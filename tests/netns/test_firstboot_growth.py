@@ -1,7 +1,6 @@
 """A root partition that grows to the end of its disk: on a loop device, by the tools that the image brings."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,18 +12,14 @@ from image.firstboot import look
 from image.firstboot.apply import System, keep_up
 from image.firstboot.facts import Condition, GrowingPartition
 from image.firstboot.upkeep import upkeep
+from tests.netns.world import needs
 
 MIB = 1 << 20
 TABLES = {
     "gpt": "label: gpt\nsize=8MiB\nsize=40MiB\n",
     "mbr": "label: dos\nsize=8MiB, type=c\nsize=40MiB, type=83\n",
 }
-TOOLS = ("growpart", "losetup", "lsblk", "mke2fs", "mount", "partx", "resize2fs", "sfdisk")
-missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("growpart", "losetup", "lsblk", "mke2fs", "mount", "partx", "resize2fs", "sfdisk")
 
 
 def call(*command: str | Path, given: str | None = None) -> str:

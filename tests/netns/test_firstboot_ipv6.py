@@ -7,8 +7,6 @@ The server's address is at the gateway, where the tunnel leads, and behind the l
 which way it was asked.
 """
 
-import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, Home, heard, listening, listens
-from tests.netns.world import on
+from tests.netns.world import needs, on
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 
 PREFIX = "2001:db8:1:1::/64"
@@ -46,11 +44,7 @@ domains = ["example.com"]
 to = "dsl"
 """
 
-missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("ip", "nft", "sysctl")
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@
 The Internet has no route to the LAN: what it answers went through the box's own address.
 """
 
-import os
-import shutil
 import socket
 import tempfile
 import threading
@@ -20,6 +18,7 @@ from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, heard, listening
+from tests.netns.world import needs
 from tests.unit.image.firstboot.cards import HOME
 
 SERVER, MODEM, BOX_OUTSIDE = "203.0.113.2", "10.7.0.1", "10.7.0.2"
@@ -29,11 +28,7 @@ box: ip route add default via {MODEM}
 internet: ip address add {SERVER}/32 dev lo
 """
 
-missing = [tool for tool in ("ip", "nft", "sysctl") if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("ip", "nft", "sysctl")
 
 
 @pytest.fixture(scope="module")

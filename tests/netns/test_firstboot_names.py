@@ -3,8 +3,6 @@
 device 192.168.77.9 --- 192.168.77.1 [box], where 10.84.0.1 stands for the gateway, and 127.0.0.53 for systemd-resolved
 """
 
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,16 +14,13 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.home_world import BOX, LAN, Home, dnsmasq
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT, FORWARD, LINKS
 
 GATEWAY, HERE = "10.84.0.1", "127.0.0.53"
 NAME = "server.example.net"
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="missing: dnsmasq"),
-]
+pytestmark = needs("dnsmasq")
 
 
 @pytest.fixture
@@ -69,7 +64,7 @@ def test_names_are_asked_of_the_gateway_and_while_no_tunnel_leads_there_of_whom_
     links.close()
 
 
-@pytest.mark.skipif(shutil.which("nft") is None, reason="missing: nft")
+@needs("nft")
 @pytest.mark.parametrize("home", [FORWARD], indirect=True)
 def test_the_gateways_address_is_among_those_whose_ports_lead_to_devices_when_a_device_has_asked_for_its_name(
     home: Home,

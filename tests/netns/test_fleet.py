@@ -10,11 +10,11 @@ import pytest
 
 from tests.ansible.playbooks import needs_ansible
 from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
-from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, missing, standing
+from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, needs_tools, standing
 from tests.netns.world import eventually
 
 pytestmark = [
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+    needs_tools,
     needs_ansible,
     pytest.mark.slow,
 ]

@@ -8,7 +8,6 @@ The stranger has no route to the home, and the device's way out is the box.
 
 import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
 from tests.netns.test_gateway import FIREWALL, SITE
-from tests.netns.world import eventually, in_namespace, process, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
@@ -48,11 +47,7 @@ device = "{DEVICE}"
 to_port = 22
 """
 
-missing = [tool for tool in ("dnsmasq", "ip", "nft", "sysctl", "wg") if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-]
+pytestmark = needs("dnsmasq", "ip", "nft", "sysctl", "wg")
 
 
 @dataclass

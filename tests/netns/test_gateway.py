@@ -25,7 +25,7 @@ from tests.netns.gateway_world import (
     needs_tools,
     streams,
 )
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tributary.paths import ROOT
 from tributary.wireguard import keys
 
@@ -283,7 +283,7 @@ def _has_peer(connection: socket.socket) -> bool:
     return False
 
 
-forgets = pytest.mark.skipif(not shutil.which("conntrack"), reason="conntrack is not installed")
+forgets = needs("conntrack")
 GAME = 27015
 
 

@@ -5,7 +5,6 @@ The world is that of router_world.py; the provider is the gateway as well, and l
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +14,9 @@ from typing import Any
 import pytest
 
 from tests.netns.router_world import SERVER_4, World, world
-from tests.netns.world import eventually, in_namespace, run
+from tests.netns.world import eventually, in_namespace, needs, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("wg") is None, reason="missing: wireguard-tools"),
-]
+pytestmark = [pytest.mark.slow, needs("wg")]
 
 # Interfaces of WireGuard meet in one folder of all namespaces.
 PREFIX, INTERFACE = f"r{os.getpid()}-", f"k{os.getpid()}"

@@ -1,8 +1,6 @@
 """The throttler on a gateway of home routers: with the card's own policy it sees what is inside of the tunnels."""
 
 import json
-import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -17,15 +15,10 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.gateway_world import INSIDE, World, world
-from tests.netns.world import eventually, in_namespace, process, program, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, program, run, said_ready
 from tests.unit.image.firstboot.systems import facts
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.skipif(
-        not all(map(shutil.which, ("wg", "nft", "tc"))), reason="wireguard-tools, nftables or tc is missing"
-    ),
-]
+pytestmark = needs("wg", "nft", "tc")
 
 PORT = 3128
 DSL, LTE = "10.84.0.18", "10.84.0.19"

@@ -12,10 +12,10 @@ from tests.netns import squid_world
 from tests.netns.converter_clients import FORBIDDEN, hears, is_no_peer
 from tests.netns.converter_world import ALL, Converter, World, needs_tools, run, write_config
 from tests.netns.guard_world import PORT, PUBLIC, Squids, answer_for_all, plain, squids, toml_list, victim
-from tests.netns.squid_world import needed
+from tests.netns.squid_world import needs_squid
 from tests.netns.world import eventually
 
-pytestmark = [needs_tools, pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")]
+pytestmark = [needs_tools, needs_squid]
 
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
 BY_ADDRESS = ("connect", "absolute", "socks5", "convert")

@@ -5,7 +5,6 @@ The network is experiments/handoff/network.py's.
 
 import hashlib
 import json
-import shutil
 import socket
 import struct
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ import pytest
 
 from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.world import eventually, run
+from tests.netns.world import eventually, needs, run
 from tributary.paths import ROOT
 
 pytestmark = needs_tools
@@ -143,7 +142,7 @@ def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
         socket.create_connection((handoff.network.address("a"), 7400), 1.5)
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
+@needs("nginx")
 def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_path: Path) -> None:
     network = handoff.network
     handoff.processes.pop("a").stop()
@@ -174,7 +173,7 @@ def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Netw
         assert len(handoff.outcomes("ok")) == before, "nothing was relayed"
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")
+@needs("nginx")
 def test_the_demo_shows_it() -> None:
     result = json.loads(run(str(ROOT / "scripts/handoff"), "demo", "--json", "--size", "5MB"))
     assert result["holds"] and result["connections"] == 1

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
 from tests.netns.test_handoff_limits import start_switch
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tributary.settings.errors import CommandError
 
-pytestmark = [needs_tools, pytest.mark.skipif(shutil.which("ethtool") is None, reason="missing: ethtool")]
+pytestmark = [needs_tools, needs("ethtool")]
 
 ENDS = ("client", "a", "b")
 

@@ -1,17 +1,14 @@
 """HTTP/2 without TLS at a hand-off's front: relayed as it is, by a rule for every request; Upgrade asks in vain."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pytest
-
 from experiments.handoff.network import URL
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 
-pytestmark = [needs_tools, pytest.mark.skipif(shutil.which("nginx") is None, reason="missing: nginx")]
+pytestmark = [needs_tools, needs("nginx")]
 
 FOR_B = """\
 [[handoff.rules]]

@@ -1,7 +1,6 @@
 """A home with `bond_ipv6`: devices have private IPv6 addresses, translated at links, and TCP is bonded all the same."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from ipaddress import IPv6Address, IPv6Network
 
@@ -20,17 +19,14 @@ from tests.netns.home_ipv6_world import (
     network_with_ipv6,
 )
 from tests.netns.home_world import dnsmasq
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tributary.prefix_delegation import TOKEN
 
 PREFIX = IPv6Network("fd12:3456:789a:1::/64")
 LAN = f'ipv6 = "translated"\nipv6_prefix = "{PREFIX}"\nbond_ipv6 = true\n'
 DELEGATED = IPv6Network("2001:db8:a100::/64")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not all(map(shutil.which, ("wg", "dnsmasq"))), reason="missing: wireguard-tools or dnsmasq"),
-]
+pytestmark = [pytest.mark.slow, needs("wg", "dnsmasq")]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ The network is that of home_ipv6_world.py; the internet leads 2001:db8:1::/48 to
 
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -30,14 +29,11 @@ from tests.netns.home_ipv6_world import (
     network_with_ipv6,
 )
 from tests.netns.home_world import dnsmasq, heard, listening
-from tests.netns.world import eventually, on
+from tests.netns.world import eventually, needs, on
 
 PREFIX, LAN = "2001:db8:1::/48", IPv6Network("2001:db8:1:1::/64")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not all(map(shutil.which, ("wg", "dnsmasq"))), reason="missing: wireguard-tools or dnsmasq"),
-]
+pytestmark = [pytest.mark.slow, needs("wg", "dnsmasq")]
 
 
 @dataclass(frozen=True)

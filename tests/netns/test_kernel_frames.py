@@ -4,7 +4,6 @@ The client has two links (throttler_world.py). Its sessions come by IPv4 and IPv
 join, are told of addresses, lose them, are told of a backup, and end in order or by a fast close.
 """
 
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,10 +41,7 @@ from tributary.wire.options import (
 )
 from tributary.wire.segments import Segment
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = pytest.mark.usefixtures("world")
 
 OTHER_LINK = {IPV4: ("10.0.2.1", "10.0.2.2"), IPV6: ("fd00:0:0:2::1", "fd00:0:0:2::2")}
 """The gateway's and the client's address on the link that joins."""

@@ -1,16 +1,14 @@
 """The tests of crates that need root, each file of them in a network namespace of its own."""
 
 import os
-import shutil
 import subprocess
 
 import pytest
 
+from tests.netns.world import needs
 from tributary.paths import CACHE, ROOT
 
-NEEDED = ("cargo", "clang", "ethtool", "ip", "nft", "unshare")
-missing = [tool for tool in NEEDED if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("cargo", "clang", "ethtool", "ip", "nft", "unshare")
 
 CARGO = ("cargo", "test", "--quiet", "--locked")
 APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")

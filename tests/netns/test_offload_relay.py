@@ -5,7 +5,6 @@ client 10.1.0.2 ---- 10.1.0.1 relay 10.2.0.1 ---- 10.2.0.2 server
 """
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +18,9 @@ from experiments.testbed import native
 from experiments.testbed.native import Programs
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import eventually, in_namespace, process, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
 
-missing = [tool for tool in ("cargo", "clang") if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("cargo", "clang")
 
 
 @dataclass(frozen=True)

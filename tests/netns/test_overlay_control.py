@@ -13,13 +13,10 @@ from typing import Any
 import pytest
 
 from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
-from tests.netns.world import program
+from tests.netns.world import needs, program
 from tributary.settings.errors import CommandError, Exit
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("etcd") is None or shutil.which("curl") is None,
-    reason="missing: etcd (Debian's etcd-server), or curl",
-)
+pytestmark = needs("etcd", "curl")
 
 NODES = ("n1", "n2", "n3", "n4")
 

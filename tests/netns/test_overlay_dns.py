@@ -1,7 +1,6 @@
 """The name server that leads clients to their ingress: real questions, and agents that come and go in the real etcd."""
 
 import json
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,13 +10,10 @@ import pytest
 
 from overlay import programs
 from tests.netns.overlay_world import ETCD, Overlay, standing_overlay, until
-from tests.netns.world import program
+from tests.netns.world import needs, program
 from tributary.settings.errors import Exit
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("etcd") is None or shutil.which("curl") is None,
-    reason="missing: etcd (Debian's etcd-server), or curl",
-)
+pytestmark = needs("etcd", "curl")
 
 SETTINGS = """\
 zone = "fast.example"

@@ -1,7 +1,6 @@
 """Who may write what in the overlay's etcd: three members with users and roles, asked with the certificates of each."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +8,10 @@ import pytest
 
 from tests.netns.overlay_members import Secure
 from tests.netns.overlay_world import PREFIX, standing_overlay, until
+from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("etcd") is None or shutil.which("etcdctl") is None,
-    reason="missing: etcd, or etcdctl (Debian's etcd-server, etcd-client)",
-)
+pytestmark = needs("etcd", "etcdctl")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The routes of an ingress's converter follow its table: written, handed over, explained, and left alone in trouble."""
 
 import json
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +11,10 @@ import pytest
 
 from experiments.testbed import native
 from tests.netns.overlay_world import ETCD, Overlay, converter, standing_overlay, until
+from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("etcd") is None or shutil.which("curl") is None,
-    reason="missing: etcd (Debian's etcd-server), or curl",
-)
+pytestmark = needs("etcd", "curl")
 
 B, C = map(converter, "BC")
 BY_C = f"203.0.113.0/24  {C} {B} or {B} or direct"

@@ -10,9 +10,10 @@ import pytest
 from overlay.authority import enrol
 from tests.netns.overlay_members import Secure
 from tests.netns.overlay_world import standing_overlay, until
+from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
-pytestmark = pytest.mark.skipif(shutil.which("etcd") is None, reason="missing: etcd (Debian's etcd-server)")
+pytestmark = needs("etcd")
 
 
 @pytest.fixture

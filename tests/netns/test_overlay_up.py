@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,10 @@ from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, Running, 
 from experiments.testbed.build import names
 from experiments.testbed.node import Process
 from tests.netns.overlay_world import until
+from tests.netns.world import needs
 from tributary.settings.errors import CommandError, Exit
 
-TOOLS = ("etcd", "curl", "ip", "ethtool", "cargo")
-missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("etcd", "curl", "ip", "ethtool", "cargo")
 
 NODES = ("A", "B", "C", "E", "D")
 # From A to D best by way of B, second best by way of C; E is far from all.

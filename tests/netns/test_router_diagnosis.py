@@ -5,7 +5,6 @@ Some links have a modem between, which translates addresses as modems do:
     router lte 10.2.0.2 ---- 10.2.0.1 modem 10.3.0.2 ---- 10.3.0.1 provider
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -19,12 +18,10 @@ from router.probes.mtu_probe import MtuProbe, PingResult
 from tests.netns.programs.login_page import LOGIN
 from tests.netns.router_world import PROBED, World, world
 from tests.netns.test_router_tunnels import DSL, GATEWAY, LTE, PREFIX, House, gateway
-from tests.netns.world import eventually, in_namespace, process, program, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, program, said_ready
 
 pytestmark = pytest.mark.slow
-needs_wireguard = pytest.mark.skipif(
-    shutil.which("wg") is None or shutil.which("wireguard-go") is None, reason="missing: wireguard-tools, wireguard-go"
-)
+needs_wireguard = needs("wg", "wireguard-go")
 
 
 _MODEM = """

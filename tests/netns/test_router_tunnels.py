@@ -5,7 +5,6 @@ The world is that of router_world.py. The provider lets nothing of TCP pass outs
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,15 +20,15 @@ import pytest
 
 from experiments.home.traffic import Call
 from tests.netns.router_world import SERVER_4, World, stop, world
-from tests.netns.world import eventually, in_namespace, process, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Endpoint, Enrolment, text
 from tributary.wireguard.interface import Interface, Peer
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("wg") is None, reason="missing: wireguard-tools"),
-    pytest.mark.skipif(shutil.which("wireguard-go") is None, reason="missing: wireguard-go"),
+    needs("wg"),
+    needs("wireguard-go"),
 ]
 
 NETWORK, ANOTHER = IPv4Network("10.84.0.0/16"), IPv4Network("10.85.0.0/16")

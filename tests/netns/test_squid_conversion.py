@@ -14,13 +14,13 @@ from tests.netns.squid_world import (
     SERVER,
     SERVER6,
     World,
-    needed,
+    needs_squid,
     read_answer,
     start_squid,
     world,
 )
 
-pytestmark = pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")
+pytestmark = needs_squid
 
 SOL_MPTCP, MPTCP_INFO = 284, 1  # include/uapi/linux/mptcp.h
 FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK, in the 32 bits after eight single bytes

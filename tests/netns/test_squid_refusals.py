@@ -18,13 +18,13 @@ from tests.netns.squid_world import (
     Answer,
     Syn,
     World,
-    needed,
+    needs_squid,
     read_answer,
     squids_socket,
     world,
 )
 
-pytestmark = pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")
+pytestmark = needs_squid
 
 # What a client may ask for in vain, by the reason that it is told.
 FORBIDDEN = {

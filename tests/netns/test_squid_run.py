@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from tests.netns.squid_world import SERVER, SETTINGS, World, needed, squid, start_squid, world, write_settings
+from tests.netns.squid_world import SERVER, SETTINGS, World, needs_squid, squid, start_squid, world, write_settings
 from tests.netns.world import eventually
 
-pytestmark = [pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}"), pytest.mark.slow]
+pytestmark = [needs_squid, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -26,11 +26,7 @@ from tests.netns.throttler_world import (
 )
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 STEPS = 20
 PORT = 3129

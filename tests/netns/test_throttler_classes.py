@@ -1,7 +1,6 @@
 """The throttler on the real kernel: classes of throttled subflows, by either source."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -28,10 +27,7 @@ from tests.netns.throttler_world import (
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
 from tributary.settings.errors import Exit
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = pytest.mark.usefixtures("world")
 
 
 def refused(policy: Path = WIRED_SLOW) -> tuple[int, str]:

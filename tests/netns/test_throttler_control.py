@@ -1,7 +1,6 @@
 """Who may ask a running throttler, and that whoever asks, however often, holds up neither it nor root."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +13,7 @@ from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, el
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, program, said_ready
 from tributary.settings.errors import Exit
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKET = Path("/run/tributary/throttler.sock")

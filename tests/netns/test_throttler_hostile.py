@@ -5,7 +5,6 @@ out and are seen. The client drops them.
 """
 
 import json
-import os
 import random
 import re
 import socket
@@ -40,11 +39,7 @@ from tributary.wire.options import (
 )
 from tributary.wire.segments import Flags
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world", "spoofed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world", "spoofed")]
 
 SYN, ACK, FIN, RST = Flags.SYN, Flags.ACK, Flags.FIN, Flags.RST
 MOST_GROWTH = 30 * 2**20

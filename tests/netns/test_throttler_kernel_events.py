@@ -1,7 +1,6 @@
 """The kernel's own MPTCP events and sockets, as the throttler reads them, from real sessions."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +12,7 @@ import pytest
 from tests.netns.throttler_world import CLIENT, GATEWAY, connection
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, program, run
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = pytest.mark.usefixtures("world")
 
 
 class Listener:

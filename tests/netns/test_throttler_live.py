@@ -1,7 +1,6 @@
 """The throttler steered while it runs: rules set, changed and taken away, the policy file read again, and questions."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -30,11 +29,7 @@ from tests.netns.throttler_world import (
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, run
 from tributary.settings.errors import Exit
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 
 def subflows() -> dict[str, dict[str, Any]]:

@@ -1,6 +1,5 @@
 """What happens to the machine below a running throttler: interfaces come and go, rules are flushed, clients vanish."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +19,7 @@ from tests.netns.throttler_world import (
 )
 from tests.netns.world import eventually, in_namespace, on, run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 SPARE = WIRED_SLOW.read_text().replace('path = "wired"', 'direction = "both"')
 SPARE += '\n[paths.spare]\ninterface = "spare"\n'

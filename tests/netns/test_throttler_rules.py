@@ -1,7 +1,6 @@
 """What each kind of rule does to packets on the real kernel: directions, scopes, links, code points, quotas, hours."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable
@@ -27,11 +26,7 @@ from tests.netns.throttler_world import (
 )
 from tests.netns.world import eventually, on
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 PATHS = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
 

@@ -1,6 +1,7 @@
 """What the worlds of these tests share: network namespaces and their end, commands in them, waiting for what comes."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -8,9 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tributary.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def needs(*tools: str) -> pytest.MarkDecorator:
+    """Skips tests where this machine lacks one of the ``tools``, and says which."""
+    missing = ", ".join(tool for tool in tools if shutil.which(tool) is None)
+    return pytest.mark.skipif(bool(missing), reason=f"missing: {missing}")
 
 
 def run(*command: str, check: bool = True) -> str:

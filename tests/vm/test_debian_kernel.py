@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 
+from tests.netns.world import needs
 from tests.vm.machine import boot, root_folder
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.timeout(1500),
     # Software emulation in real time: a hypervisor may take the processors away for a minute.
     pytest.mark.flaky(reruns=2, reruns_delay=45),

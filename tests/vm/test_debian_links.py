@@ -26,13 +26,14 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role, Wifi
 from image.firstboot.wifi import configuration as joining
+from tests.netns.world import needs
 from tests.unit.image.firstboot.systems import facts
 from tests.vm.machine import boot, debian_folder
 from tests.vm.said import SHELL, addresses, section, write
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.timeout(900),
     # Software emulation in real time: a hypervisor may take the processors away for a minute.
     pytest.mark.flaky(reruns=2, reruns_delay=45),

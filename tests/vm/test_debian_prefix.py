@@ -18,6 +18,7 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from tests.netns.world import needs
 from tests.unit.image.firstboot.systems import facts
 from tests.vm.machine import boot, debian_folder
 from tests.vm.said import SHELL, addresses, section, write
@@ -25,7 +26,7 @@ from tributary.prefix_delegation import prefix_of
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.timeout(900),
 ]
 

@@ -15,12 +15,13 @@ from statistics import median
 
 import pytest
 
+from tests.netns.world import needs
 from tests.vm.machine import boot, pc, root_folder
 from tests.vm.said import SHELL, section
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.timeout(1500),
 ]
 

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from experiments.testbed import native
+from tests.netns.world import needs
 from tests.vm.machine import boot, root_folder
 from tests.vm.said import SHELL, section
 from tributary.paths import ROOT
@@ -16,7 +17,7 @@ EXAMPLES = sorted(path.name for path in (ROOT / "converter/examples").glob("*.to
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.timeout(2400),
 ]
 

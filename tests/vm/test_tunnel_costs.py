@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.netns.world import needs
 from tests.vm.machine import Machine, arm, boot, debian_folder, pc
 from tributary.paths import ROOT
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="Debian's folders are made with x86-64's programs"),
-    pytest.mark.skipif(shutil.which("qemu-system-aarch64") is None, reason="no qemu-system-aarch64"),
+    needs("qemu-system-aarch64"),
     pytest.mark.timeout(3600),
 ]
 
