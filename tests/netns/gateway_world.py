@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +22,7 @@ import pytest
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import in_namespace, needs, on, run
+from tests.netns.world import in_namespace, needs, on, run, serving
 from tributary.settings.files import check
 from tributary.wireguard import addresses, device, keys
 from tributary.wireguard.enrolment import Enrolment
@@ -160,24 +159,13 @@ def streams(world: World, node: Node, address: str, port: int, protocol: int = 0
     listener.bind((address, port))
     listener.listen()
 
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                client, peer = listener.accept()
-                world.peers.append(peer)
-                threading.Thread(target=send, args=(client,), daemon=True).start()
-
     def send(client: socket.socket) -> None:
-        with client, suppress(OSError):
-            while True:
-                client.sendall(bytes(65536))
+        world.peers.append(client.getpeername())
+        while True:
+            client.sendall(bytes(65536))
 
-    threading.Thread(target=serve, daemon=True).start()
-    try:
+    with serving(listener, send):
         yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 @contextmanager

@@ -3,15 +3,15 @@
 import ipaddress
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from experiments.testbed.node import Node, Process
 from tests.netns import squid_world
 from tests.netns.converter_names import Names
 from tests.netns.squid_world import SERVER, start_squid
+from tests.netns.world import serving
 
 PUBLIC = "203.0.113.1"  # the gateway's own, in both worlds
 PORT = 8443
@@ -54,20 +54,12 @@ def victim(gateway: Node) -> Iterator[Victim]:
     with gateway.entered():
         listener = socket.create_server((PUBLIC, PORT))
 
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, peer = listener.accept()
-                found.reached.append(peer[0])
-                with connection, suppress(OSError):
-                    connection.sendall(b"hello")
+    def greet(connection: socket.socket) -> None:
+        found.reached.append(connection.getpeername()[0])
+        connection.sendall(b"hello")
 
-    threading.Thread(target=serve, daemon=True).start()
-    try:
+    with serving(listener, greet):
         yield found
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 @dataclass

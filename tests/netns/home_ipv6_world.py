@@ -8,9 +8,8 @@ The network is that of experiments/home/network.py, and these:
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from experiments.home.router import Router
 from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
+from tests.netns.world import serving
 from tributary.settings.files import load
 
 LINKS = Topology.of(load(PROFILES / "home.toml", Profile)).links[:2]
@@ -85,7 +85,7 @@ def download(network: Network, router: Router, port: int) -> Download:
             while data := client.recv(1 << 20):
                 got += len(data)
     by_link = [after - first for first, after in zip(before, _received(router), strict=True)]
-    return Download(source, got, came, by_link)
+    return Download(source, got, [host for host, _ in came], by_link)
 
 
 def _received(router: Router) -> list[int]:
@@ -95,25 +95,8 @@ def _received(router: Router) -> list[int]:
     return [counted[link.name] for link in router.links]
 
 
-@contextmanager
-def _sending(server: Node, port: int) -> Iterator[list[str]]:
+def _sending(server: Node, port: int) -> AbstractContextManager[list[tuple[str, int]]]:
     """A server of SIZE bytes; who came."""
-    came: list[str] = []
     with server.entered():
         listener = socket.create_server((SERVER, port), family=socket.AF_INET6)
-
-    def serve() -> None:
-        with suppress(OSError):
-            client, peer = listener.accept()
-            came.append(peer[0])
-            with client:
-                client.sendall(bytes(SIZE))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield came
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
+    return serving(listener, lambda client: client.sendall(bytes(SIZE)))

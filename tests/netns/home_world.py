@@ -3,9 +3,8 @@
 import errno
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
+from tests.netns.world import serving
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
 
@@ -118,24 +118,12 @@ def listening(node: Node, port: int, *, transparent: bool = False, version: int 
     """A TCP service on every address of an IP version that says who came, and to which address."""
     listener = listens(node, port, transparent=transparent, version=version)
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, peer = listener.accept()
-            except OSError:
-                return
-            # A client may be gone already.
-            with connection, suppress(ConnectionError):
-                connection.sendall(f"{node.namespace.split('-')[1]} {peer[0]} {connection.getsockname()[0]}".encode())
+    def answer(connection: socket.socket) -> None:
+        own, peer = connection.getsockname()[0], connection.getpeername()[0]
+        connection.sendall(f"{node.namespace.split('-')[1]} {peer} {own}".encode())
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
+    with serving(listener, answer):
         yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
 
 
 def heard(node: Node, host: str, port: int, source: str = "") -> str:

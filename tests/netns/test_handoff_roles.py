@@ -4,7 +4,6 @@ import re
 import socket
 import ssl
 import subprocess
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from experiments.handoff.network import Network
 from overlay.authority import enrol, member
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.world import eventually
+from tests.netns.world import eventually, serving
 from tributary.settings.errors import Exit
 
 pytestmark = needs_tools
@@ -77,18 +76,10 @@ def test_a_front_takes_nobody_for_a_back_end_who_is_none(handoff: HandOff) -> No
     with network.nodes["a"].entered():
         listener = socket.create_server((network.address("a"), 7401))
 
-    def answer() -> None:
-        with suppress(OSError):
-            while True:
-                with listener.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as front:
-                    front.recv(1)
+    def answer(plain: socket.socket) -> None:
+        with context.wrap_socket(plain, server_side=True) as front:
+            front.recv(1)
 
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
+    with serving(listener, answer):
         handoff.start("front")
         eventually(lambda: f"the back end a is away: {NOTHING}/back-end\n" in handoff.processes["front"].output())
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)

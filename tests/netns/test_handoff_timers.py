@@ -4,12 +4,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from tests.netns.converter_clients import take_head
 from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
-from tests.netns.world import eventually
+from tests.netns.world import eventually, serving
 
 pytestmark = needs_tools
 
@@ -24,26 +24,16 @@ def slow_server(handoff: HandOff) -> Iterator[None]:
         listener = socket.create_server(("127.0.0.1", 8080))
 
     def serve(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            while True:
-                if b"/late " in take_head(connection).partition(b"\r\n")[0]:
-                    time.sleep(LONGER)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        while True:
+            if b"/late " in take_head(connection).partition(b"\r\n")[0]:
+                time.sleep(LONGER)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    handoff.processes.pop("a").stop()
-    handoff.processes["a"] = handoff.network.start_back_end("a", relays=True)
-    eventually(lambda: handoff.is_handed("a/1"))
-    try:
+    with serving(listener, serve):
+        handoff.processes.pop("a").stop()
+        handoff.processes["a"] = handoff.network.start_back_end("a", relays=True)
+        eventually(lambda: handoff.is_handed("a/1"))
         yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 def test_an_answer_whose_first_byte_comes_late_comes(handoff: HandOff) -> None:

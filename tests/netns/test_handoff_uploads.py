@@ -2,16 +2,15 @@
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from experiments.handoff.network import METRICS, SERVICE
 from tests.netns.converter_messages import fields_of, heard
 from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.world import eventually
+from tests.netns.world import eventually, serving
 
 pytestmark = needs_tools
 
@@ -21,33 +20,19 @@ def post(path: str, content: bytes) -> bytes:
 
 
 @contextmanager
-def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[str]]:
+def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[tuple[str, int]]]:
     """The server in the place of back end a's; who came to it."""
     handoff.processes.pop("a").stop()
-    came: list[str] = []
     with handoff.network.nodes["a"].entered():
         listener = socket.create_server((handoff.network.address("a"), 80))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
 
     def serve(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.settimeout(20)
-            server.serve(connection)
+        connection.settimeout(20)
+        server.serve(connection)
 
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                connection, peer = listener.accept()
-                came.append(str(peer))
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
+    with serving(listener, serve) as came:
         yield came
-    finally:
-        # A close alone would leave the thread in accept(2).
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 def buffered(handoff: HandOff) -> int:

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -65,6 +67,34 @@ def said_ready(child: subprocess.Popen[str]) -> subprocess.Popen[str]:
     line = child.stdout.readline()
     assert line == "ready\n", (child.args, line)
     return child
+
+
+@contextmanager
+def serving(listener: socket.socket, handler: Callable[[socket.socket], object]) -> Iterator[list[tuple[str, int]]]:
+    """Call ``handler`` in a thread for each connection to ``listener``, which is closed at the end; who came.
+
+    A connection ends with its handler, which may leave an OSError to this.
+    """
+    came: list[tuple[str, int]] = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            handler(connection)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, peer = listener.accept()
+                came.append(peer[:2])
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield came
+    finally:
+        # A close alone would leave the thread in accept(2).
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
 
 
 def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
