@@ -6,6 +6,7 @@ files, is put into its disk before it boots.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from experiments.testbed import native
 from image.debian import base
 from image.make.foreign import runnable
 from tests.debs.ubuntu import sources
+from tests.netns.world import needs
 from tributary.paths import CACHE, ROOT
 
 # And what the kernel's package does not bring with it.
@@ -33,6 +37,12 @@ _REAL_TIME = ("-accel", "tcg,thread=multi", "-smp", "2")
 # Each instruction takes one nanosecond of the guest's clock, and time in which the guest is idle takes none of ours.
 _COUNTING = ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1")
 _BARE = ("-m", "2G", "-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none")
+
+
+def emulated(seconds: int, program: str = "qemu-system-x86_64") -> list[pytest.MarkDecorator]:
+    """The marks of tests that may take so long in a guest of ``program``: Debian's folders are made for x86-64."""
+    x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is made with x86-64's programs")
+    return [x86_64, needs(program), pytest.mark.timeout(seconds)]
 
 
 @dataclass(frozen=True)

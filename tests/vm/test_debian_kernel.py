@@ -1,19 +1,15 @@
 """The main job on Debian 13's own kernel, with sch_netem and fq_codel: the other half of the feature probes."""
 
 import json
-import platform
 import re
 import shutil
 
 import pytest
 
-from tests.netns.world import needs
-from tests.vm.machine import boot, root_folder
+from tests.vm.machine import boot, emulated, root_folder
 
 pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    needs("qemu-system-x86_64"),
-    pytest.mark.timeout(1500),
+    *emulated(1500),
     # Software emulation in real time: a hypervisor may take the processors away for a minute.
     pytest.mark.flaky(reruns=2, reruns_delay=45),
 ]

@@ -11,7 +11,6 @@ what NetworkManager reads of its settings is looked at, and nothing dials.
 """
 
 import json
-import platform
 import re
 import shutil
 from pathlib import Path
@@ -26,15 +25,12 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role, Wifi
 from image.firstboot.wifi import configuration as joining
-from tests.netns.world import needs
 from tests.unit.image.firstboot.systems import facts
-from tests.vm.machine import boot, debian_folder
+from tests.vm.machine import boot, debian_folder, emulated
 from tests.vm.said import SHELL, addresses, section, write
 
 pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    needs("qemu-system-x86_64"),
-    pytest.mark.timeout(900),
+    *emulated(900),
     # Software emulation in real time: a hypervisor may take the processors away for a minute.
     pytest.mark.flaky(reruns=2, reruns_delay=45),
 ]

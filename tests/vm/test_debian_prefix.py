@@ -8,7 +8,6 @@ is a router.
 """
 
 import json
-import platform
 import shutil
 from ipaddress import IPv6Address, IPv6Network
 
@@ -18,17 +17,12 @@ from image.firstboot.actions import WriteFile
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
-from tests.netns.world import needs
 from tests.unit.image.firstboot.systems import facts
-from tests.vm.machine import boot, debian_folder
+from tests.vm.machine import boot, debian_folder, emulated
 from tests.vm.said import SHELL, addresses, section, write
 from tributary.prefix_delegation import prefix_of
 
-pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    needs("qemu-system-x86_64"),
-    pytest.mark.timeout(900),
-]
+pytestmark = emulated(900)
 
 PACKAGES = (
     *("linux-image-amd64", "kmod", "iproute2", "procps", "iputils-ping", "systemd", "ppp", "pppoe"),

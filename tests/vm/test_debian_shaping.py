@@ -8,22 +8,16 @@ machine delays nothing in it. ``pytest -s`` shows the figures.
 """
 
 import json
-import platform
 import re
 import shutil
 from statistics import median
 
 import pytest
 
-from tests.netns.world import needs
-from tests.vm.machine import boot, pc, root_folder
+from tests.vm.machine import boot, emulated, pc, root_folder
 from tests.vm.said import SHELL, section
 
-pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    needs("qemu-system-x86_64"),
-    pytest.mark.timeout(1500),
-]
+pytestmark = emulated(1500)
 
 DIRECTIONS = ("download", "upload")
 SCRIPT = r"""

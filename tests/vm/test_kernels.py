@@ -1,25 +1,19 @@
 """Each part on each kernel that users have: it starts and passes a file, or refuses by name."""
 
 import json
-import platform
 import shutil
 
 import pytest
 
 from experiments.testbed import native
-from tests.netns.world import needs
-from tests.vm.machine import boot, root_folder
+from tests.vm.machine import boot, emulated, root_folder
 from tests.vm.said import SHELL, section
 from tributary.paths import ROOT
 
 KERNELS = {"bookworm": "6.1", "noble": "6.8", "trixie": "6.12"}
 EXAMPLES = sorted(path.name for path in (ROOT / "converter/examples").glob("*.toml"))
 
-pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is x86-64"),
-    needs("qemu-system-x86_64"),
-    pytest.mark.timeout(2400),
-]
+pytestmark = emulated(2400)
 
 # Slow and long links: under software emulation a packet costs far more time than on a real one.
 SCRIPT = (

@@ -6,7 +6,6 @@ each instruction, waits for memory, and does several at once. ``pytest -s`` show
 """
 
 import json
-import platform
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,15 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.netns.world import needs
-from tests.vm.machine import Machine, arm, boot, debian_folder, pc
+from tests.vm.machine import Machine, arm, boot, debian_folder, emulated, pc
 from tributary.paths import ROOT
 
-pytestmark = [
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="Debian's folders are made with x86-64's programs"),
-    needs("qemu-system-aarch64"),
-    pytest.mark.timeout(3600),
-]
+pytestmark = emulated(3600, "qemu-system-aarch64")
 
 PACKAGES = ("kmod", "iproute2", "ethtool", "wireguard-tools", "wireguard-go", "python3")
 # A Raspberry Pi 4 has four Cortex-A72, a Pi 5 four Cortex-A76; the images have linux-image-arm64, too.
