@@ -13,11 +13,20 @@ from tempfile import TemporaryDirectory
 from tributary.settings.errors import CommandError, Exit
 
 _PREFIX = "unpacked-"
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _COMPONENTS = "main,non-free-firmware"
-# Mounts and processes of their own, and no network: all of it ends with the command.
+INSIDE = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+"""The environment of what runs in a root."""
+
+# Mounts and processes of their own, and no network: all of it ends with the command, also by SIGKILL, and what is
+# missing in the root cannot come from elsewhere.
 _NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec")
-_INSIDE = 'mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"'
+_MOUNTS = 'mount --rbind /dev "$0/dev"; mount -t proc proc "$0/proc"'
+
+
+def around(root: Path, command: Sequence[str], mounts: str = ":") -> list[str]:
+    """``command`` of this machine while ``root`` has what programs in there need, and what the script ``mounts`` adds
+    below ``$0``."""
+    return [*_NAMESPACES, f'{_MOUNTS}; {mounts}; exec "$@"', str(root), *command]
 
 
 @dataclass(frozen=True)
@@ -28,9 +37,9 @@ class System:
 
     def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` inside, without network, its output shown; raises CommandError (exit 71) if it fails."""
-        inside = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
+        entering = around(self.root, ["chroot", str(self.root), *command])
         try:
-            subprocess.run([*_NAMESPACES, _INSIDE, str(self.root), *command], env=inside, check=True)
+            subprocess.run(entering, env={**INSIDE, **(environment or {})}, check=True)
         except subprocess.CalledProcessError as error:
             raise CommandError(Exit.SYSTEM, f"{' '.join(command)} failed with {error.returncode}: see above") from error
 

@@ -7,24 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from image.debian import INSIDE, around
 from image.progress import Progress
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
 _GRACE = 60.0  # seconds: mmdebstrap takes its mounts down when it is asked to end
-_INSIDE = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
-
-# Mounts and processes of their own, and no network: all of it ends with the command, also by SIGKILL, and what is
-# missing in the root cannot come from elsewhere. The last two make /tmp and /run those of a machine that runs, and
-# /boot/firmware a mount, without which the hook of raspi-firmware does nothing.
-_NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-ec")
-_MOUNTS = """
-mount --rbind /dev "$0/dev"
-mount -t proc proc "$0/proc"
-mount -t tmpfs -o mode=1777 tmp "$0/tmp"
-mount -t tmpfs -o mode=755 run "$0/run"
-mount --bind "$0/boot/firmware" "$0/boot/firmware"
-"""
+# /tmp and /run of a machine that runs; and /boot/firmware as a mount, without which the hook of raspi-firmware does
+# nothing.
+_MOUNTS = "; ".join(
+    (
+        'mount -t tmpfs -o mode=1777 tmp "$0/tmp"',
+        'mount -t tmpfs -o mode=755 run "$0/run"',
+        'mount --bind "$0/boot/firmware" "$0/boot/firmware"',
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +67,13 @@ class Runner:
 
     def inside(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` with ``root`` as its root folder."""
-        given = [f"{name}={value}" for name, value in {**_INSIDE, **(environment or {})}.items()]
+        given = [f"{name}={value}" for name, value in {**INSIDE, **(environment or {})}.items()]
         run = ["chroot", str(root), "env", "--ignore-environment", *given, *command]
         self.around(root, run)
 
     def around(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` of this machine while ``root`` has what programs in there need."""
-        script = f'{_MOUNTS}exec "$@"'
-        self.run([*_NAMESPACES, script, str(root), *command], environment)
+        self.run(around(root, command, _MOUNTS), environment)
 
 
 @contextmanager

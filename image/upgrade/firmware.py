@@ -4,7 +4,7 @@ RAUC's reference, "Custom bootloader backend interface", has the first four verb
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,35 +19,11 @@ person calls tributary-upgrade."""
 
 
 @dataclass(frozen=True)
-class GetPrimary:
-    """Which slot starts next."""
+class Options:
+    """The arguments of a verb; those that it does not take are empty."""
 
-
-@dataclass(frozen=True)
-class SetPrimary:
-    """``slot`` starts next."""
-
-    slot: str
-
-
-@dataclass(frozen=True)
-class GetState:
-    """May ``slot`` be started?"""
-
-    slot: str
-
-
-@dataclass(frozen=True)
-class SetState:
-    """``slot`` may be started if its ``state`` is good."""
-
-    slot: str
-    state: str
-
-
-@dataclass(frozen=True)
-class Fill:
-    """The slot that runs starts its newest kernel."""
+    slot: str = ""
+    state: str = ""
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,19 +35,11 @@ def parser() -> Arguments:
     """All verbs and their arguments."""
     made = Arguments(prog="firmware-slots", description=DESCRIPTION)
     verbs = made.add_subparsers(required=True, metavar="VERB")
-    primary = verbs.add_parser("get-primary", help="print the slot that starts next")
-    primary.set_handler(GetPrimary, _get_primary)
-    preferring = verbs.add_parser("set-primary", help="let a slot start next: on trial, unless it runs")
-    preferring.set_handler(SetPrimary, _set_primary)
-    asking = verbs.add_parser("get-state", help="print whether a slot may be started: good, bad")
-    asking.set_handler(GetState, _get_state)
-    judging = verbs.add_parser("set-state", help="say whether a slot may be started; the one that runs stays if it may")
-    judging.set_handler(SetState, _set_state)
-    for each in (preferring, asking, judging):
-        each.add_argument("slot", choices=SLOTS)
-    judging.add_argument("state", choices=("good", "bad"))
-    filling = verbs.add_parser("fill", help="let the slot that runs start its newest kernel")
-    filling.set_handler(Fill, _fill)
+    for verb, (act, arguments, about) in _VERBS.items():
+        parser = verbs.add_parser(verb, help=about)
+        parser.set_handler(Options, act)
+        for name in arguments:
+            parser.add_argument(name, choices=_CHOICES[name])
     return made
 
 
@@ -87,23 +55,38 @@ def _running() -> str:
     return running(Path("/proc/cmdline").read_text())
 
 
-def _get_primary(_: GetPrimary) -> None:
+def _get_primary(_: Options) -> None:
     print(BootPartition(BOOT).read().first)
 
 
-def _get_state(options: GetState) -> None:
+def _get_state(options: Options) -> None:
     print("good" if options.slot in BootPartition(BOOT).read().good else "bad")
 
 
-def _set_primary(options: SetPrimary) -> None:
+def _set_primary(options: Options) -> None:
     boot = BootPartition(BOOT)
     boot.write(boot.read().prefer(options.slot, _running()))
 
 
-def _set_state(options: SetState) -> None:
+def _set_state(options: Options) -> None:
     boot = BootPartition(BOOT)
     boot.write(boot.read().judge(options.slot, _running(), good=options.state == "good"))
 
 
-def _fill(_: Fill) -> None:
+def _fill(_: Options) -> None:
     fill(Path("/"), BOOT / folder(_running()))
+
+
+_CHOICES = {"slot": SLOTS, "state": ("good", "bad")}
+_VERBS: dict[str, tuple[Callable[[Options], None], tuple[str, ...], str]] = {
+    "get-primary": (_get_primary, (), "print the slot that starts next"),
+    "set-primary": (_set_primary, ("slot",), "let a slot start next: on trial, unless it runs"),
+    "get-state": (_get_state, ("slot",), "print whether a slot may be started: good, bad"),
+    "set-state": (
+        _set_state,
+        ("slot", "state"),
+        "say whether a slot may be started; the one that runs stays if it may",
+    ),
+    "fill": (_fill, (), "let the slot that runs start its newest kernel"),
+}
+"""What each does, which arguments it takes, and its help."""

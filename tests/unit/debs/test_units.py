@@ -1,4 +1,4 @@
-"""The units and settings that the packages bring, judged by those who read them; nothing is started."""
+"""The settings that the packages bring, judged by those who read them; tests/unit/test_unit_files.py has the units."""
 
 import os
 import re
@@ -16,31 +16,7 @@ from throttler.policy import model
 from tributary.paths import ROOT
 from tributary.settings.files import load
 
-UNIT = ROOT / "squid/systemd/tributary-squid.service"  # tests/unit/test_unit_files.py has the others
 FILES = ROOT / "debs/files"
-
-systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-
-
-def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["systemd-analyze", "--no-pager", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-@systemd_analyze
-def test_its_exposure_is_below_three() -> None:
-    result = analyze("security", "--offline=true", str(UNIT))
-    found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", result.stdout)
-    assert found is not None, result.stderr
-    assert float(found[1]) < 3
-
-
-@systemd_analyze
-def test_systemd_accepts_every_line(tmp_path: Path) -> None:
-    copy = tmp_path / UNIT.name
-    copy.write_text(re.sub(r"^(ExecStart|ExecStartPre)=\S+", r"\1=/bin/true", UNIT.read_text(), flags=re.MULTILINE))
-    result = analyze("verify", "--man=no", str(copy))
-    assert (result.returncode, copy.name in result.stderr) == (0, False), result.stderr
 
 
 def test_debians_squid_stays_down_while_ours_is_installed() -> None:

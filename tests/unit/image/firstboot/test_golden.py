@@ -1,5 +1,5 @@
-"""What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or with what differs from
-those of the home router's card, router.plan, in NAME.diff.
+"""What cards come to: each golden NAME.toml with all files and units beside it, in NAME.plan, or, of a card BASE-NAME,
+with what differs from those of BASE, in BASE-NAME.diff.
 
 To make them anew after a wanted change:
 REMAKE_GOLDEN=1 scripts/python -m pytest tests/unit/image/firstboot/test_golden.py
@@ -70,8 +70,9 @@ def differences(base: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 @EVERY
 def test_the_plan_is_the_golden_one(name: str) -> None:
-    if name.startswith("router-"):
-        path, found = GOLDEN / f"{name}.diff", differences(text("router"), text(name))
+    base, dash, _ = name.partition("-")
+    if dash:
+        path, found = GOLDEN / f"{name}.diff", differences(text(base), text(name))
     else:
         path, found = GOLDEN / f"{name}.plan", iter(text(name))
     kept = "".join(f"{line}\n" for line in found)
