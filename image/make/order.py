@@ -17,16 +17,13 @@ from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
 from image.make.identity import Identity
 from image.make.layout import Layout, layout
-from image.make.stage import Durations, Stage, digest_of
+from image.make.stage import Durations, Stage
 from image.make.texts import compatible
 from image.progress import Progress
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 LOCKS = Path(__file__).parent / "lock"
-
-_MAKERS = ("ansible", "image/make")
-"""What an image is made by. What packages are made from is in their key, and each later key has the one before."""
 
 _EMULATED = {"arm64": 15.0}
 """How much longer the programs of a processor take than ours, by Debian's name for it."""
@@ -138,7 +135,8 @@ class Making:
             seconds=self.release.commit.time,
             trusted=self.order.trusted,
         )
-        made_from = (self.name, self.parts.key, self.debian.key, digest_of(ROOT, _MAKERS), self.order.trusted)
+        # The packages' key has all files of the checkout, and each later key has the one before.
+        made_from = (self.name, self.parts.key, self.debian.key, self.order.trusted)
         return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
 
     @cached_property

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,15 +145,3 @@ class Durations:
             return {str(name): float(value) for name, value in json.loads(self.path.read_text()).items()}
         except (OSError, ValueError, AttributeError, TypeError):
             return {}
-
-
-def digest_of(root: Path, paths: Iterable[str]) -> str:
-    """One digest of the files below ``root`` that ``paths`` name, folders with all in them, by names and contents."""
-    lines = []
-    for name in paths:
-        path = root / name
-        files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-        for file in files:
-            if "__pycache__" not in file.parts:
-                lines.append(f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.relative_to(root)}\n")
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -3,8 +3,9 @@
 import errno
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,51 +103,44 @@ def test_where_the_image_has_a_hole_a_medium_that_cannot_forget_is_overwritten_w
     assert bytes(medium.data) == expected()
 
 
-@pytest.mark.parametrize("offset", [BLOCK, MIDDLE, len(IMAGE) - 1])
-def test_a_bit_that_the_medium_flips_is_found_by_reading_back(
-    medium: Medium, device: Path, image: Path, offset: int
+def broken(start: int, data: bytes) -> bytes:
+    """Nothing can be read or written there."""
+    if start <= MIDDLE < start + len(data):
+        raise OSError(errno.EIO, "worn out")
+    return data
+
+
+CHUNK = f"{4 << 20} to {8 << 20}"
+DIFFER = "differ from the image"
+FAULTS: dict[str, tuple[str, Callable[[int, bytes], bytes], Exit, str]] = {
+    **{
+        f"the medium flips a bit at {offset}": ("on_write", partial(flipped, offset), Exit.WRONG_RESULT, DIFFER)
+        for offset in (BLOCK, MIDDLE, len(IMAGE) - 1)
+    },
+    "a bit is flipped in reading": ("on_read", partial(flipped, MIDDLE), Exit.WRONG_RESULT, f"bytes {CHUNK} {DIFFER}"),
+    "a bit is flipped in the partition table": (
+        "on_write",
+        lambda start, data: flipped(450, start, data) if any(data[:BLOCK]) else data,
+        *(Exit.WRONG_RESULT, f"bytes 0 to {BLOCK} {DIFFER}"),
+    ),
+    "a card claims more than it has, takes all and drops it": (
+        "on_write",
+        lambda start, data: data if start < MIDDLE else OLD * len(data),
+        *(Exit.WRONG_RESULT, DIFFER),
+    ),
+    # The whole write fails, which began where the chunk begins.
+    "an error in writing": ("on_write", broken, Exit.SYSTEM, f"writing at byte {4 << 20}: Input/output error"),
+    "an error in reading back": ("on_read", broken, Exit.SYSTEM, f"reading at byte {4 << 20}: Input/output error"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_with_its_place_and_the_card_has_no_partitions(
+    medium: Medium, device: Path, image: Path, name: str
 ) -> None:
-    medium.on_write = lambda start, data: flipped(offset, start, data)
-    failed(medium, image, device, Exit.WRONG_RESULT, "differ from the image")
-
-
-def test_a_bit_that_is_flipped_in_reading_is_found(medium: Medium, device: Path, image: Path) -> None:
-    medium.on_read = lambda start, data: flipped(MIDDLE, start, data)
-    failed(medium, image, device, Exit.WRONG_RESULT, f"{device}: bytes {4 << 20} to {8 << 20} differ from the image")
-
-
-def test_a_flipped_bit_in_the_partition_table_takes_it_away_again(medium: Medium, device: Path, image: Path) -> None:
-    def worn_out(start: int, data: bytes) -> bytes:
-        return flipped(450, start, data) if any(data[:BLOCK]) else data
-
-    medium.on_write = worn_out
-    failed(medium, image, device, Exit.WRONG_RESULT, f"{device}: bytes 0 to {BLOCK} differ from the image")
-
-
-def test_a_card_that_claims_more_than_it_has_is_found(medium: Medium, device: Path, image: Path) -> None:
-    medium.on_write = lambda start, data: data if start < MIDDLE else OLD * len(data)  # it takes all, and drops it
-    failed(medium, image, device, Exit.WRONG_RESULT, "differ from the image")
-
-
-def test_an_error_in_writing_is_told_with_its_place(medium: Medium, device: Path, image: Path) -> None:
-    def worn_out(start: int, data: bytes) -> bytes:
-        if start <= MIDDLE < start + len(data):
-            raise OSError(errno.EIO, "worn out")
-        return data
-
-    medium.on_write = worn_out
-    # The whole write is told as failed, which began where the chunk begins.
-    failed(medium, image, device, Exit.SYSTEM, f"{device}: writing at byte {4 << 20}: Input/output error")
-
-
-def test_an_error_in_reading_back_is_told(medium: Medium, device: Path, image: Path) -> None:
-    def unreadable(start: int, data: bytes) -> bytes:
-        if start + len(data) > MIDDLE:
-            raise OSError(errno.EIO, "unreadable")
-        return data
-
-    medium.on_read = unreadable
-    failed(medium, image, device, Exit.SYSTEM, f"{device}: reading at byte {4 << 20}: Input/output error")
+    step, fault, code, reason = FAULTS[name]
+    setattr(medium, step, fault)
+    failed(medium, image, device, code, reason)
 
 
 def test_a_medium_that_takes_nothing_is_told(medium: Medium, device: Path, image: Path) -> None:

@@ -44,20 +44,6 @@ def test_a_commit_more_leaves_debians_half_as_it_is(tmp_path: Path) -> None:
     assert same == ["base"]
 
 
-def test_what_makes_images_is_in_the_keys_of_all_but_packages_and_debians_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = []
-    for text in ("one", "other"):
-        for name in ("ansible/site.yml", "image/make/pack.py"):
-            (tmp_path / text / name).parent.mkdir(parents=True)
-            (tmp_path / text / name).write_text(text if name.endswith(".py") else "")
-        monkeypatch.setattr(order, "ROOT", tmp_path / text)
-        keys.append({stage.name: stage.key for stage in making(tmp_path).stages})
-    one, other = keys
-    assert [name for name in one if one[name] == other[name]] == ["packages", "base"]
-
-
 def test_every_kind_of_image_has_results_of_its_own(tmp_path: Path) -> None:
     kinds = [making(tmp_path, board, role) for board in BOARDS for role in Role]
     places = [each.place(CACHE) for kind in kinds for each in kind.stages]

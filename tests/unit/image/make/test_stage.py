@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from image.make.command import Runner
-from image.make.stage import Durations, Stage, digest_of, run
+from image.make.stage import Durations, Stage, run
 from tests.unit.image.miniature import Quiet
 from tributary.settings.errors import CommandError
 
@@ -111,14 +111,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(CommandError, match="No space left on device"):
         run([Stage("root", "x", (), ".tar", 1, full)], tmp_path, Quiet())
-
-
-def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/x").write_text("1")
-    first = digest_of(tmp_path, ["a"])
-    (tmp_path / "a/x").rename(tmp_path / "a/y")
-    assert digest_of(tmp_path, ["a"]) != first
 
 
 def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> None:
