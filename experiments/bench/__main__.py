@@ -1,4 +1,4 @@
-"""The command ``bench``: scenarios whose points are contenders, told by their medians and ratios."""
+"""The command ``bench``: experiments whose points are contenders, told by their medians and ratios."""
 
 import json
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Measuring, add_measuring
-from experiments.study.catalogue import BENCH, BENCHMARKS
+from experiments.study.catalogue import EVERYTHING
 from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
-    from experiments.study.figures import Figures
+    from experiments.study.metrics import Metric
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -22,7 +22,7 @@ _EPILOG = """\
 --json prints one object: "ratios" (ours to each peer, larger is better), "values" (the unit is in each key's name),
 "series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
 
-Results go to results/experiment/bench-NAME/TIME/, as those of scripts/experiment do, whose report has them too. A run
+Results go to results/experiment/EXPERIMENT/TIME/, as those of scripts/experiment do, whose report has them too. A run
 that was stopped goes on where it stopped when it is asked for again in the same way.
 """
 _TESTBED = "bench"
@@ -30,59 +30,60 @@ _TESTBED = "bench"
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``scenarios`` by their names in the catalogue; what they give is told together."""
+    """The experiments by their names in the catalogue; what they give is told together."""
 
     about: str
     scenarios: tuple[str, ...]
 
 
 _ALL = {
-    "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("aggregation",)),
+    "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("multipath",)),
     "enforcement": Benchmark(
-        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", ("enforcement",)
+        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", ("bench-enforcement",)
     ),
     "converter": Benchmark(
-        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("converter",)
+        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("bench-converter",)
     ),
-    "throttler-scale": Benchmark("memory, time and throughput with 100,000 throttled subflows", ("throttler-scale",)),
+    "throttler-scale": Benchmark(
+        "memory, time and throughput with 100,000 throttled subflows", ("bench-throttler-scale",)
+    ),
     "queueing-delay": Benchmark(
-        "how long packets wait in a held class, and would in a long queue", ("queueing-delay",)
+        "how long packets wait in a held class, and would in a long queue", ("bench-queueing-delay",)
     ),
     "converter-soak": Benchmark(
-        "ten minutes of random connections through it: bytes, ends, memory, descriptors", ("converter-soak",)
+        "ten minutes of random connections through it: bytes, ends, memory, descriptors", ("bench-converter-soak",)
     ),
     "acceleration": Benchmark(
         "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
         (
-            "acceleration-transfers",
-            "acceleration-setup",
-            "acceleration-start",
-            "acceleration-instances",
-            "acceleration-one-core",
+            *("acceleration", "acceleration-setup", "acceleration-start"),
+            *("bench-acceleration-instances", "bench-acceleration-one-core"),
         ),
     ),
     "overlay": Benchmark(
         "chains of all pairs, a look-up; a converter started by a client; a dead node; `offload`",
-        ("overlay", "overlay-on-demand", "overlay-node-out", "offload"),
+        ("bench-overlay", "bench-overlay-on-demand", "bench-overlay-node-out", "bench-offload"),
     ),
-    "offload": Benchmark("processor time and throughput before and after a relay offloads to the kernel", ("offload",)),
+    "offload": Benchmark(
+        "processor time and throughput before and after a relay offloads to the kernel", ("bench-offload",)
+    ),
     "offload-soak": Benchmark(
         "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
-        ("offload-soak",),
+        ("bench-offload-soak",),
     ),
     "handoff": Benchmark(
         "requests handed over with their connections, beside nginx and HAProxy as proxies and back ends alone",
-        ("handoff",),
+        ("handoff-sizes",),
     ),
     "handoff-soak": Benchmark(
         "a million requests for random objects that are handed over: is every byte of every answer right?",
-        ("handoff-soak",),
+        ("bench-handoff-soak",),
     ),
     "home": Benchmark(
         "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",
         ("home",),
     ),
-    "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("accuracy",)),
+    "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("bench-accuracy",)),
 }
 
 
@@ -143,11 +144,14 @@ def _run(options: Run) -> None:
     preflight.need_all("bench run")
     measure_released()
     take_down_orphans()
-    figures, absent = _measured(options, wanted.scenarios, changes)
+    metrics, absent = _measured(options, wanted.scenarios, changes)
     if options.json:
-        print(json.dumps(_as_json(figures, absent), indent=2))
+        from experiments.results import machine
+        from experiments.study.metrics import as_json
+
+        print(json.dumps({**as_json(metrics), "missing": absent, "machine": machine()}, indent=2))
     else:
-        _show(options.name, figures, absent)
+        _show(options.name, metrics, absent)
 
 
 def _changes(options: Run) -> list[str]:
@@ -162,23 +166,23 @@ def _changes(options: Run) -> list[str]:
     return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
-def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> "tuple[Figures, list[str]]":
-    """What the scenarios of these ``names`` give together, and the peers that are missing."""
+def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> "tuple[list[Metric], list[str]]":
+    """What the experiments of these ``names`` give together, and the peers that are missing."""
     from rich.console import Console
 
     from experiments.study.changes import orders
-    from experiments.study.figures import Figures, missing
+    from experiments.study.metrics import missing
     from experiments.study.run import perform
 
-    wanted = orders([BENCHMARKS[f"{BENCH}{name}"] for name in names], changes, options.quick)
+    wanted = orders([EVERYTHING[name] for name in names], changes, options.quick)
     where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
-    figures, absent = Figures(), dict[str, None]()
+    metrics: list[Metric] = []
+    absent: dict[str, None] = {}
     for order in wanted:
-        assert order.scenario.figures is not None, "a benchmark has figures"
         readings = perform("bench", order, *where).readings
-        figures |= order.scenario.figures(readings)
+        metrics += order.scenario.quoted(readings)
         absent |= dict.fromkeys(missing(readings))
-    return figures, list(absent)
+    return metrics, list(absent)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -186,30 +190,17 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def _as_json(figures: "Figures", absent: Sequence[str]) -> dict[str, object]:
-    from experiments.results import machine
-
-    return {
-        "ratios": {name: round(ratio, 4) for name, ratio in figures.ratios.items()},
-        "values": {name: round(value, 4) for name, value in figures.values.items()},
-        "series": [{"name": each.name, "unit": each.unit, "numbers": list(each.numbers)} for each in figures.series],
-        "missing": list(absent),
-        "machine": machine(),
-    }
-
-
-def _show(name: str, figures: "Figures", absent: Sequence[str]) -> None:
+def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table("", "median", "least", "most", "unit", title=name)
-    for each in figures.series:
-        numbers = (each.median, min(each.numbers), max(each.numbers))
-        table.add_row(each.name, *(f"{number:.1f}" for number in numbers), each.unit)
+    for each in metrics:
+        table.add_row(
+            each.name, *(f"{number:.3f}" for number in (each.median, min(each.numbers), max(each.numbers))), each.unit
+        )
     console = Console()
     console.print(table)
-    for key, number in (figures.ratios | figures.values).items():
-        console.print(f"{key} = {number:.3f}", highlight=False)
     if absent:
         console.print(f"not here, and left out: {', '.join(absent)}", highlight=False)
 

@@ -18,14 +18,14 @@ from experiments.bench.converter.footprint import proportional
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import Unlinked
 from experiments.scenarios.sweeps import numbers
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node
 from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
 _LISTEN, _ORIGIN = "127.0.0.1:3128", "203.0.113.2:8080"
@@ -105,7 +105,7 @@ class Namespaces:
             yield Tenants(nodes, converter)
 
 
-def points(options: InstanceOptions) -> list[Point]:
+def points(options: InstanceOptions, _topology: Topology | None = None) -> list[Point]:
     """As many of each kind as it can be."""
     return [
         {"by": by, "instances": str(count)}
@@ -125,16 +125,17 @@ def _measure(built: Tenants, _options: InstanceOptions, point: Point, repetition
         return Reading(point, repetition, {"instances_mb": _settled(pids) / 1e6}, {})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """``instances_mb_N``: megabytes of N converters; the same of the peers, with their names in front."""
     counts = sorted({int(reading.point["instances"]) for reading in readings})
-    series = [
-        Series(f"{'' if by == NATIVE else f'{by}_'}instances_mb_{count}", "MB", numbers_)
+    return [
+        Metric(
+            f"{'' if by == NATIVE else f'{by}_'}instances_mb_{count}",
+            readings.at(by=by, instances=str(count)).values("instances_mb"),
+        )
         for by in _KINDS
         for count in counts
-        if (numbers_ := readings.at(by=by, instances=str(count)).values("instances_mb"))
     ]
-    return Figures(series, values={each.name: each.median for each in series})
 
 
 def _settled(pids: Sequence[int]) -> int:
@@ -177,14 +178,15 @@ def _wait_until_it_listens(node: Node) -> None:
         time.sleep(0.02)
 
 
-SCENARIO = benchmark(
-    name="acceleration-instances",
-    question="What have 1 to 1,000 converters in memory, each in a namespace of its own, beside HAProxy and Varnish?",
+SCENARIO = Scenario(
+    name="bench-acceleration-instances",
+    claim="What have 1 to 1,000 converters in memory, each in a namespace of its own, beside HAProxy and Varnish?",
     about=__doc__,
     options=InstanceOptions,
     quick={"instances": "1,10"},
     points=points,
     blueprint=lambda options, _profile, _point: Namespaces(max(options.instances)),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

@@ -13,10 +13,9 @@ from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.parts import NATIVE
 from experiments.bench.processors import kept_to
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series, ratios
+from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.tolerance import TOLERANCE
 from tributary.settings.units import Size
 
@@ -54,28 +53,25 @@ def _measure(built: Cabled, options: CoreOptions, point: Point, repetition: int)
     return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6}, {})
 
 
-def figures(readings: Readings) -> Figures:
-    """``bulk_vs_PEER``."""
-    reached = {name: readings.at(by=name) for name in _ALL}
-    return Figures(
-        [
-            Series(f"one core, {name}", "Mbit/s", each.values("mbps"))
-            for name, each in reached.items()
-            if each.values("mbps")
-        ],
-        ratios=ratios("mbps", {f"bulk_vs_{peer}": (reached[NATIVE], reached[peer]) for peer in _PEERS}),
-    )
+def metrics(readings: Readings) -> list[Metric]:
+    """What each moves, and ``bulk_vs_PEER``."""
+    ours = readings.at(by=NATIVE).repeated("mbps")
+    return [
+        *(Metric(f"one core, {name}", readings.at(by=name).values("mbps"), "Mbit/s") for name in _ALL),
+        *(ratio(f"bulk_vs_{peer}", ours, readings.at(by=peer).repeated("mbps")) for peer in _PEERS),
+    ]
 
 
-SCENARIO = benchmark(
-    name="acceleration-one-core",
-    question="What does a converter move through one processor, beside Varnish, HAProxy, nginx?",
+SCENARIO = Scenario(
+    name="bench-acceleration-one-core",
+    claim="What does a converter move through one processor, beside Varnish, HAProxy, nginx?",
     about=__doc__,
     options=CoreOptions,
     quick={"repeat": 1, "size": "200MB"},
-    points=lambda _options: [{"by": name} for name in _ALL],
+    points=lambda _options, _topology: [{"by": name} for name in _ALL],
     blueprint=lambda _options, _profile, _point: OneCore(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
     in_turn=True,
 )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
-from statistics import median
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -19,12 +18,12 @@ from experiments.bench import pair
 from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.cabled import Wired
 from experiments.scenarios.sweeps import listed
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
@@ -71,7 +70,7 @@ class Sample:
     passed: int
 
 
-def _points(options: AccuracyOptions) -> list[Point]:
+def _points(options: AccuracyOptions, _topology: Topology) -> list[Point]:
     """Every rate both ways, alone and beside plain TCP, and the quota."""
     held: list[Point] = [
         {"rate": str(rate), "direction": direction, "beside": beside}
@@ -90,21 +89,18 @@ def _measure(built: Wired, options: AccuracyOptions, point: Point, repetition: i
     return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error}, {})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """The largest error of all rates, and the quota's."""
     held = Readings(reading for reading in readings if "rate" in reading.point)
-    quota = Readings(reading for reading in readings if "quota" in reading.point)
     each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in held})
-    return Figures(
-        [
-            Series(f"{direction}: {rate}", "Mbit/s", held.at(direction=direction, rate=str(rate)).values("mbps"))
-            for direction, rate in each
-        ],
-        values={
-            "rate_error_pct_max": max(map(abs, held.values("error_percent"))),
-            "quota_error_pct": median(quota.values("error_percent")),
-        },
-    )
+    return [
+        *(
+            Metric(f"{way}: {rate}", held.at(direction=way, rate=str(rate)).values("mbps"), "Mbit/s")
+            for way, rate in each
+        ),
+        Metric("rate_error_pct_max", [max(map(abs, held.values("error_percent")))], "%"),
+        Metric("quota_error_pct", [r.values["error_percent"] for r in readings if "quota" in r.point]),
+    ]
 
 
 def _error(measured: float, wanted: float) -> float:
@@ -192,14 +188,15 @@ def quota_rule(quota: str) -> str:
     )
 
 
-SCENARIO = benchmark(
-    name="accuracy",
-    question="Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?",
+SCENARIO = Scenario(
+    name="bench-accuracy",
+    claim="Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?",
     about=__doc__,
     options=AccuracyOptions,
     quick={"rates": "1mbit,100mbit", "settle": 1.0, "seconds": 3.0, "quota": "5MB", "quota_seconds": 5.0},
     points=_points,
     blueprint=lambda _options, _profile, _point: pair.Pair(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from pydantic import Field
@@ -22,10 +21,9 @@ from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures
+from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import SERVER, Cabling
 from experiments.testbed.node import Process
 from tributary.settings.errors import CommandError, Exit
@@ -90,9 +88,9 @@ def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int)
     return Reading(point, repetition, {name: float(value) for name, value in values.items()}, {})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """What was counted."""
-    return Figures(values={name: median(readings.values(name)) for name in _COUNTED})
+    return metrics_of(readings, _COUNTED)
 
 
 def _with_timeouts(contender: Contender, options: SoakOptions) -> Contender:
@@ -149,14 +147,15 @@ def _taken(pid: int) -> tuple[int, int]:
     return resident(pid), len(list((Path("/proc") / str(pid) / "fd").iterdir()))
 
 
-SCENARIO = benchmark(
-    name="converter-soak",
-    question="Connections come, go, half-close and die for ten minutes: is every byte right, does anything leak?",
+SCENARIO = Scenario(
+    name="bench-converter-soak",
+    claim="Connections come, go, half-close and die for ten minutes: is every byte right, does anything leak?",
     about=__doc__,
     options=SoakOptions,
     quick={"seconds": 10},
-    points=lambda _options: [{"by": NATIVE}],
+    points=lambda _options, _topology: [{"by": NATIVE}],
     blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

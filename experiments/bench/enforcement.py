@@ -18,11 +18,10 @@ from experiments.bench import pair
 from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.scenarios.cabled import Wired
-from experiments.study.benchmark import benchmark
 from experiments.study.blueprint import Blueprint, StandingTestbed, TestbedBlueprint
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
@@ -109,25 +108,21 @@ def _measure(built: Wired | StandingTestbed, options: JoinOptions, point: Point,
     return Reading(point, repetition, measured.values(), {}, {"p50_ms": measured.medians})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """By either source of the throttler under load, and of single joins."""
     loads, single = {name: readings.at(joins=name) for name in _SOURCES}, readings.at(joins=_SINGLE)
-    return Figures(
-        [
-            *(Series(f"{name}: median of each second", "ms", each.samples("p50_ms")) for name, each in loads.items()),
-            Series("join to first held packet", "ms", single.samples("p50_ms")),
-        ],
-        values={
-            **{
-                f"{name}_{value}": median(each.values(value))
-                for name, each in loads.items()
-                for value in ("p50_ms", "p99_ms", "joins", "missed")
-            },
-            "joins_per_second": min(rate for each in loads.values() for rate in each.values("joins_per_second")),
-            "enforcement_p50_ms": median(single.samples("p50_ms")),
-            "enforcement_max_ms": max(single.values("most_ms")),
-        },
-    )
+    slowest = min(rate for load in loads.values() for rate in load.values("joins_per_second"))
+    return [
+        *(Metric(f"{name}: median of each second", load.samples("p50_ms"), "ms") for name, load in loads.items()),
+        *(
+            Metric(f"{name}_{value}", load.values(value))
+            for name, load in loads.items()
+            for value in ("p50_ms", "p99_ms", "joins", "missed")
+        ),
+        Metric("joins_per_second", [slowest]),
+        Metric("enforcement_p50_ms", single.samples("p50_ms")),
+        Metric("enforcement_max_ms", [max(single.values("most_ms"))]),
+    ]
 
 
 def _under_load(testbed: Testbed, source: str, options: JoinOptions) -> Measured:
@@ -178,14 +173,15 @@ def _one_at_a_time(testbed: Testbed, joins: int) -> list[float]:
     return times
 
 
-SCENARIO = benchmark(
-    name="enforcement",
-    question="How soon is a join enforced, at 1,000 joins a second, by either source?",
+SCENARIO = Scenario(
+    name="bench-enforcement",
+    claim="How soon is a join enforced, at 1,000 joins a second, by either source?",
     about=__doc__,
     options=JoinOptions,
     quick={"joins": 100, "seconds": 5, "by_session": 4, "singles": 5},
-    points=lambda _options: [{"joins": each} for each in (*_SOURCES, _SINGLE)],
+    points=lambda _options, _topology: [{"joins": each} for each in (*_SOURCES, _SINGLE)],
     blueprint=_blueprint,
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

@@ -15,17 +15,15 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from pydantic import Field
 
 from experiments.handoff.contest import HANDED_OVER, Contest, at_work
 from experiments.handoff.network import SERVICE, standing_network
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures
+from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import reserved
 from experiments.testbed.node import run
@@ -105,19 +103,20 @@ def told(report: dict[str, Any], log: str) -> dict[str, float]:
     return counted | {"handed_over": float(log.count(HANDED_OVER))}
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """What was counted."""
-    return Figures(values={name: median(readings.values(name)) for name in _COUNTED})
+    return metrics_of(readings, _COUNTED)
 
 
-SCENARIO = benchmark(
-    name="handoff-soak",
-    question="A million requests by connections that change their back end: is every byte of every answer right?",
+SCENARIO = Scenario(
+    name="bench-handoff-soak",
+    claim="A million requests by connections that change their back end: is every byte of every answer right?",
     about=__doc__,
     options=SoakOptions,
     quick={"requests": 5000, "clients": 16, "rest": 2},
-    points=lambda _options: [{"objects": "random"}],
+    points=lambda _options, _topology: [{"objects": "random"}],
     blueprint=lambda _options, _profile, _point: Stocked(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

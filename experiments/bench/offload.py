@@ -21,16 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from statistics import median
 
 from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks, takes_in_by_thread
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
@@ -52,14 +50,10 @@ _QUEUES = {LARGE: None, SMALL: 1000}
 _RECEIVERS_SIDE = {DOWN: CLIENT_SIDE, UP: SERVER_SIDE}
 _SIZES, _WAYS = {LARGE: "", SMALL: "small_"}, {DOWN: "", UP: "upload_"}
 """What names of figures have in front for each."""
-_UNITS = {
-    "before_cpu_ms_per_gb": "ms/GB",
-    "after_cpu_ms_per_gb": "ms/GB",
-    "before_mbps": "Mbit/s",
-    "after_mbps": "Mbit/s",
-    "paused_ms": "ms",
-    "dip_ms": "ms",
-}
+_MEASURED = (
+    *("before_cpu_ms_per_gb", "after_cpu_ms_per_gb", "before_mbps", "after_mbps"),
+    *("paused_ms", "dip_ms"),
+)
 
 
 class OffloadOptions(Options):
@@ -187,34 +181,35 @@ def _pace(name: str, samples: Sequence[Sample]) -> dict[str, float]:
     }
 
 
-def figures(readings: Readings) -> Figures:
-    """Of downloads of large segments the plain names; of the others with what differs."""
-    series: list[Series] = []
-    ratios: dict[str, float] = {}
+def metrics(readings: Readings) -> list[Metric]:
+    """Of downloads of large segments the plain names; of the others with what differs. Ratios are each transfer's."""
+    found: list[Metric] = []
     for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
         these, prefix = readings.at(segments=segments, direction=direction), size + way
-        series += [Series(f"{prefix}{name}", unit, these.values(name)) for name, unit in _UNITS.items()]
-        ratios[f"offload_{prefix}cpu_saving"] = _ratio(these, "before_cpu_ms_per_gb", "after_cpu_ms_per_gb")
-        ratios[f"offload_{prefix}throughput"] = _ratio(these, "after_mbps", "before_mbps")
-    return Figures(series, ratios, {each.name: each.median for each in series})
+        before, after = (
+            {value: these.repeated(f"{when}_{value}") for value in ("cpu_ms_per_gb", "mbps")}
+            for when in ("before", "after")
+        )
+        found += metrics_of(these, _MEASURED, prefix)
+        found.append(ratio(f"offload_{prefix}cpu_saving", before["cpu_ms_per_gb"], after["cpu_ms_per_gb"]))
+        found.append(ratio(f"offload_{prefix}throughput", after["mbps"], before["mbps"]))
+    return found
 
 
-def _ratio(readings: Readings, one: str, other: str) -> float:
-    """The median of each transfer's own."""
-    return median(reading.values[one] / reading.values[other] for reading in readings)
-
-
-SCENARIO = benchmark(
-    name="offload",
-    question="What does a relay cost, and what once its work is offloaded to the kernel?",
+SCENARIO = Scenario(
+    name="bench-offload",
+    claim="What does a relay cost, and what once its work is offloaded to the kernel?",
     about=__doc__,
     options=OffloadOptions,
     quick={"repeat": 1, "size": "16GB"},
-    points=lambda _options: [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))],
+    points=lambda _options, _topology: [
+        {"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))
+    ],
     blueprint=lambda _options, _profile, point: ThreadedCables(
         mtu=_MTUS[point["segments"]], queue=_QUEUES[point["segments"]]
     ),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
     in_turn=True,
 )

@@ -23,10 +23,9 @@ from typing import Any
 from pydantic import Field
 
 from experiments.scenarios.one_link import ORIGIN, Linked, OneLink
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures
+from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
@@ -188,23 +187,20 @@ def told(lines: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """What was counted."""
-    values: dict[str, float] = {}
-    for by, names in _COUNTED.items():
-        counted = readings.at(by=by)
-        values |= {_NAMES[by] + name: median(counted.values(name)) for name in names}
-    return Figures(values=values)
+    return [metric for by, names in _COUNTED.items() for metric in metrics_of(readings.at(by=by), names, _NAMES[by])]
 
 
-SCENARIO = benchmark(
-    name="offload-soak",
-    question="Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?",
+SCENARIO = Scenario(
+    name="bench-offload-soak",
+    claim="Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?",
     about=__doc__,
     options=SoakOptions,
     quick={"offloaded": 200, "rest": 5},
-    points=lambda _options: [{"by": by} for by in _COUNTED],
+    points=lambda _options, _topology: [{"by": by} for by in _COUNTED],
     blueprint=lambda _options, _profile, _point: OneLink(_LOSSY),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

@@ -10,19 +10,12 @@ from statistics import median
 from pydantic import Field
 
 from experiments.scenarios.overlay_paths import Computation, Computed
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from overlay.calculator import ask
 
-_UNITS = {
-    "pairs_115_ms": "ms",
-    "pairs_315_s": "s",
-    "lookup_us": "µs",
-    "floyd_warshall_115_ms": "ms",
-    "floyd_warshall_315_s": "s",
-}
+_MEASURED = ("pairs_115_ms", "pairs_315_s", "lookup_us", "floyd_warshall_115_ms", "floyd_warshall_315_s")
 _CHAINS = "chains_a_pair_115"
 
 
@@ -36,30 +29,33 @@ class PathOptions(Options):
 def _measure(_built: Computed, options: PathOptions, point: Point, repetition: int) -> Reading:
     """The medians of what the program measured, and all of it."""
     measured = ask(["bench", "--repeat", str(options.times)])
-    values = {name: median(measured[name]) for name in _UNITS} | {_CHAINS: measured[_CHAINS]}
-    return Reading(point, repetition, values, {}, {name: measured[name] for name in _UNITS})
+    values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
+    return Reading(point, repetition, values, {}, {name: measured[name] for name in _MEASURED})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """Medians, and how all pairs compare with Floyd-Warshall."""
-    series = {name: Series(name, unit, readings.samples(name)) for name, unit in _UNITS.items()}
-    values = {name: each.median for name, each in series.items()}
-    values |= {_CHAINS: median(readings.values(_CHAINS))}
-    ratios = {
-        "pairs_115_vs_floyd_warshall": values["floyd_warshall_115_ms"] / values["pairs_115_ms"],
-        "pairs_315_vs_floyd_warshall": values["floyd_warshall_315_s"] / values["pairs_315_s"],
-    }
-    return Figures(list(series.values()), ratios, values)
+    return [
+        *metrics_of(readings, (*_MEASURED, _CHAINS)),
+        *(
+            ratio(f"pairs_{nodes}_vs_floyd_warshall", readings.repeated(theirs), readings.repeated(ours))
+            for nodes, ours, theirs in (
+                ("115", "pairs_115_ms", "floyd_warshall_115_ms"),
+                ("315", "pairs_315_s", "floyd_warshall_315_s"),
+            )
+        ),
+    ]
 
 
-SCENARIO = benchmark(
-    name="overlay",
-    question="How long do the chains of all pairs take, and a look-up?",
+SCENARIO = Scenario(
+    name="bench-overlay",
+    claim="How long do the chains of all pairs take, and a look-up?",
     about=__doc__,
     options=PathOptions,
     quick={"times": 2},
-    points=lambda _options: [{"graph": "points in a plane"}],
+    points=lambda _options, _topology: [{"graph": "points in a plane"}],
     blueprint=lambda _options, _profile, _point: Computation(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

@@ -10,10 +10,9 @@ import time
 from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running
 from experiments.scenarios.whole_overlay import StandingOverlay, WholeOverlay
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
@@ -48,20 +47,20 @@ def _passed(overlay: Running, address: str) -> bool:
     return any(address in route for route in overlay.routes(_INGRESS))
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """``node_out_s``: a lease of two seconds, and etcd's looks at leases every half of a second, are most of it."""
-    series = Series("node_out_s", "s", readings.values("node_out_s"))
-    return Figures([series], values={series.name: series.median})
+    return metrics_of(readings, ("node_out_s",))
 
 
-SCENARIO = benchmark(
-    name="overlay-node-out",
-    question="How soon after its death is a node on no chain any more?",
+SCENARIO = Scenario(
+    name="bench-overlay-node-out",
+    claim="How soon after its death is a node on no chain any more?",
     about=__doc__,
     options=NodeOutOptions,
     quick={"repeat": 1},
-    points=lambda _options: [{"nodes": str(len(_NODES))}],
+    points=lambda _options, _topology: [{"nodes": str(len(_NODES))}],
     blueprint=lambda _options, _profile, _point: WholeOverlay(_NODES, _DELAYS),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

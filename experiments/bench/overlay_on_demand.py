@@ -11,10 +11,9 @@ from statistics import median
 from pydantic import Field
 
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import CLIENTS, LISTENER, ORIGIN
 from tributary.settings.errors import CommandError, Exit
 
@@ -40,11 +39,6 @@ class OnDemandOptions(Options):
     count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
 
 
-def points(_options: OnDemandOptions) -> list[Point]:
-    """As it is."""
-    return [{"listens": _ACTIVATE}]
-
-
 def _measure(built: Cabled, options: OnDemandOptions, point: Point, repetition: int) -> Reading:
     """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
     if shutil.which(_ACTIVATE) is None:
@@ -65,26 +59,25 @@ def _transfers(built: Cabled) -> tuple[float, float]:
     return first, median(later)
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """``on_demand_first_ms``: until all of the first answer is there; ``on_demand_next_ms``: of the next ones; and
     ``on_demand_pays_ms``: what the first pays more.
     """
-    series = [Series(name, "ms", readings.samples(name)) for name in ("on_demand_first_ms", "on_demand_next_ms")]
-    values = {each.name: each.median for each in series}
-    return Figures(
-        series, values=values | {"on_demand_pays_ms": values["on_demand_first_ms"] - values["on_demand_next_ms"]}
-    )
+    both = metrics_of(readings, ("on_demand_first_ms", "on_demand_next_ms"))
+    first, later = (metric.median for metric in both)
+    return [*both, Metric("on_demand_pays_ms", [first - later])]
 
 
-SCENARIO = benchmark(
-    name="overlay-on-demand",
-    question="What does the first connection pay where a converter is started by it?",
+SCENARIO = Scenario(
+    name="bench-overlay-on-demand",
+    claim="What does the first connection pay where a converter is started by it?",
     about=__doc__,
     options=OnDemandOptions,
     quick={"repeat": 1, "count": 3},
-    points=points,
+    points=lambda _options, _topology: [{"listens": _ACTIVATE}],
     blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
     in_turn=True,
 )

@@ -13,10 +13,9 @@ from pydantic import Field
 from experiments.bench import pair
 from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.cabled import Wired
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
 from tributary.settings.errors import CommandError, Exit
@@ -64,25 +63,22 @@ def _round_trip(testbed: Testbed) -> float:
     raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """How much longer packets wait in the long queue."""
-    series = [Series(leaf, "ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
-    short, long = (each.median for each in series)
-    return Figures(
-        series,
-        ratios={"delay_pfifo_vs_throttler": long / short},
-        values={f"delay_{each.name}_ms": each.median for each in series},
-    )
+    by_leaf = [Metric(f"delay_{leaf}_ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
+    short, long = (metric.median for metric in by_leaf)
+    return [*by_leaf, Metric("delay_pfifo_vs_throttler", [long / short], RATIO)]
 
 
-SCENARIO = benchmark(
-    name="queueing-delay",
-    question="How long do packets wait in a held class, and would in a long queue?",
+SCENARIO = Scenario(
+    name="bench-queueing-delay",
+    claim="How long do packets wait in a held class, and would in a long queue?",
     about=__doc__,
     options=QueueingOptions,
     quick={"repeat": 1, "seconds": 3.0},
-    points=lambda _options: [{"leaf": leaf} for leaf in (_OURS, _LONG)],
+    points=lambda _options, _topology: [{"leaf": leaf} for leaf in (_OURS, _LONG)],
     blueprint=lambda _options, _profile, _point: pair.Pair(),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
 )

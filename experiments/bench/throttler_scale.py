@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from pydantic import Field
 
 from experiments.bench import pair
 from experiments.scenarios.cabled import Unlinked
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series, ratios
+from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
@@ -86,14 +84,14 @@ def _measure(built: Tables, options: ScaleOptions, point: Point, repetition: int
     return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}), {})
 
 
-def figures(readings: Readings) -> Figures:
+def metrics(readings: Readings) -> list[Metric]:
     """What the full table costs, and what it leaves of the throughput."""
     full, single = readings.at(table=_FULL), readings.at(table=_SINGLE)
-    return Figures(
-        [Series(name, "Mbit/s", readings.at(table=name).values("mbps")) for name in (_FULL, _SINGLE)],
-        ratios=ratios("mbps", {"full_table_vs_empty": (full, single)}),
-        values={name: median(full.values(name)) for name in _TOOK},
-    )
+    return [
+        *(Metric(name, readings.at(table=name).values("mbps"), "Mbit/s") for name in (_FULL, _SINGLE)),
+        *metrics_of(full, _TOOK),
+        ratio("full_table_vs_empty", full.repeated("mbps"), single.repeated("mbps")),
+    ]
 
 
 def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dict[str, float]]:
@@ -156,15 +154,16 @@ def _download(testbed: Testbed, seconds: float) -> float:
     return float(json.loads(printed)["bits_per_second"]) / 1e6
 
 
-SCENARIO = benchmark(
-    name="throttler-scale",
-    question="What do 100,000 held subflows cost: memory, time to install, throughput?",
+SCENARIO = Scenario(
+    name="bench-throttler-scale",
+    claim="What do 100,000 held subflows cost: memory, time to install, throughput?",
     about=__doc__,
     options=ScaleOptions,
     quick={"repeat": 5, "subflows": 5000, "seconds": 0.5},
-    points=lambda _options: [{"table": table} for table in (_FULL, _SINGLE)],
+    points=lambda _options, _topology: [{"table": table} for table in (_FULL, _SINGLE)],
     blueprint=lambda options, _profile, _point: TwoTables(options.subflows),
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
     in_turn=True,
 )

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.sweeps import Sizes
+from experiments.study.metrics import Metric
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
@@ -192,8 +193,29 @@ def _rounds_over(taken: Readings, model: Model, size: int) -> Estimate:
 
 def gain(direct: Readings, through: Readings, value: str) -> Estimate:
     """By how many per cent ``value`` is shorter, repetition by repetition."""
+    return gains(direct, through, value).estimate
+
+
+def gains(direct: Readings, through: Readings, value: str) -> Repeated:
+    """The same of each repetition."""
     both = direct.repeated(value), through.repeated(value)
-    return Repeated.of(lambda without, ours: 100 * (1 - ours / without), *both).estimate
+    return Repeated.of(lambda without, ours: 100 * (1 - ours / without), *both)
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """``ttfb_gain_pct_N`` and ``ttc25_gain_pct_N``: by how many per cent the first byte, and all of 25 kB, come sooner
+    through N converters than over the same segments alone, by early SYN forwarding. ``ttfb_gain_late_pct_N`` and so on:
+    where each converter connects when the handshake before it has ended; ``..._0rtt_...``: by 0-RTT Convert.
+    """
+    return [
+        Metric(
+            f"{name}{end}_pct_{proxies}", [*gains(these.at(by="direct"), these.at(by=by.value), value).numbers.values()]
+        )
+        for proxies in PROXIES
+        for these in [readings.at(proxies=str(proxies))]
+        for by, end in ((By.EARLY, ""), (By.LATE, "_late"), (By.ZERO_RTT, "_0rtt"))
+        for name, value in (("ttfb_gain", "first_byte_ms_10"), ("ttc25_gain", "whole_ms_25"))
+    ]
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
@@ -237,6 +259,7 @@ SCENARIO = Scenario(
     blueprint=_ground,
     measure=_measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     about=__doc__,
 )

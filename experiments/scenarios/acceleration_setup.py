@@ -20,6 +20,7 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import numbers
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, no_more_than
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
@@ -115,6 +116,19 @@ def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> li
     return verdicts
 
 
+def metrics(readings: Readings) -> list[Metric]:
+    """``setup_ms_N``: medians, from connect(2) until the server's first byte is there, of connections one after the
+    other while N others stand. ``setup_at_once_ms_N``: of N that begin in the same moment; the last one waits for the
+    processor's work on all.
+    """
+    through = readings.at(by=CONVERTER)
+    return [
+        Metric(f"{name}_{connections}", through.at(connections=str(connections)).values(value))
+        for connections in sorted({int(reading.point["connections"]) for reading in through})
+        for name, value in (("setup_ms", "beside_ms"), ("setup_at_once_ms", "at_once_ms"))
+    ]
+
+
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
     others = sorted({int(reading.point["connections"]) for reading in readings})
@@ -146,6 +160,7 @@ SCENARIO = Scenario(
     blueprint=lambda _options, _profile, _point: Intercepting(),
     measure=_measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     about=__doc__,
     any_links=False,

@@ -17,9 +17,13 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
+from experiments.bench.converter.contenders import CONTENDERS
+from experiments.bench.converter.footprint import resident
+from experiments.bench.parts import NATIVE
 from experiments.plots import tidy
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import Sizes, listed
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
@@ -64,9 +68,13 @@ def limits(options: StartOptions, _topology: Topology | None = None) -> list[Poi
 
 
 def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
-    """``start_ms``, a median."""
+    """``start_ms``, a median; and ``rss_mb``, resident when it listens, without limits."""
     taken = start_milliseconds(built.cabling, point, options.count)
-    return Reading(point, repetition, {"start_ms": median(taken)}, {}, {"start_ms": taken})
+    values = {"start_ms": median(taken)}
+    if set(point.values()) == {UNLIMITED}:
+        with CONTENDERS[NATIVE].running(built.cabling) as process:
+            values["rss_mb"] = resident(process.popen.pid) / 1e6
+    return Reading(point, repetition, values, {}, {"start_ms": taken})
 
 
 def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
@@ -87,6 +95,20 @@ def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> li
         claim = "it takes a connection in time" + ("" if limit["memory"] == UNLIMITED else f", with {limit['memory']}")
         verdicts.append(at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms"))
     return verdicts
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """``start_ms`` as it is, ``start_ms_memory_N`` with N MB and ``start_ms_processor_N`` with N % of one processor, by
+    a control group; and ``rss_mb``.
+    """
+    by_limit = {tuple(reading.point.items()): readings.at(**reading.point) for reading in readings}
+    starts = [Metric(_name(dict(limit)), these.samples("start_ms"), "ms") for limit, these in by_limit.items()]
+    return [Metric("rss_mb", readings.values("rss_mb")), *starts]
+
+
+def _name(limit: Point) -> str:
+    named = (f"_{what}_{amount.rstrip('MB%')}" for what, amount in limit.items() if amount != UNLIMITED)
+    return "start_ms" + "".join(named)
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
@@ -122,6 +144,7 @@ SCENARIO = Scenario(
     blueprint=lambda _options, _profile, _point: Cables(),
     measure=_measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     about=__doc__,
     any_links=False,

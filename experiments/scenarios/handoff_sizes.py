@@ -1,4 +1,4 @@
-"""What clients get of objects from 64 kB to 64 MB, by hand-off, by proxies in the front's place, and directly.
+"""What clients get of objects from 16 kB to 64 MB, by hand-off, by proxies in the front's place, and directly.
 
     client ==2 links== switch ==1 link each== front or proxy, back end a, back end b
 
@@ -9,21 +9,33 @@ change. Two objects of 64 kB take one link of 1 Gbit/s 1 ms; a hand-over takes l
 
 Expected: hand-off is even with the better proxy at 256 kB at the latest, at 2 MB it gives at least 1.8 times as much,
 and no less than 97 % of what clients get directly. The paper gains from 2 MB on.
+
+wrk asks for objects of one size, by kept connections, half of them for each back end's; curl takes times, with a new
+connection each. `startup_us`: from a client's connect() to its answer's first byte. `teardown_us`: how much longer it
+takes until the next request of a kept connection is answered, which the front relays, if the one before was handed over
+and not relayed. `next_us`: until it is answered by the other back end. `rule_us`: from asking the switch for a rule to
+having it. `rewrite_ns_60`, `_1514`: the switch's program for a frame of so many bytes; `xdp_`: that for drivers, with
+the next hop. `even_from_kb`: from this size of objects on hand-off gives at least what the better proxy does.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from operator import truediv
+from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, RELAYED, SMALL, Contest, Contesting, is_here
+from experiments.handoff.network import SERVICE
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import colours_of, tidy
 from experiments.scenarios.sweeps import Sizes
+from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least
 from experiments.study.scenario import Options, Scenario
+from experiments.testbed import native
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
@@ -34,28 +46,69 @@ _NEARLY = 97
 """Percent of what clients get directly."""
 _ROUNDS = 2
 """Objects that each connection gets at least, however large they are."""
+_TIMES, _COSTS = "times", "costs"
+_NOBODY = "10.7.0.9:9"
+"""A client that is none."""
 
 
 class SizesOptions(Options):
-    """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``, or for longer."""
+    """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``, or for longer.
+    ``count``: of transfers one after the other, of which a time is the median.
+    """
 
     rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
-    sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (64, 128, 256, 512, 1000, 2000, 8000, 64_000))
+    sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (16, 64, 128, 256, 512, 1000, 2000, 8000, 64_000))
     connections: int = Field(default=8, ge=1, description="a whole number of connections, at least 1")
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
+    count: int = Field(default=100, ge=1, description="a whole number of transfers, at least 1")
 
 
 def _points(options: SizesOptions, _topology: Topology) -> list[Point]:
-    return [{"by": by, "size": str(each.amount)} for each in options.sizes for by in CONTENDERS]
+    loads = [{"by": by, "size": str(size)} for size in _sizes(options) for by in CONTENDERS]
+    return [*loads, *({"by": by, "what": _TIMES} for by in CONTENDERS), {"by": HANDOFF, "what": _COSTS}]
+
+
+def _sizes(options: SizesOptions) -> list[int]:
+    """In bytes, and that which times are of."""
+    return sorted({each.amount for each in options.sizes} | {_LARGE})
 
 
 def _measure(built: Contest, options: SizesOptions, point: Point, repetition: int) -> Reading:
     """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
     by = point["by"]
-    here = is_here(by)
-    size = int(point["size"])
-    values = built.load(by, size, options.connections, _seconds(options, size)) if here else {}
+    if not is_here(by):
+        values: Mapping[str, float] = {}
+    elif "size" in point:
+        size = int(point["size"])
+        values = built.load(by, size, options.connections, _seconds(options, size))
+    else:
+        values = _times(built, by, options.count) if point["what"] == _TIMES else _costs(built, options.count)
     return Reading(point, repetition, values, {})
+
+
+def _times(built: Contest, by: str, count: int) -> dict[str, float]:
+    small, large = (built.url(by, "a", size) for size in (SMALL, _LARGE))
+    return {
+        "startup_us": built.microseconds([small], "time_starttransfer", count),
+        "latency_2mb_us": built.microseconds([large], "time_total", count),
+    }
+
+
+def _costs(built: Contest, count: int) -> dict[str, float]:
+    a, b = (built.url(HANDOFF, each, SMALL) for each in ("a", "b"))
+    # Each is another back end's than the one before, so the front connects to it anew.
+    before, relayed = (f"http://{SERVICE}/{RELAYED}/{each}/{SMALL}" for each in ("a", "b"))
+    after = {
+        name: built.microseconds(urls, "time_starttransfer", count)
+        for name, urls in {"handed": [a, relayed], "relayed": [before, relayed], "next": [a, b]}.items()
+    }
+    network = built.network
+    switch = ("--switch", network.switch_for_fronts, "--identity", str(network.identity("front")))
+    rule = ("--service", SERVICE, "--back-end", network.hand_off("a"), "--client", _NOBODY)
+    # The kernel names next hops to drivers' programs for devices that forward.
+    network.nodes["front"].sysctl(net__ipv4__conf__eth0__forwarding=1)
+    told = json.loads(network.nodes["front"].run(str(native.switch_costs()), *switch, *rule, "--device", "eth0"))
+    return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 
 def _seconds(options: SizesOptions, size: int) -> float:
@@ -82,6 +135,62 @@ def _over(readings: Readings, by: str) -> Estimate | None:
     """How many times what somebody else gives in the same repetition hand-off does."""
     times = Repeated.of(truediv, *(readings.at(by=each).repeated("mbps") for each in (HANDOFF, by)))
     return times.estimate if times.numbers else None
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """Values of ours have plain names, those of others their names before them; ratios are at 2 MB."""
+    return [*_throughput(readings), *_at_2mb(readings), *_latencies(readings)]
+
+
+def _throughput(readings: Readings) -> Iterator[Metric]:
+    sizes = sorted({reading.point["size"] for reading in readings if "size" in reading.point}, key=int)
+    for size in sizes:
+        for by in CONTENDERS:
+            rates = readings.at(by=by, size=size).values("mbps")
+            yield Metric(f"{by}, {int(size) // 1000} kB", rates, "Mbit/s")
+    even = even_from({size: _gains(readings.at(size=size)) for size in sizes})
+    yield Metric("even_from_kb", [] if even is None else [even / 1000])
+
+
+def _gains(readings: Readings) -> list[float]:
+    """Of ours over each proxy that is here."""
+    ours = readings.at(by=HANDOFF).repeated("mbps")
+    found = [ratio(by, ours, readings.at(by=by).repeated("mbps")) for by in PROXIES]
+    return [each.median for each in found if each.numbers]
+
+
+def even_from(gains: Mapping[str, list[float]]) -> int | None:
+    """The least size from which on all ``gains`` are at least 1; None if there is none, or no proxy. Pure."""
+    found = None
+    for size in sorted(map(int, gains), reverse=True):
+        these = gains[str(size)]
+        if not these or min(these) < 1:
+            break
+        found = size
+    return found
+
+
+def _at_2mb(readings: Readings) -> Iterator[Metric]:
+    large = {by: readings.at(by=by, size=str(_LARGE)) for by in CONTENDERS}
+    ours = large[HANDOFF]
+    over = {by: ratio(f"throughput_2mb_vs_{by}", ours.repeated("mbps"), large[by].repeated("mbps")) for by in large}
+    yield from (over[by] for by in (DIRECT, *PROXIES))
+    if proxies := [by for by in PROXIES if over[by].numbers]:
+        best = max(proxies, key=lambda by: median(large[by].values("mbps")))
+        yield Metric("throughput_2mb_vs_proxy", over[best].numbers, RATIO)
+        work = {by: large[by].repeated("front_cpu_ms_per_gb") for by in (HANDOFF, *proxies)}
+        savings = [ratio(by, work[by], work[HANDOFF]) for by in proxies]
+        yield Metric("front_cpu_saving_2mb", min((each.numbers for each in savings), key=median), RATIO)
+
+
+def _latencies(readings: Readings) -> Iterator[Metric]:
+    times = {by: readings.at(by=by, what=_TIMES) for by in CONTENDERS}
+    for by, these in times.items():
+        yield from metrics_of(these, ("startup_us", "latency_2mb_us"), "" if by == HANDOFF else f"{by}_")
+    direct, ours = (times[by].repeated("latency_2mb_us") for by in (DIRECT, HANDOFF))
+    yield ratio("latency_2mb_vs_direct", direct, ours)
+    rewriting = [f"{who}rewrite_ns_{size}" for who in ("", "xdp_") for size in (60, 1514)]
+    yield from metrics_of(readings.at(what=_COSTS), ("teardown_us", "next_us", "rule_us", *rewriting))
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
@@ -119,11 +228,12 @@ SCENARIO = Scenario(
     expected="Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly.",
     profile=DEFAULT,
     options=SizesOptions,
-    quick={"repeat": 1, "sizes": "64kB,2MB", "seconds": 1},
+    quick={"repeat": 1, "sizes": "64kB,2MB", "seconds": 1, "count": 10},
     points=_points,
-    blueprint=lambda options, _profile, _point: Contesting(options.rate, tuple(each.amount for each in options.sizes)),
+    blueprint=lambda options, _profile, _point: Contesting(options.rate, tuple(_sizes(options))),
     measure=_measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     about=__doc__,
     any_links=False,

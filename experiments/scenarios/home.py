@@ -25,6 +25,10 @@ less with them. Without, a call waits as long as the download keeps the queue fi
 what is on its way (RFC 9438 section 4.6) and grows again, so that more than half of the queue is filled most of the
 time.
 
+`revoked` is how long a call still passes behind `gateway revoke`. `link` and `tunnel` are a connection of the router's
+own to the gateway's converter by a plain cable that stands for a link, and by the tunnel over it, with nothing that
+shapes: what one tunnel costs.
+
 Processor seconds for each gigabyte are those of the programs at either end: wireguard-go(1), which is a process, and
 not a kernel's WireGuard, is most of it. The links are as fast as two processors can carry with it.
 """
@@ -37,14 +41,18 @@ from pydantic import Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, HouseholdBlueprint
-from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading
+from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading, one_way
 from experiments.plots import colours_of, draw_paths, name_paths
+from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, no_more_than, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 
 _BONDED, _STRIPPED, _WAITING, _RATES = "bonded", "stripped", "waiting", "rates"
+_REVOKED, _LINK, _TUNNEL = "revoked", "link", "tunnel"
+_UNSHAPED = {_LINK: PLAIN, _TUNNEL: WIREGUARD}
+"""What is measured on plain cables, by the leg that has it."""
 _MANY = ("2", "3")
 _SHARE = 95.0
 """Percent."""
@@ -74,14 +82,16 @@ def _points(_options: HomeOptions, _topology: Topology) -> list[Point]:
             for many in _MANY
             for what in (_BONDED, *(of_cuts if many == _MANY[0] else ()))
         ),
-        *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES)),
+        *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES, _REVOKED)),
+        *({"leg": leg, "links": _MANY[0], "what": what} for what, leg in _UNSHAPED.items()),
     ]
 
 
 def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> HouseholdBlueprint:
     what = point["what"]
     queue, share = (_QUEUE if what in (_WAITING, _RATES) else None, _ALLOWED if what == _RATES else None)
-    return HouseholdBlueprint(profile, point["leg"], int(point["links"]), queue=queue, share=share)
+    shaped = what not in _UNSHAPED
+    return HouseholdBlueprint(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
 
 
 def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
@@ -94,6 +104,10 @@ def _measure(built: Household, options: HomeOptions, point: Point, repetition: i
         return Reading(point, repetition, values, {})
     if what in (_WAITING, _RATES):
         return Reading(point, repetition, _loaded(built, options.seconds), {})
+    if what == _REVOKED:
+        return Reading(point, repetition, {"revoke_s": events.revoke(built)}, {})
+    if what in _UNSHAPED:
+        return Reading(point, repetition, _unshaped(built, options.seconds), {})
     if what == _STRIPPED:
         with built.network.stripping(built.network.links[1]):
             return Reading(point, repetition, *_bonded(built, options.seconds))
@@ -112,6 +126,13 @@ def _loaded(home: Household, seconds: float) -> dict[str, float]:
         loaded = call().waited(begun)
     times = {"idle_ms": 1000 * idle, "loaded_ms": 1000 * loaded, "added_ms": 1000 * (loaded - idle)}
     return {**times, "bonded_mbps": told["bits_per_second"] / 1e6}
+
+
+def _unshaped(home: Household, seconds: float) -> dict[str, float]:
+    """By the first way alone."""
+    with costing(home) as cost, one_way(home, home.network.links[0], seconds) as download:
+        told, spent = download.end(), cost()
+    return {"mbps": told["bits_per_second"] / 1e6, **spent.per_gigabyte(told["bytes"])}
 
 
 def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[str, Sequence[tuple[float, float]]]]:
@@ -161,6 +182,33 @@ def _on_waiting(readings: Readings) -> Iterator[Verdict]:
     yield at_most("where the router knows the links' rates it does not", kept, _ADDED, "ms longer")
 
 
+def metrics(readings: Readings) -> list[Metric]:
+    """Of two links. `bonded_vs_tunnels`: a device's download by both, beside the sum of what each tunnel carries by
+    itself. `wireguard_vs_plain`: that download beside the same by the plain leg, in which MPTCP's option passes.
+    `udp_gap_ms`, `tcp_gap_ms`: the longest time without an answer to a call and without a byte of a download, when the
+    better link loses its carrier; `silent_` before them: when it falls silent. `link_` and `tunnel_`: by one alone.
+    """
+    bonded = {leg: readings.at(leg=leg, links=_MANY[0], what=_BONDED) for leg in LEGS}
+    downloads = {leg: these.repeated("bonded_mbps") for leg, these in bonded.items()}
+    alone = {what: readings.at(what=what) for what in _UNSHAPED}
+    cuts = {"": readings.at(leg=WIREGUARD, what=events.CARRIER)}
+    cuts["silent_"] = readings.at(leg=WIREGUARD, what=events.SILENCE)
+    costs = [f"{end}_cpu_s_per_gb" for end in ("router", "gateway", "machine")]
+    return [
+        ratio("bonded_vs_tunnels", downloads[WIREGUARD], bonded[WIREGUARD].repeated("sum_mbps")),
+        ratio("wireguard_vs_plain", downloads[WIREGUARD], downloads[PLAIN]),
+        ratio("tunnel_vs_link", alone[_TUNNEL].repeated("mbps"), alone[_LINK].repeated("mbps")),
+        *(
+            Metric(f"{how}{kind}_gap_ms", [1000 * gap for gap in these.values(f"{kind}_gap_s")])
+            for how, these in cuts.items()
+            for kind in ("udp", "tcp")
+        ),
+        *(Metric(f"{leg}, bonded", [*rate.numbers.values()], "Mbit/s") for leg, rate in downloads.items()),
+        *(metric for what, these in alone.items() for metric in metrics_of(these, ["mbps", *costs], f"{what}_")),
+        *metrics_of(readings, ["revoke_s"]),
+    ]
+
+
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     colours = colours_of(link.name for link in topology.links)
     titled = {f"{leg}, {many} links": (leg, many, _BONDED) for leg in LEGS for many in _MANY}
@@ -187,6 +235,7 @@ SCENARIO = Scenario(
     points=_points,
     measure=_measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     blueprint=_blueprint,
     about=__doc__,

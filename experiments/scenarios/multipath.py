@@ -22,6 +22,7 @@ from experiments.scenarios.downloads import (
     measure,
 )
 from experiments.study.blueprint import CONVERTERS
+from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, no_less_than
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import DEFAULT
@@ -77,6 +78,22 @@ def _share(reading: Reading, path: str) -> float:
     return reading.values.get(f"{path}_bytes", 0.0) / total
 
 
+def metrics(readings: Readings) -> list[Metric]:
+    """Of whole downloads by IPv4: each, and both converters beside legacy TCP over each link."""
+    these = readings.at(family="ipv4")
+    links = dict.fromkeys(reading.point["link"] for reading in these.at(by=LEGACY))
+    alone = {f"legacy_{link}": these.at(by=LEGACY, link=link).repeated("mbps") for link in links}
+    squid, native = (these.at(by=name).repeated("mbps") for name in ("squid", "native"))
+    best, total = (Repeated.of(how, *alone.values()) for how in (lambda *each: max(each), lambda *each: sum(each)))
+    rates = {**alone, "mptcp": squid, "native": native}
+    return [
+        *(Metric(f"{name}_mbps", [*rate.numbers.values()]) for name, rate in rates.items()),
+        ratio("mptcp_vs_best_link", squid, best),
+        ratio("mptcp_vs_sum", squid, total),
+        ratio("native_vs_sum", native, total),
+    ]
+
+
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     titled = {f"MPTCP through {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
     draw_panels(figure, topology, titled)
@@ -93,6 +110,7 @@ SCENARIO = Scenario(
     points=_points,
     measure=measure,
     judge=_judge,
+    metrics=metrics,
     draw=_draw,
     about=__doc__,
     least_links=2,

@@ -96,7 +96,7 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
         blueprint=_Placed(scenario, tuple(axes)),
         judge=_Judged(scenario, combinations),
         draw=_Drawn(scenario, combinations),
-        figures=None,
+        metrics=None,
         axes=axes,
     )
 
@@ -190,4 +190,4 @@ class _Drawn:
         parts = figure.subfigures(len(self.combinations), 1, squeeze=False)[:, 0]
         for part, combination in zip(parts, self.combinations, strict=True):
             part.suptitle(str(combination))
-            self.scenario.draw(part, combination.topology, readings.at(**combination.values))
+            self.scenario.drawn(part, combination.topology, readings.at(**combination.values))

@@ -49,15 +49,11 @@ _EXPERIMENTS = (
     "home",
 )
 _BENCHMARKS = (
-    "aggregation",
     "enforcement",
     "converter",
     "throttler-scale",
     "queueing-delay",
     "converter-soak",
-    "acceleration-transfers",
-    "acceleration-setup",
-    "acceleration-start",
     "acceleration-instances",
     "acceleration-one-core",
     "accuracy",
@@ -66,9 +62,7 @@ _BENCHMARKS = (
     "overlay-node-out",
     "offload",
     "offload-soak",
-    "handoff",
     "handoff-soak",
-    "home",
 )
 
 

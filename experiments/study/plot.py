@@ -25,7 +25,7 @@ def plot(scenario: Scenario[Any], topology: Topology, readings: Readings) -> str
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
-    scenario.draw(figure, topology, readings)
+    scenario.drawn(figure, topology, readings)
     document = StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": scenario.name}):
         figure.savefig(document, format="svg", metadata={"Date": None})

@@ -43,8 +43,8 @@ class Section:
     command: str
     numbers: Table
     links: Table
-    figures: Mapping[str, str]
-    """What is quoted of a benchmark."""
+    metrics: Mapping[str, str]
+    """What is quoted."""
 
     @property
     def holding(self) -> int:
@@ -147,15 +147,8 @@ def _section(scenario: Scenario[Any], record: Record) -> Section:
         command=shlex.join(record.manifest["command"]),
         numbers=numbers(record.readings),
         links=links(record.testbeds),
-        figures=_figures(scenario, record.readings),
+        metrics={each.name: f"{each.median:.3f}" for each in scenario.quoted(record.readings)},
     )
-
-
-def _figures(scenario: Scenario[Any], readings: Readings) -> dict[str, str]:
-    if scenario.figures is None:
-        return {}
-    found = scenario.figures(readings)
-    return {name: f"{number:.3f}" for name, number in (found.ratios | found.values).items()}
 
 
 def _drawn_again(scenario: Scenario[Any], record: Record) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import Field
 
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
-from experiments.study.figures import Figures
+from experiments.study.metrics import Metric, draw
 from experiments.study.readings import Point, Reading, Readings, Verdict
+from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import Settings
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+BENCHMARK = "benchmark"
 Repeat = Annotated[int, Field(ge=1, description="a whole number of repetitions, at least 1")]
 
 
@@ -34,6 +36,11 @@ def one_blueprint(_options: Options, profile: Profile, _point: Point) -> Testbed
     return TestbedBlueprint(profile)
 
 
+def no_claims(_options: Options, _topology: Topology, _readings: Readings) -> list[Verdict]:
+    """What is held to no bound."""
+    return []
+
+
 @dataclass(frozen=True)
 class Scenario(Generic[Chosen]):
     """One experiment.
@@ -41,32 +48,31 @@ class Scenario(Generic[Chosen]):
     ``paper`` is the figure or table that it reproduces, or "new"; ``claim`` what the paper says of it; ``expected``
     what should come out, and why. ``points`` gives the circumstances to measure in, ``blueprint`` what to measure
     one of them on, ``measure`` one reading there (the last argument counts repetitions from 1), ``judge`` the verdicts,
-    and ``draw`` the plot, from the readings alone. With ``any_links`` it runs over links of any profile that has
-    ``least_links`` of them or more, without over its own alone. ``about`` is the module's docstring: the topology, what
-    is derived and what is expected of it.
+    ``metrics`` what is quoted, and ``draw`` the plot, from the readings alone; without it the metrics are drawn. With
+    ``any_links`` it runs over links of any profile that has ``least_links`` of them or more, without over its own
+    alone. ``about`` is the module's docstring: the topology, what is derived and what is expected of it.
 
-    A benchmark is one whose points are contenders (experiments/study/benchmark.py).
+    A benchmark is one without claims, that asks something and compares contenders.
     """
 
     name: str
-    paper: str
     claim: str
-    expected: str
-    profile: Path
     options: type[Chosen]
     quick: Mapping[str, int | float | str]
     points: Callable[[Chosen, Topology], Sequence[Point]]
     measure: Callable[[Any, Chosen, Point, int], Reading]
-    judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]]
-    draw: "Callable[[Figure, Topology, Readings], None]"
     about: str
+    paper: str = BENCHMARK
+    expected: str = "Ratios: machines differ, ratios less so."
+    profile: Path = DEFAULT
     blueprint: Callable[[Chosen, Profile, Point], Blueprint] = one_blueprint
+    judge: Callable[[Chosen, Topology, Readings], Sequence[Verdict]] = no_claims
+    metrics: Callable[[Readings], Sequence[Metric]] | None = None
+    draw: "Callable[[Figure, Topology, Readings], None] | None" = None
     any_links: bool = True
     least_links: int = 1
     in_turn: bool = False
     """All repetitions are measured on what stands once, and every other one has the points the other way round."""
-    figures: Callable[[Readings], Figures] | None = None
-    """What a benchmark quotes of the readings."""
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What it is swept over beside its own points (experiments/study/axes.py)."""
     real_links: bool = False
@@ -75,3 +81,14 @@ class Scenario(Generic[Chosen]):
     """The real machines that it runs on (experiments/study/hosts.py); none: namespaces of this one."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Of one in a file of somebody's own: that file and what it imports from beside it, each with its digest."""
+
+    def quoted(self, readings: Readings) -> list[Metric]:
+        """The metrics that have a number."""
+        return [metric for metric in (self.metrics(readings) if self.metrics else ()) if metric.numbers]
+
+    def drawn(self, figure: "Figure", topology: Topology, readings: Readings) -> None:
+        """Draw the plot, or else the metrics."""
+        if self.draw:
+            self.draw(figure, topology, readings)
+        else:
+            draw(figure, self.quoted(readings))

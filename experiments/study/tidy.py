@@ -31,7 +31,7 @@ _BARE = {
     "packets_per_mb": ("packets", "packet/MB"),
     "per_second": ("rate", "1/s"),
 }
-_COUNT = "1"
+COUNT = "1"
 
 
 def quantity(name: str) -> tuple[str, str]:
@@ -43,7 +43,7 @@ def quantity(name: str) -> tuple[str, str]:
     if name in _BARE:
         return _BARE[name]
     if not found or not found["what"]:
-        return name, _COUNT
+        return name, COUNT
     size = f" of {found['size']} kB" if found["size"] else ""
     return f"{found['what']}{size}", _UNITS[found["unit"]]
 

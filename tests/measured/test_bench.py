@@ -103,7 +103,7 @@ def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) ->
     # What is not held at all is off by thousands of per cent; how near exactly, a busy machine cannot tell.
     assert result["values"]["rate_error_pct_max"] < 25
     assert abs(result["values"]["quota_error_pct"]) < 25
-    assert {series["name"] for series in result["series"]} == {
+    assert {series["name"] for series in result["series"]} >= {
         f"{direction}: {rate}" for direction in ("download", "upload") for rate in ("1mbit", "100mbit")
     }
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.bench import handoff, handoff_soak
+from experiments.bench import handoff_soak
 from experiments.handoff import clients, contest
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.shaping import commands
-from experiments.study.readings import Point, Reading, Readings
+from experiments.scenarios import handoff_sizes
+from experiments.study.readings import Point
+from tests.unit.scenarios.made_up import quoted
 from tributary.settings.errors import CommandError
 
 HTTP = {"a": "10.7.2.2:80", "b": "10.7.3.2:80"}
@@ -24,31 +26,28 @@ def value(point: Point) -> Mapping[str, float]:
     if point.get("what") == "costs":
         return COSTS
     if "size" not in point:
-        return {"startup_us": 600 if by == "handoff" else 400, "large_us": 17_000 if by == "handoff" else 16_830}
+        return {"startup_us": 600 if by == "handoff" else 400, "latency_2mb_us": 17_000 if by == "handoff" else 16_830}
     # A hand-over costs as much as 60 kB take.
     size = int(point["size"])
     share = size / (size + 60_000) if by == "handoff" else 1
     return {"mbps": share * MBPS[by], "front_cpu_ms_per_gb": 100 if by == "handoff" else 1000}
 
 
-def made_up(*absent: str) -> Readings:
-    points = handoff._points(handoff.HandoffOptions())
-    return Readings(
-        Reading(point, n, {} if point["by"] in absent else value(point), {}) for point in points for n in (1, 2, 3)
-    )
+def told(*absent: str) -> dict[str, float]:
+    return quoted(handoff_sizes.SCENARIO, lambda point: {} if point["by"] in absent else value(point))
 
 
 def test_ratios_are_to_the_better_proxy_and_to_direct_and_larger_is_better() -> None:
-    found = handoff.figures(made_up())
+    found = told()
     share = 2000 / 2060
-    assert found.ratios["throughput_2mb_vs_proxy"] == pytest.approx(share * 2)
-    assert found.ratios["throughput_2mb_vs_direct"] == pytest.approx(share * 1900 / 1950)
-    assert found.ratios["front_cpu_saving_2mb"] == pytest.approx(10)
-    assert found.ratios["latency_2mb_vs_direct"] == pytest.approx(0.99)
+    assert found["throughput_2mb_vs_proxy"] == pytest.approx(share * 2)
+    assert found["throughput_2mb_vs_direct"] == pytest.approx(share * 1900 / 1950)
+    assert found["front_cpu_saving_2mb"] == pytest.approx(10)
+    assert found["latency_2mb_vs_direct"] == pytest.approx(0.99)
 
 
 def test_values_of_ours_have_plain_names() -> None:
-    found = handoff.figures(made_up()).values
+    found = told()
     assert found.items() >= COSTS.items()
     assert (found["startup_us"], found["direct_startup_us"], found["nginx_startup_us"]) == (600, 400, 400)
     # 64 of 124 kB are a little more than a half, which twice the proxy's rate makes up for.
@@ -56,16 +55,16 @@ def test_values_of_ours_have_plain_names() -> None:
 
 
 def test_without_a_proxy_there_is_nothing_to_be_even_with() -> None:
-    found = handoff.figures(made_up("nginx", "haproxy"))
-    assert "even_from_kb" not in found.values
-    assert "throughput_2mb_vs_proxy" not in found.ratios
-    assert "throughput_2mb_vs_direct" in found.ratios
+    found = told("nginx", "haproxy")
+    assert "even_from_kb" not in found
+    assert "throughput_2mb_vs_proxy" not in found
+    assert "throughput_2mb_vs_direct" in found
 
 
 def test_even_is_from_where_on_no_proxy_is_better_any_more() -> None:
-    assert handoff.even_from({"10": [1.2], "20": [0.9, 1.1], "40": [1.0, 1.3], "80": [2.0, 1.9]}) == 40
-    assert handoff.even_from({"10": [1.2], "20": [0.9]}) is None
-    assert handoff.even_from({"10": []}) is None
+    assert handoff_sizes.even_from({"10": [1.2], "20": [0.9, 1.1], "40": [1.0, 1.3], "80": [2.0, 1.9]}) == 40
+    assert handoff_sizes.even_from({"10": [1.2], "20": [0.9]}) is None
+    assert handoff_sizes.even_from({"10": []}) is None
 
 
 def test_clients_side_by_side_are_added_up() -> None:

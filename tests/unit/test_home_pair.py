@@ -1,20 +1,17 @@
-"""The pure parts of a home router and its gateway on this machine: the demo's verdict, figures, files."""
+"""The pure parts of a home router and its gateway on this machine: the demo's verdict, files."""
 
 import socket
 import tomllib
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from experiments.bench import home as bench
 from experiments.home.events import Noticed, Wandered
 from experiments.home.router import files
 from experiments.home.showing import Shown, claims, summary
 from experiments.home.traffic import Call, Cost
 from experiments.probes.knock import knock
-from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import load
@@ -94,32 +91,3 @@ def test_who_refuses_and_who_listens_answer_a_stranger() -> None:
             silent.bind(("127.3.0.1", 0))
             dumb = f"udp/{silent.getsockname()[1]}"
             assert knock("127.3.0.1", 0.1, [port, "tcp/9", "udp/9", dumb]) == [port, "tcp/9", "udp/9"]
-
-
-def value(point: Point) -> Mapping[str, float]:
-    what, tunnels = point["what"], point["by"] == "wireguard"
-    if what == "bonded":
-        return {"mbps": 55.0 if tunnels else 57.0, "sum_mbps": 56.0 if tunnels else 58.0}
-    if what in ("link", "tunnel"):
-        return {"mbps": 400.0 if tunnels else 4000.0, "router_cpu_s_per_gb": 8.0 if tunnels else 0.0}
-    return (
-        {"revoke_s": 0.3}
-        if what == "revoked"
-        else {"udp_gap_ms": 200 if what == "carrier" else 9000, "tcp_gap_ms": 500}
-    )
-
-
-def test_the_benchmark_quotes_shares_gaps_and_what_a_tunnel_costs() -> None:
-    points = bench._points(bench.HomeOptions())
-    found = bench.figures(Readings(Reading(point, n, value(point), {}) for point in points for n in (1, 2, 3)))
-    assert found.ratios == pytest.approx(
-        {"wireguard_vs_plain": 55 / 57, "bonded_vs_tunnels": 55 / 56, "tunnel_vs_link": 0.1}
-    )
-    assert found.values.items() >= {"udp_gap_ms": 200, "silent_udp_gap_ms": 9000, "revoke_s": 0.3}.items()
-    assert (found.values["tunnel_mbps"], found.values["tunnel_router_cpu_s_per_gb"]) == (400, 8)
-    assert [series.name for series in found.series] == [
-        "plain, bonded",
-        "wireguard, bonded",
-        "plain, link",
-        "wireguard, tunnel",
-    ]

@@ -27,12 +27,12 @@ from experiments.bench.parts import BULK, BULK_MANY, COSTS, DELAY, DIRECT, MEASU
 from experiments.bench.processors import kept_to
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import numbers, some_of
-from experiments.study.benchmark import benchmark
-from experiments.study.figures import Figures, Series
+from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
-from experiments.study.scenario import Options, Repeat
+from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import Cabling
 from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
 _PROCESSORS = 2
@@ -108,7 +108,7 @@ def _asked(options: ConverterOptions) -> tuple[str, ...]:
     return tuple(name for name in CONTENDERS if name == NATIVE or name in options.peers)
 
 
-def points(options: ConverterOptions) -> list[Point]:
+def points(options: ConverterOptions, _topology: Topology | None = None) -> list[Point]:
     """Each measurement of each contender that can take part."""
     return [
         {**measurement, "by": by}
@@ -167,38 +167,34 @@ def _costs(cabling: Cabling, options: ConverterOptions, contender: Contender, no
     return Reading(nothing.point, nothing.repetition, values, {}, {"start_ms": starts})
 
 
-def figures(readings: Readings) -> Figures:
-    """Ours under the bare names of values, the others' with their own in front."""
-    values = {
-        f"{'' if by == NATIVE else f'{by}_'}{value}": median(numbers)
-        for by in CONTENDERS
-        for value in (*_COSTS, *DELAYS)
-        if (numbers := readings.at(by=by).samples(value))
-    }
-    return Figures([*_series(readings)], ratios_of(readings), values)
+def metrics(readings: Readings) -> list[Metric]:
+    """Ours under the bare names of values, the others' with their own in front; throughput by who reached it."""
+    return [
+        *_throughput(readings),
+        *(
+            Metric(f"{'' if by == NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
+            for by in CONTENDERS
+            for value in (*_COSTS, *DELAYS)
+        ),
+        *ratios_of(readings),
+    ]
 
 
-def _series(readings: Readings) -> Iterator[Series]:
+def _throughput(readings: Readings) -> Iterator[Metric]:
     for title in dict.fromkeys(_title(each.point) for each in readings if each.point["measure"] in KINDS):
         these = Readings(each for each in readings if _title(each.point) == title)
         value = value_of(next(iter(these)).point["measure"])
-        yield from _by(these, title, value, _UNITS[value])
-    yield from _by(readings.at(measure=COSTS), "start", "start_ms", "ms")
+        for by in (*CONTENDERS, DIRECT):
+            yield Metric(f"{title}, {by}", these.at(by=by).values(value), _UNITS[value])
 
 
 def _title(point: Point) -> str:
     return f"{BULK} {point['connections']} connections" if "connections" in point else point["measure"]
 
 
-def _by(readings: Readings, name: str, value: str, unit: str) -> Iterator[Series]:
-    for by in (*CONTENDERS, DIRECT):
-        if numbers_ := readings.at(by=by).samples(value):
-            yield Series(f"{name}, {by}", unit, numbers_)
-
-
-SCENARIO = benchmark(
-    name="converter",
-    question="How fast is the native converter, and what does it take, beside Squid, HAProxy, Varnish, nginx, a relay?",
+SCENARIO = Scenario(
+    name="bench-converter",
+    claim="How fast is the native converter, and what does it take, beside Squid, HAProxy, Varnish, nginx, a relay?",
     about=__doc__,
     options=ConverterOptions,
     quick={
@@ -214,6 +210,7 @@ SCENARIO = benchmark(
     points=points,
     blueprint=_blueprint,
     measure=_measure,
-    figures=figures,
+    metrics=metrics,
+    any_links=False,
     in_turn=True,
 )

@@ -42,10 +42,15 @@ def differing(scenario: Scenario[Any], rule: Rule) -> list[str]:
     return [verdict.claim for verdict in judged(scenario, rule) if verdict.differs]
 
 
+def quoted(scenario: Scenario[Any], rule: Rule) -> dict[str, float]:
+    """The metrics, each by its name."""
+    return {metric.name: metric.median for metric in scenario.quoted(readings(scenario, rule))}
+
+
 def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:
     """The plot."""
     figure = Figure()
-    scenario.draw(figure, topology(scenario), readings(scenario, rule))
+    scenario.drawn(figure, topology(scenario), readings(scenario, rule))
     return figure
 
 

@@ -45,7 +45,7 @@ def test_detours_alone_can_be_drawn() -> None:
     readings = made_up(SCENARIO, good)
     figure = Figure()
     kept = Readings(reading for reading in readings if without_the_nearest(reading.point))
-    SCENARIO.draw(figure, topology(SCENARIO), kept)
+    SCENARIO.drawn(figure, topology(SCENARIO), kept)
     assert len(figure.axes) == 2
 
 

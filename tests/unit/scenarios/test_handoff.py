@@ -11,6 +11,8 @@ from tests.unit.scenarios.made_up import drawn, failed, judged
 
 def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
     """A hand-over costs as much as so many bytes take."""
+    if "size" not in point:
+        return {}
     size = int(point["size"])
     share = {"handoff": 2 * size / (size + cost), "direct": 2}.get(point["by"], 1)
     return {"mbps": 950 * share, "front_cpu_ms_per_gb": 100}

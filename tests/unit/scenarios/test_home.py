@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from experiments.scenarios import home
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed, judged
+from tests.unit.scenarios.made_up import but, drawn, failed, judged, quoted
 
 SCENARIO = home.SCENARIO
 
@@ -21,8 +21,12 @@ def good(point: Point) -> Mapping[str, float]:
             "added_ms": 108 if point["what"] == "waiting" else 15,
             "bonded_mbps": 50,
         }
+    if point["what"] in ("link", "tunnel"):
+        return {"mbps": 400 if tunnels else 4000, "router_cpu_s_per_gb": 8 if tunnels else 0}
+    if point["what"] == "revoked":
+        return {"revoke_s": 0.3}
     bonded = 37 if point["what"] == "stripped" and not tunnels else 56
-    return {"dsl_mbps": 38, "bonded_mbps": bonded, "share_percent": bonded / 0.57, "seconds": 10}
+    return {"dsl_mbps": 38, "bonded_mbps": bonded, "sum_mbps": 57, "share_percent": bonded / 0.57, "seconds": 10}
 
 
 def test_tunnels_that_bond_all_and_keep_calls_hold_every_claim() -> None:
@@ -66,3 +70,19 @@ def test_a_call_that_waits_although_the_router_knows_the_rates_is_seen_and_so_is
     assert failed(SCENARIO, but(good, {"what": "waiting"}, added_ms=5)) == [
         "a call waits behind a download that fills a link"
     ]
+
+
+def test_shares_gaps_and_what_a_tunnel_costs_are_quoted() -> None:
+    assert (
+        quoted(SCENARIO, but(good, {"leg": "plain", "what": "bonded"}, bonded_mbps=57)).items()
+        >= {
+            "wireguard_vs_plain": 56 / 57,
+            "bonded_vs_tunnels": 56 / 57,
+            "tunnel_vs_link": 0.1,
+            "udp_gap_ms": 200,
+            "silent_udp_gap_ms": 12_000,
+            "revoke_s": 0.3,
+            "tunnel_mbps": 400,
+            "tunnel_router_cpu_s_per_gb": 8,
+        }.items()
+    )

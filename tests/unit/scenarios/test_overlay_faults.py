@@ -35,7 +35,7 @@ def test_they_can_be_drawn() -> None:
     series = {"answers": [(0.1, 130.0)], "failures": [(2.1, 30.0)]}
     points = SCENARIO.points(SCENARIO.options(), topology(SCENARIO))
     figure = Figure()
-    SCENARIO.draw(figure, topology(SCENARIO), Readings(Reading(each, 1, good(each), series) for each in points))
+    SCENARIO.drawn(figure, topology(SCENARIO), Readings(Reading(each, 1, good(each), series) for each in points))
     assert [axes.get_title() for axes in figure.axes] == [each["fault"] for each in points]
 
 

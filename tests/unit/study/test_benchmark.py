@@ -8,10 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.bench.__main__ import main as bench
-from experiments.study.benchmark import draw_series
-from experiments.study.catalogue import BENCHMARKS
+from experiments.study.catalogue import BENCHMARKS, EVERYTHING
 from experiments.study.changes import orders
-from experiments.study.figures import Figures, Series, missing, pairs, ratios
+from experiments.study.metrics import RATIO, Metric, as_json, draw, missing, ratio
 from experiments.study.order import Order
 from experiments.study.readings import STOLEN, Point, Reading, Readings
 from tests.unit.scenarios.made_up import readings, topology
@@ -31,26 +30,37 @@ class Anything(dict[str, float]):
     def __missing__(self, name: str) -> float:
         return float(len(name))
 
+    def get(self, name: str, _otherwise: object = None) -> float:
+        return self[name]
+
+
+QUOTING = [name for name, scenario in EVERYTHING.items() if scenario.metrics]
+
 
 def everything(point: Point) -> dict[str, float]:
     return Anything(mbps=float(len(str(point))))
 
 
 def order(name: str, quick: bool = False) -> Order:
-    (made,) = orders([BENCHMARKS[name]], (), quick)
+    (made,) = orders([EVERYTHING[name]], (), quick)
     return made
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_quotes_figures_and_draws_them(name: str) -> None:
-    scenario = BENCHMARKS[name]
-    assert scenario.name == name and scenario.figures is not None
+def test_what_is_no_scenario_of_a_claim_quotes_metrics() -> None:
+    assert {*BENCHMARKS} <= {*QUOTING}
+
+
+@pytest.mark.parametrize("name", QUOTING)
+def test_metrics_have_names_of_their_own_and_are_drawn_where_there_is_no_plot(name: str) -> None:
+    scenario = EVERYTHING[name]
+    assert scenario.name == name
     made_up = readings(scenario, everything)
-    figures = scenario.figures(made_up)
-    assert figures.ratios or figures.values
-    figure = Figure()
-    scenario.draw(figure, topology(scenario), made_up)
-    assert len(figure.axes) == len({each.unit for each in figures.series})
+    metrics = scenario.quoted(made_up)
+    assert metrics and len({each.name for each in metrics}) == len(metrics)
+    if scenario.draw is None:
+        figure = Figure()
+        scenario.drawn(figure, topology(scenario), made_up)
+        assert len(figure.axes) == len({each.unit for each in metrics} - {RATIO, "1"})
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -68,23 +78,22 @@ def test_what_is_measured_in_turn_stands_once_and_each_repetition_has_it_the_oth
 
 
 def test_other_repetitions_have_links_of_their_own() -> None:
-    seeds = [order("bench-aggregation").place(each)[0] for each in order("bench-aggregation").readings]
-    assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3, 4, 5}
+    seeds = [order("shared-bottleneck").place(each)[0] for each in order("shared-bottleneck").readings]
+    assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "expected"),
     [
-        (of("native", 10, 30, 20), of("squid", 4, 4, 100), {"x": 2.5}),
-        (of("native", 10, 30), of("squid", 5, first=2), {"x": 6}),
-        (of("native", 10), of("squid"), {}),
+        (of("native", 10, 30, 20), of("squid", 4, 4, 100), [2.5, 7.5, 0.2]),
+        (of("native", 10, 30), of("squid", 5, first=2), [6]),
+        (of("native", 10), of("squid"), []),
     ],
 )
-def test_a_ratio_is_the_median_of_those_of_each_repetition(
-    ours: Readings, theirs: Readings, expected: dict[str, float]
+def test_a_ratio_is_that_of_each_repetition_that_has_both(
+    ours: Readings, theirs: Readings, expected: list[float]
 ) -> None:
-    assert ratios("mbps", {"x": (ours, theirs)}) == expected
-    assert len(pairs(ours, theirs, "mbps")) <= len(list(theirs))
+    assert ratio("x", ours.repeated("mbps"), theirs.repeated("mbps")) == Metric("x", expected, RATIO)
 
 
 def test_who_was_not_measured_is_missing() -> None:
@@ -93,16 +102,19 @@ def test_who_was_not_measured_is_missing() -> None:
     assert missing(Readings([Reading({"leaf": "pfifo"}, 1, {}, {})])) == []
 
 
-def test_figures_of_several_scenarios_are_told_together() -> None:
-    one, other = Series("a", "ms", [1.0]), Series("b", "ms", [2.0])
-    both = Figures([one], {"r": 1}, {"a_ms": 1}) | Figures([other], {"s": 2}, {"b_ms": 2})
-    assert both == Figures([one, other], {"r": 1, "s": 2}, {"a_ms": 1, "b_ms": 2})
+def test_metrics_are_told_by_ratios_values_and_every_number() -> None:
+    told = as_json([Metric("a_ms", [1.0, 2.0, 9.0]), Metric("a_vs_b", [2.0, 4.0], RATIO), Metric("joins", [7])])
+    assert (told["ratios"], told["values"]) == ({"a_vs_b": 3}, {"a_ms": 2, "joins": 7})
+    assert told["series"] == [
+        {"name": "a_ms", "unit": "ms", "numbers": [1, 2, 9]},
+        {"name": "joins", "unit": "1", "numbers": [7]},
+    ]
 
 
 @pytest.mark.parametrize("units", [(), ("ms",), ("ms", "Mbit/s", "ms")])
 def test_a_panel_for_each_unit(units: Sequence[str]) -> None:
     figure = Figure()
-    draw_series(figure, Figures([Series(f"{n}", unit, [1.0, 2.0]) for n, unit in enumerate(units)]))
+    draw(figure, [Metric(f"{n}", [1.0, 2.0], unit) for n, unit in enumerate(units)])
     assert len(figure.axes) == len(set(units))
 
 
@@ -123,8 +135,8 @@ def test_list_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_benchmark_that_ran_is_on_the_page(tmp_path: Path) -> None:
-    write_run(tmp_path, BENCHMARKS["bench-aggregation"], everything)
+    write_run(tmp_path, BENCHMARKS["bench-acceleration-one-core"], everything)
     page = report(tmp_path)
-    assert "What is asked Does MPTCP through the gateway use both links?" in page.text
-    assert "Figures mptcp_vs_best_link" in page.text
+    assert "What is asked What does a converter move through one processor" in page.text
+    assert "Metrics one core, native" in page.text
     assert "bench-enforcement" not in page.text
