@@ -21,7 +21,7 @@ from statistics import median
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.plots import tidy
+from experiments.plots import line, name_axes, theory
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.metrics import Metric
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
@@ -220,24 +220,22 @@ def metrics(readings: Readings) -> list[Metric]:
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 4.5)
+    sizes = sizes_in(readings)
     panels = figure.subplots(1, 2)
-    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
     for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):
         for proxies, by, label, colour, marker in _lines():
-            taken = [readings.at(by=by.value, proxies=str(proxies)).estimate(f"{kind}_ms_{size}") for size in sizes]
-            model = Model(topology.links[0], proxies, by)
-            expected = [model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes]
-            means, margins = [each.mean for each in taken], [each.margin for each in taken]
-            axes.errorbar(sizes, means, margins, color=colour, marker=marker, markersize=4, capsize=2, label=label)
-            axes.plot(sizes, expected, color=colour, linestyle=":", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
-        axes.set_ylim(0)
-        axes.set_xlabel("size, kB (dotted: the model)")
-        axes.set_ylabel(f"ms to the {title}")
-        tidy(axes, "both")
+            taken, model = readings.at(by=by.value, proxies=str(proxies)), Model(topology.links[0], proxies, by)
+            over = {float(size): taken.estimate(f"{kind}_ms_{size}") for size in sizes}
+            line(axes, over, label, color=colour, marker=marker)
+            expected = {size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in over}
+            theory(axes, expected, colour)
+        name_axes(axes, "size, kB (dotted: the model)", f"ms to the {title}", log=sizes)
     panels[0].legend(frameon=False, fontsize=8)
+
+
+def sizes_in(readings: Readings) -> list[int]:
+    """Of transfers, in kB."""
+    return sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
 
 
 def _lines() -> Iterator[tuple[int, By, str, str, str]]:

@@ -15,7 +15,7 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
+from experiments.plots import line, name_axes
 from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Segments, transfers
 from experiments.scenarios.sweeps import numbers
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
@@ -87,20 +87,11 @@ def _ratios(readings: Readings) -> list[float]:
     return sorted({float(reading.point["ratio"]) for reading in readings})
 
 
-def _rate(readings: Readings, ratio: float) -> Estimate:
-    return readings.at(ratio=f"{ratio:g}").estimate("rate_mbps")
-
-
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
-    ratios = _ratios(readings)
-    rates = [_rate(readings, ratio) for ratio in ratios]
-    means, margins = [rate.mean for rate in rates], [rate.margin for rate in rates]
-    axes.errorbar(ratios, means, margins, color="black", marker="o", capsize=2)
-    axes.set_xlabel("send buffer, in receive buffers")
-    axes.set_ylabel("Mbit/s")
-    axes.set_ylim(0)
-    tidy(axes, "y")
+    rates = {ratio: readings.at(ratio=f"{ratio:g}").estimate("rate_mbps") for ratio in _ratios(readings)}
+    line(axes, rates, color="black")
+    name_axes(axes, "send buffer, in receive buffers", "Mbit/s", "y")
 
 
 SCENARIO = Scenario(

@@ -19,8 +19,16 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
-from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Model, Segments, gain, transfers
+from experiments.plots import line, theory, tidy
+from experiments.scenarios.acceleration import (
+    Acceleration,
+    AccelerationOptions,
+    Model,
+    Segments,
+    gain,
+    sizes_in,
+    transfers,
+)
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.readings import (
     Decision,
@@ -139,18 +147,15 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 4.5)
     link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
     detours = readings.at(by=_BY[0].value)
-    sides = sorted({Duration.parse(reading.point["side"]) for reading in detours}, key=lambda side: side.amount)
-    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
-    values = [f"first_byte_ms_{sizes[0]}", *(f"whole_ms_{size}" for size in sizes[1:])]
-    labels = ["first byte", *(f"{size} kB" for size in sizes[1:])]
+    found = sorted({Duration.parse(reading.point["side"]) for reading in detours}, key=lambda side: side.amount)
+    sides = {1000 * side.seconds: side for side in found}
+    first, *sizes = sizes_in(readings)
+    lines = {"first byte": f"first_byte_ms_{first}", **{f"{size} kB": f"whole_ms_{size}" for size in sizes}}
     for axes, by in zip(figure.subplots(1, 2, sharey=True), _BY, strict=True):
-        milliseconds = [1000 * side.seconds for side in sides]
-        for value, label, colour in zip(values, labels, _COLOURS, strict=False):
-            taken = [gain(direct, readings.at(side=str(side), by=by.value), value) for side in sides]
-            means, margins = [each.mean for each in taken], [each.margin for each in taken]
-            axes.errorbar(milliseconds, means, margins, color=colour, marker="o", markersize=4, capsize=2, label=label)
-            expected = [_expected(link, side, by, value) for side in sides]
-            axes.plot(milliseconds, expected, color=colour, linestyle=":", linewidth=1)
+        for (label, value), colour in zip(lines.items(), _COLOURS, strict=False):
+            taken = {ms: readings.at(side=str(side), by=by.value) for ms, side in sides.items()}
+            line(axes, {ms: gain(direct, each, value) for ms, each in taken.items()}, label, color=colour)
+            theory(axes, {ms: _expected(link, side, by, value) for ms, side in sides.items()}, colour)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_title(by.value, fontsize=10)
         axes.set_xlabel("ms from the proxy to either end (dotted: the model)")

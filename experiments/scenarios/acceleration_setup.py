@@ -17,7 +17,7 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
+from experiments.plots import line, name_axes
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import numbers
 from experiments.study.metrics import Metric
@@ -131,21 +131,13 @@ def metrics(readings: Readings) -> list[Metric]:
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
+    axes.set_yscale("log")
     others = sorted({int(reading.point["connections"]) for reading in readings})
     for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
         for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
-            taken = [readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in others]
-            means, margins = [each.mean for each in taken], [each.margin for each in taken]
-            name = f"{how.replace('_', ' ')}, {who}"
-            axes.errorbar(others, means, margins, color=colour, linestyle=style, marker=marker, capsize=2, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xticks(others, [str(each) for each in others], fontsize=7)
-    axes.minorticks_off()
-    axes.set_xlabel("other connections")
-    axes.set_ylabel("ms until a connection stands")
-    axes.legend(frameon=False, fontsize=8)
-    tidy(axes, "both")
+            taken = {float(each): readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in others}
+            line(axes, taken, f"{how.replace('_', ' ')}, {who}", color=colour, linestyle=style, marker=marker)
+    name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=others)
 
 
 SCENARIO = Scenario(

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field
 from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
-from experiments.plots import tidy
+from experiments.plots import line, name_axes
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import Sizes, listed
 from experiments.study.metrics import Metric
@@ -119,17 +119,11 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     for axes, (limit, kind, title) in zip(panels, kinds, strict=True):
         found = {reading.point[limit] for reading in readings} - {UNLIMITED}
         points = [str(each) for each in sorted(map(kind.parse, found), key=lambda each: each.amount)]
-        taken = [readings.at(**{limit: each}).estimate("start_ms") for each in points]
-        places = range(len(points))
-        axes.errorbar(
-            places, [each.mean for each in taken], [each.margin for each in taken], color="black", marker="o", capsize=2
-        )
+        taken = {float(place): readings.at(**{limit: each}).estimate("start_ms") for place, each in enumerate(points)}
+        line(axes, taken, color="black")
         axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
-        axes.set_xticks(places, points)
-        axes.set_xlabel(f"{title} (dotted: without limits)")
-        axes.set_ylim(0)
-        axes.set_ylabel("ms until the first connection")
-        tidy(axes, "y")
+        axes.set_xticks(list(taken), points)
+        name_axes(axes, f"{title} (dotted: without limits)", "ms until the first connection", "y")
 
 
 SCENARIO = Scenario(

@@ -15,7 +15,7 @@ from typing import Annotated
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
+from experiments.plots import line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
@@ -95,27 +95,15 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     throughput, least = figure.subplots(1, 2)
     by_mtu = knees(readings)
     sizes = sorted({Size.parse(reading.point["buffer"]) for reading in readings}, key=lambda size: size.amount)
-    for mtu in by_mtu:
-        found = [readings.at(mtu=str(mtu), buffer=str(size)).estimate("steady_mbps") for size in sizes]
-        places = [size.amount / 1e6 for size in sizes]
-        means, margins = [each.mean for each in found], [each.margin for each in found]
-        throughput.errorbar(places, means, margins, marker="o", markersize=4, capsize=2, label=f"{mtu} bytes")
     throughput.set_xscale("log")
-    throughput.set_xlabel("receive buffer, MB")
-    throughput.set_ylabel("payload, Mbit/s")
-    throughput.set_ylim(0)
-    throughput.legend(frameon=False, fontsize=8)
-    estimates = [each.estimate for each in by_mtu.values()]
-    means, margins = [each.mean for each in estimates], [each.margin for each in estimates]
-    least.errorbar(list(by_mtu), means, margins, color="black", marker="o", capsize=2, label="measured")
-    theory = [needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu]
-    least.plot(list(by_mtu), theory, color="#999999", linestyle=":", label="0.48 MB in proportion")
-    least.set_xlabel("MTU, bytes")
-    least.set_ylabel("smallest buffer with 95 % of the best, MB")
-    least.set_ylim(0)
-    least.legend(frameon=False, fontsize=8)
-    for axes in (throughput, least):
-        tidy(axes, "both")
+    for mtu in by_mtu:
+        found = {each.amount / 1e6: readings.at(mtu=str(mtu), buffer=str(each)) for each in sizes}
+        line(throughput, {size: these.estimate("steady_mbps") for size, these in found.items()}, f"{mtu} bytes")
+    name_axes(throughput, "receive buffer, MB", "payload, Mbit/s", legend=True)
+    line(least, {float(mtu): knee.estimate for mtu, knee in by_mtu.items()}, "measured", color="black")
+    expected = {float(mtu): needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu}
+    theory(least, expected, "#999999", "0.48 MB in proportion")
+    name_axes(least, "MTU, bytes", "smallest buffer with 95 % of the best, MB", legend=True)
 
 
 SCENARIO = Scenario(

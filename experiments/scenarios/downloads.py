@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.fetch import fetch
-from experiments.plots import colours_of, draw_paths, label
+from experiments.plots import colours_of, paths
 from experiments.record import Download
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
@@ -69,14 +69,9 @@ def legacy_points(topology: Topology) -> list[Point]:
 
 def draw_panels(figure: Figure, topology: Topology, titled: Mapping[str, Readings]) -> list[Axes]:
     """A panel of throughput over time by title: of the first of its readings; returns the panels."""
-    colours = colours_of(link.name for link in topology.links)
-    panels = figure.subplots(1, len(titled), sharey=True, squeeze=False)[0]
-    for axes, (title, readings) in zip(panels, titled.items(), strict=True):
-        reading = next(iter(readings))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
-        axes.set_title(f"{title}: {reading.values['mbps']:.1f} Mbit/s", fontsize=10)
-    label(figure, colours)
-    return list(panels)
+    first = {title: next(iter(readings)) for title, readings in titled.items()}
+    rates = {f"{title}: {each.values['mbps']:.1f} Mbit/s": each for title, each in first.items()}
+    return paths(figure, colours_of(link.name for link in topology.links), rates)
 
 
 def values_of(download: Download, warm_up: float) -> dict[str, float]:

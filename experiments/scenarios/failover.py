@@ -39,7 +39,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.fetch import fetch
-from experiments.plots import colours_of, draw_paths, label
+from experiments.plots import colours_of, paths
 from experiments.record import Download, Sample
 from experiments.scenarios.downloads import file_lasting
 from experiments.scenarios.events import EVENTS, Span, meanwhile
@@ -169,15 +169,12 @@ def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    titled = {event: _point(event, "native") for event in EVENTS}
-    titled["cut, the kernel's\nown settings"] = _point("cut", "native", settings="kernel")
-    colours = colours_of(link.name for link in topology.links)
-    for axes, (title, point) in zip(figure.subplots(1, len(titled), sharey=True), titled.items(), strict=True):
-        reading = next(iter(readings.at(**point)))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
+    points = {event: _point(event, "native") for event in EVENTS}
+    points["cut, the kernel's\nown settings"] = _point("cut", "native", settings="kernel")
+    titled = {title: next(iter(readings.at(**point))) for title, point in points.items()}
+    panels = paths(figure, colours_of(link.name for link in topology.links), titled)
+    for axes, reading in zip(panels, titled.values(), strict=True):
         axes.axvspan(reading.values["begun_s"], reading.values["ended_s"], color="black", alpha=0.15, linewidth=0)
-        axes.set_title(title, fontsize=10)
-    label(figure, colours)
 
 
 SCENARIO = Scenario(

@@ -19,7 +19,7 @@ from pydantic import Field
 from experiments.handoff import clients
 from experiments.handoff.contest import HANDOFF, Contest, Contesting, front_bytes, is_here
 from experiments.handoff.proxies import PROXIES
-from experiments.plots import colours_of, tidy
+from experiments.plots import bars, colours_of, name_axes
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
@@ -85,16 +85,14 @@ def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
     here = [by for by in _BY if readings.at(by=by).values("request_us")]
-    width = 0.8 / len(_WHERE)
-    for number, (following, colour) in enumerate(colours_of(_WHERE).items()):
-        estimates = [readings.at(by=by, next=following).estimate("request_us") for by in here]
-        places = [place + width * (number - 0.5) for place in range(len(here))]
-        means, margins = [each.mean for each in estimates], [each.margin for each in estimates]
-        axes.bar(places, means, width, yerr=margins, color=colour, label=f"{following} back end", capsize=2)
-    axes.set_xticks(range(len(here)), here)
-    axes.set_ylabel("microseconds of a request")
-    axes.legend(frameon=False)
-    tidy(axes, "y")
+    heights = {where: [readings.at(by=by, next=where).estimate("request_us") for by in here] for where in _WHERE}
+    bars(
+        axes,
+        here,
+        {f"{where} back end": each for where, each in heights.items()},
+        colours_of(f"{where} back end" for where in _WHERE),
+    )
+    name_axes(axes, y="microseconds of a request", along="y", legend=True)
 
 
 SCENARIO = Scenario(

@@ -15,9 +15,10 @@ from operator import truediv
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, Contesting, is_here
 from experiments.handoff.network import MOST_BACK_ENDS
-from experiments.plots import colours_of, tidy
+from experiments.plots import name_axes
+from experiments.scenarios.handoff_sizes import draw_contenders
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
@@ -66,21 +67,11 @@ def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> l
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    throughput, work = figure.subplots(1, 2)
-    for by, colour in colours_of(CONTENDERS).items():
-        numbers = [each for each in _NUMBERS if readings.at(by=by, back_ends=each).values("mbps")]
-        for axes, value in ((throughput, "mbps"), (work, "front_cpu_percent")):
-            means = [readings.at(by=by, back_ends=each).estimate(value).mean for each in numbers]
-            # What is directly there is what hand-off should give: both lines are to be seen where they are one.
-            style = "--" if by == DIRECT else "-"
-            axes.plot([int(each) for each in numbers], means, style, color=colour, marker="o", markersize=3, label=by)
-    throughput.set_ylabel("Mbit/s that clients get")
-    throughput.legend(frameon=False)
-    work.set_ylabel("% of the front's processor")
-    for axes in (throughput, work):
-        axes.set_ylim(0)
-        axes.set_xlabel("back ends")
-        tidy(axes, "y")
+    panels = figure.subplots(1, 2)
+    for axes, value in zip(panels, ("mbps", "front_cpu_percent"), strict=True):
+        draw_contenders(axes, value, {float(each): readings.at(back_ends=each) for each in _NUMBERS})
+    name_axes(panels[0], "back ends", "Mbit/s that clients get", "y", legend=True)
+    name_axes(panels[1], "back ends", "% of the front's processor", "y")
 
 
 SCENARIO = Scenario(

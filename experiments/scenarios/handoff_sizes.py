@@ -30,7 +30,7 @@ from pydantic import Field
 from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, RELAYED, SMALL, Contest, Contesting, is_here
 from experiments.handoff.network import SERVICE
 from experiments.handoff.proxies import PROXIES
-from experiments.plots import colours_of, tidy
+from experiments.plots import colours_of, line, name_axes
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least
@@ -195,30 +195,28 @@ def _latencies(readings: Readings) -> Iterator[Metric]:
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     throughput, cost = figure.subplots(1, 2)
-    for by, colour in colours_of(CONTENDERS).items():
-        _line(throughput, readings.at(by=by), "mbps", colour, by)
-        if by != DIRECT:
-            _line(cost, readings.at(by=by), "front_cpu_ms_per_gb", colour, by)
-    throughput.set_ylabel("Mbit/s that clients get")
-    throughput.set_ylim(0)
-    throughput.legend(frameon=False)
-    cost.set_ylabel("ms of the front's processor, a GB")
+    sizes = sorted({each.point["size"] for each in readings if "size" in each.point}, key=int)
+    over = {int(size) / 1000: readings.at(size=size) for size in sizes}
+    draw_contenders(throughput, "mbps", over)
+    draw_contenders(cost, "front_cpu_ms_per_gb", over, [by for by in CONTENDERS if by != DIRECT])
     cost.set_yscale("log")
     for axes in (throughput, cost):
         axes.set_xscale("log")
-        axes.set_xlabel("kB of an object")
-        tidy(axes, "y")
+    name_axes(throughput, "kB of an object", "Mbit/s that clients get", "y", legend=True)
+    name_axes(cost, "kB of an object", "ms of the front's processor, a GB", "y")
 
 
-def _line(axes: Axes, readings: Readings, value: str, colour: str, label: str) -> None:
-    sizes: Sequence[str] = sorted({each.point["size"] for each in readings if value in each.values}, key=int)
-    if sizes:
-        means = [readings.at(size=size).estimate(value).mean for size in sizes]
-        # What is directly there is what hand-off should give: both lines are to be seen where they are one.
-        style = "--" if label == DIRECT else "-"
-        axes.plot(
-            [int(size) / 1000 for size in sizes], means, style, color=colour, marker="o", markersize=3, label=label
-        )
+def draw_contenders(
+    axes: Axes, value: str, over: Mapping[float, Readings], contenders: Sequence[str] = CONTENDERS
+) -> None:
+    """A ``value`` of each that is here over a quantity."""
+    for by, colour in colours_of(CONTENDERS).items():
+        found = {place: these.at(by=by) for place, these in over.items() if these.at(by=by).values(value)}
+        if found and by in contenders:
+            # What is directly there is what hand-off should give: both lines are to be seen where they are one.
+            style = "--" if by == DIRECT else "-"
+            estimates = {place: these.estimate(value) for place, these in found.items()}
+            line(axes, estimates, by, color=colour, linestyle=style, markersize=3)
 
 
 SCENARIO = Scenario(

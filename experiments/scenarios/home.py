@@ -42,7 +42,7 @@ from pydantic import Field
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, HouseholdBlueprint
 from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading, one_way
-from experiments.plots import colours_of, draw_paths, name_paths
+from experiments.plots import colours_of, paths
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, no_more_than, worst
 from experiments.study.scenario import Options, Scenario
@@ -210,18 +210,11 @@ def metrics(readings: Readings) -> list[Metric]:
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    colours = colours_of(link.name for link in topology.links)
-    titled = {f"{leg}, {many} links": (leg, many, _BONDED) for leg in LEGS for many in _MANY}
-    titled |= {f"{leg}, option stripped": (leg, _MANY[0], _STRIPPED) for leg in LEGS}
-    for axes, (title, (leg, many, what)) in zip(
-        figure.subplots(1, len(titled), sharey=True), titled.items(), strict=True
-    ):
-        reading = next(iter(readings.at(leg=leg, links=many, what=what)))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
-        axes.set_title(f"{title}:\n{reading.values['bonded_mbps']:.1f} Mbit/s", fontsize=9)
-    figure.supxlabel("seconds since the request")
-    figure.supylabel("frames, Mbit/s (links stacked)")
-    name_paths(figure, colours)
+    titled = {f"{leg}, {many} links": readings.at(leg=leg, links=many, what=_BONDED) for leg in LEGS for many in _MANY}
+    titled |= {f"{leg}, stripped": readings.at(leg=leg, what=_STRIPPED) for leg in LEGS}
+    first = {title: next(iter(these)) for title, these in titled.items()}
+    rates = {f"{title}:\n{each.values['bonded_mbps']:.1f} Mbit/s": each for title, each in first.items()}
+    paths(figure, colours_of(link.name for link in topology.links), rates, "frames, Mbit/s (links stacked)")
 
 
 SCENARIO = Scenario(

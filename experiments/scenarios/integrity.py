@@ -26,7 +26,7 @@ from typing import Annotated, Any
 from matplotlib.figure import Figure
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
+from experiments.plots import bars, name_axes
 from experiments.scenarios.sweeps import listed
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
@@ -193,15 +193,14 @@ def _draw(figure: Figure, _topology: object, readings: Readings) -> None:
         "dss_not_matching_gateway": ("#E69F00", "mappings refused (DSSNotMatching)"),
         "waits": ("#0072B2", "waits of 190 ms or more"),
     }
-    for place, (value, (colour, name)) in enumerate(shown.items()):
-        heights = [_per_thousand(readings.at(rtt=str(rtt)), value) for rtt in distances]
-        places = [number + 0.25 * (place - 1) for number in range(len(distances))]
-        axes.bar_label(axes.bar(places, heights, 0.22, color=colour, label=name), fmt="%.1f", fontsize=8)
-    axes.set_xticks(range(len(distances)), [str(rtt) for rtt in distances])
-    axes.set_xlabel("round trip")
-    axes.set_ylabel("in a thousand transfers")
-    axes.legend(frameon=False, fontsize=8)
-    tidy(axes, "y")
+    heights = {
+        name: [Estimate(_per_thousand(readings.at(rtt=str(rtt)), value), 0) for rtt in distances]
+        for value, (_, name) in shown.items()
+    }
+    colours = {name: colour for colour, name in shown.values()}
+    for each in bars(axes, [str(rtt) for rtt in distances], heights, colours):
+        axes.bar_label(each, fmt="%.1f", fontsize=8)
+    name_axes(axes, "round trip", "in a thousand transfers", "y", legend=True)
 
 
 def _per_thousand(readings: Readings, value: str) -> float:

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 
 from matplotlib.figure import Figure
 
-from experiments.plots import tidy
-from experiments.scenarios.acceleration import ORIGIN, Acceleration, AccelerationOptions, Segments, timed
+from experiments.plots import line, name_axes
+from experiments.scenarios.acceleration import ORIGIN, Acceleration, AccelerationOptions, Segments, sizes_in, timed
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.chain import By, Chain
@@ -129,19 +129,11 @@ def longer(readings: Readings, by: str, than: str, size: int) -> Estimate:
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
-    sizes = sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
+    sizes = sizes_in(readings)
     for by, colour in _COLOURS.items():
-        taken = [readings.at(by=by).estimate(f"whole_ms_{size}") for size in sizes]
-        means, margins = [each.mean for each in taken], [each.margin for each in taken]
-        axes.errorbar(sizes, means, margins, color=colour, marker="o", markersize=4, capsize=2, label=by)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.minorticks_off()
-    axes.set_ylim(0)
-    axes.set_xlabel("size, kB")
-    axes.set_ylabel("ms to the last byte")
-    axes.legend(frameon=False, fontsize=8)
-    tidy(axes, "both")
+        taken = {float(size): readings.at(by=by).estimate(f"whole_ms_{size}") for size in sizes}
+        line(axes, taken, by, color=colour)
+    name_axes(axes, "size, kB", "ms to the last byte", legend=True, log=sizes)
 
 
 SCENARIO = Scenario(

@@ -14,11 +14,12 @@ two thirds, as two connections beside one have. Where a kernel couples its subfl
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.plots import colours_of, draw_paths, label
+from experiments.plots import colours_of, paths
 from experiments.record import Download
 from experiments.scenarios.downloads import LEGACY, fetched, file_lasting
 from experiments.study.blueprint import StandingTestbed
@@ -110,15 +111,15 @@ def _verdicts(by_number: dict[str, Readings]) -> Iterator[Verdict]:
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
+    first = {number: next(iter(readings.at(subflows=number))) for number in _SUBFLOWS}
+    shares = {number: f"{reading.values['share_percent']:.0f} % for MPTCP" for number, reading in first.items()}
+    titled = {f"{number} subflow{'s' * (number != '1')}: {shares[number]}": each for number, each in first.items()}
     names = {"session": "MPTCP", LEGACY: "legacy TCP"}
-    colours = colours_of(names)
-    panels = figure.subplots(1, len(_SUBFLOWS), sharey=True)
-    for axes, number in zip(panels, _SUBFLOWS, strict=True):
-        reading = next(iter(readings.at(subflows=number)))
-        draw_paths(axes, reading.series, colours, reading.values["seconds"])
-        share = reading.values["share_percent"]
-        axes.set_title(f"{number} subflow{'s' * (number != '1')}: {share:.0f} % for MPTCP", fontsize=10)
-    label(figure, {names[each]: colour for each, colour in colours.items()})
+    shown = {
+        title: replace(each, series={names.get(name, name): rates for name, rates in each.series.items()})
+        for title, each in titled.items()
+    }
+    paths(figure, colours_of(names.values()), shown)
 
 
 SCENARIO = Scenario(

@@ -6,7 +6,7 @@ from typing import Annotated
 from matplotlib.axes import Axes
 from pydantic import BeforeValidator, Field
 
-from experiments.plots import tidy
+from experiments.plots import line, tidy
 from experiments.record import Download
 from experiments.scenarios.downloads import fetched, file_lasting, values_of
 from experiments.study.blueprint import StandingTestbed
@@ -110,21 +110,8 @@ def draw_sweep(
 
     A line with something to say ``about`` it is pale.
     """
-    places, estimates = [], []
-    for place, readings in over:
-        places.append(place)
-        estimates.append(readings.at(by=by).estimate(value))
-    colour, marker, line = _STYLES[by]
-    axes.errorbar(
-        places,
-        [scale * estimate.mean for estimate in estimates],
-        [scale * estimate.margin for estimate in estimates],
-        label=f"{by}{about}",
-        color=colour,
-        alpha=0.4 if about else 1,
-        marker=marker,
-        linestyle=line,
-        capsize=2,
-        markersize=4,
-    )
+    colour, marker, how = _STYLES[by]
+    found = {place: readings.at(by=by).estimate(value).scaled(scale) for place, readings in over}
+    style = {"color": colour, "marker": marker, "linestyle": how, "alpha": 0.4 if about else 1}
+    line(axes, found, f"{by}{about}", **style)
     tidy(axes, "both")
