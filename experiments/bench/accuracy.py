@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.cabled import Wired
-from experiments.scenarios.sweeps import listed
+from experiments.scenarios.sweeps import Rates
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
@@ -51,11 +50,7 @@ class AccuracyOptions(Options):
     """Each of the ``rates`` has ``settle`` seconds until it is measured for ``seconds``; and the ``quota`` its own."""
 
     repeat: Repeat = 1
-    rates: Annotated[
-        tuple[PositiveRate, ...],
-        BeforeValidator(listed),
-        Field(min_length=1, description="rates with commas between them, such as '1mbit,100mbit'"),
-    ] = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
+    rates: Rates = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
     settle: float = Field(default=2.0, gt=0, description=_SECONDS)
     seconds: float = Field(default=10.0, gt=0, description=_SECONDS)
     quota: Size = Field(default=Size(20_000_000), description="a size, such as '20MB'")

@@ -10,26 +10,17 @@ from statistics import median
 
 from pydantic import Field
 
+from experiments.scenarios.acceleration_start import LISTENS, converter
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
-from experiments.testbed.cables import CLIENTS, LISTENER, ORIGIN
+from experiments.testbed.cables import ORIGIN
 from tributary.settings.errors import CommandError, Exit
 
 _ACTIVATE = "systemd-socket-activate"
-_LISTENS = f"{LISTENER}:3128"
 _NEXT = 10
 """Connections after the first one."""
-_SETTINGS = """\
-[clients]
-networks = ["{clients}"]
-[control]
-socket = "{directory}/on-demand.sock"
-[[listen]]
-kind = "http"
-address = "{listens}"
-"""
 
 
 class OnDemandOptions(Options):
@@ -50,11 +41,9 @@ def _measure(built: Cabled, options: OnDemandOptions, point: Point, repetition: 
 
 def _transfers(built: Cabled) -> tuple[float, float]:
     """Milliseconds of the first one through a new converter, and of those after it, their median."""
-    gateway, directory = built.cabling.testbed.gateway, built.cabling.testbed.directory
-    text = _SETTINGS.format(clients=CLIENTS, directory=directory, listens=_LISTENS)
-    command = [str(built.cabling.programs.converter), "--config", str(gateway.write("on-demand.toml", text))]
-    with gateway.start("on-demand", [_ACTIVATE, f"--listen={_LISTENS}", *command]).wait_for_output():
-        asked = ["transfers", "--to", ORIGIN, "--via-http-proxy", _LISTENS, "--count", str(1 + _NEXT), "1000"]
+    command = [_ACTIVATE, f"--listen={LISTENS}", *converter(built.cabling)]
+    with built.cabling.testbed.gateway.start("on-demand", command).wait_for_output():
+        asked = ["transfers", "--to", ORIGIN, "--via-http-proxy", LISTENS, "--count", str(1 + _NEXT), "1000"]
         (first, *later) = (whole for _first_byte, whole in built.cabling.load(*asked)["1000"])
     return first, median(later)
 

@@ -14,10 +14,8 @@ where the model has them, also with one round more (see ``acceleration``).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
 
 from experiments.plots import line, theory, tidy
 from experiments.scenarios.acceleration import (
@@ -29,7 +27,7 @@ from experiments.scenarios.acceleration import (
     sizes_in,
     transfers,
 )
-from experiments.scenarios.sweeps import Sizes, listed
+from experiments.scenarios.sweeps import Durations, Sizes
 from experiments.study.readings import (
     Decision,
     Estimate,
@@ -59,11 +57,7 @@ class OffPathOptions(AccelerationOptions):
     """``side``: one-way delays between proxy and client, and proxy and server."""
 
     size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 100, 500))
-    side: Annotated[
-        tuple[Duration, ...],
-        BeforeValidator(listed),
-        Field(min_length=1, description="times with commas between them, such as '25ms,37.5ms'"),
-    ] = tuple(Duration(microseconds) for microseconds in range(25_000, 40_000, 2_500))
+    side: Durations = tuple(Duration(microseconds) for microseconds in range(25_000, 40_000, 2_500))
 
 
 def _points(options: OffPathOptions, _topology: Topology) -> list[Point]:

@@ -12,17 +12,16 @@ one: a share makes it stand still for a while, a slow clock does not.
 """
 
 from statistics import median
-from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.plots import line, name_axes
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.scenarios.sweeps import Sizes, listed
+from experiments.scenarios.sweeps import Shares, Sizes
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
@@ -33,6 +32,7 @@ from experiments.testbed.topology import Topology
 from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"
+LISTENS = f"{LISTENER}:3128"
 _GROUP = "tributary-start"
 _MOST = 12.0  # milliseconds
 _SETTINGS = """\
@@ -50,11 +50,7 @@ class StartOptions(Options):
     """``memory`` and ``processor``: limits to try, one at a time; ``count``: of starts with each."""
 
     memory: Sizes = tuple(Size(1_000_000 * megabytes) for megabytes in (6, 8, 16, 64))
-    processor: Annotated[
-        tuple[Share, ...],
-        BeforeValidator(listed),
-        Field(min_length=1, description="shares with commas between them, such as '5%,50%'"),
-    ] = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
+    processor: Shares = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
     count: int = Field(default=30, ge=1, description="a whole number of starts, at least 1")
 
 
@@ -79,14 +75,18 @@ def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int
 
 def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
     """Of so many starts; raises CommandError if the system does not let itself be limited, or the converter fails."""
-    directory, listens = cabling.testbed.directory, f"{LISTENER}:3128"
-    settings = directory / "starting.toml"
-    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, listens=listens))
     memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
     processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
     with limited(_GROUP, memory, processor) as wrapper:
-        command = [*wrapper, str(cabling.programs.converter), "--config", str(settings)]
-        return cabling.starts(listens, count, command)
+        return cabling.starts(LISTENS, count, [*wrapper, *converter(cabling)])
+
+
+def converter(cabling: Cabling) -> list[str]:
+    """What starts a converter that listens at LISTENS."""
+    directory = cabling.testbed.directory
+    text = _SETTINGS.format(clients=CLIENTS, directory=directory, listens=LISTENS)
+    settings = cabling.testbed.gateway.write("starting.toml", text)
+    return [str(cabling.programs.converter), "--config", str(settings)]
 
 
 def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> list[Verdict]:

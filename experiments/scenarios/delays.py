@@ -11,12 +11,9 @@ the difference about what the shorter path brings within it, one way: 40 Mbit/s 
 as a packet of 1,500 bytes takes over 2,000.
 """
 
-from typing import Annotated
-
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
 
-from experiments.scenarios.sweeps import TimedOptions, counted_reading, draw_sweep, listed
+from experiments.scenarios.sweeps import Durations, TimedOptions, counted_reading, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, no_more_than
 from experiments.study.scenario import Scenario
@@ -38,11 +35,7 @@ _IN_MEMORY = 0.5  # of what the shorter path brings meanwhile, at least: it is n
 class DelaysOptions(TimedOptions):
     """``difference``: of both round-trip times, by which the second link's is longer."""
 
-    difference: Annotated[
-        tuple[Duration, ...],
-        BeforeValidator(listed),
-        Field(min_length=1, description="times with commas between them, such as '0ms,40ms'"),
-    ] = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
+    difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
 
 
 def _points(options: DelaysOptions, topology: Topology) -> list[Point]:

@@ -16,14 +16,13 @@ little. Pairs with loss are tried with send buffers that begin with 8 MB as well
 from collections.abc import Iterator
 from itertools import product
 from operator import truediv
-from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
-from experiments.scenarios.sweeps import TimedOptions, counted_reading, listed
+from experiments.scenarios.sweeps import Durations, Rates, Shares, TimedOptions, counted_reading
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, name_of, no_less_than
 from experiments.study.scenario import Scenario
@@ -45,21 +44,9 @@ _LEAST_QUEUE = 20  # packets
 class GridOptions(TimedOptions):
     """What the second link is like, in all combinations; with ``three`` a third link joins the hardest of them."""
 
-    rate: Annotated[
-        tuple[PositiveRate, ...],
-        BeforeValidator(listed),
-        Field(description="rates with commas between them, such as '5mbit,50mbit'"),
-    ] = (PositiveRate(5_000_000), PositiveRate(50_000_000))
-    rtt: Annotated[
-        tuple[Duration, ...],
-        BeforeValidator(listed),
-        Field(description="times with commas between them, such as '20ms,200ms'"),
-    ] = (Duration(20_000), Duration(200_000))
-    loss: Annotated[
-        tuple[Share, ...],
-        BeforeValidator(listed),
-        Field(description="shares with commas between them, such as '0%,1%'"),
-    ] = (Share(0), Share(10_000))
+    rate: Rates = (PositiveRate(5_000_000), PositiveRate(50_000_000))
+    rtt: Durations = (Duration(20_000), Duration(200_000))
+    loss: Shares = (Share(0), Share(10_000))
     three: bool = Field(default=True, description="true or false")
 
 

@@ -21,13 +21,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.plots import bars, name_axes
-from experiments.scenarios.sweeps import listed
+from experiments.scenarios.sweeps import Durations
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.build import Testbed, standing
@@ -55,11 +55,7 @@ class IntegrityOptions(Options):
 
     transfers: int = Field(default=1000, ge=1, description="a whole number of transfers, at least 1")
     size: Size = Size(400_000)
-    rtt: Annotated[
-        tuple[Duration, ...],
-        BeforeValidator(listed),
-        Field(min_length=1, description="times with commas between them, such as '0ms,100us,10ms'"),
-    ] = (_NONE, Duration(100), Duration(10_000))
+    rtt: Durations = (_NONE, Duration(100), Duration(10_000))
     checksum: bool = Field(default=False, description="true or false")
 
 

@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import colours_of, name_paths, tidy
+from experiments.scenarios.cabled import Unlinked
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import DEFAULT
-from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Profile, Topology
 from overlay.calculator import ask
@@ -50,14 +50,8 @@ class PathOptions(Options):
     repeat: int = Field(default=1, ge=1, description="a whole number of repetitions, at least 1")
 
 
-@dataclass(frozen=True)
-class Computed:
-    """Nothing stands: there is no link to measure."""
-
-    @property
-    def links(self) -> list[LinkReading]:
-        """None."""
-        return []
+class Computed(Unlinked):
+    """Nothing stands."""
 
     @property
     def emulation(self) -> str:

@@ -15,7 +15,7 @@ from experiments.study.scenario import Options
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.counters import counted
-from tributary.settings.units import Size
+from tributary.settings.units import Duration, PositiveRate, Share, Size
 
 _NO_MARK = 4294967295
 """The kernel's own tcp_notsent_lowat."""
@@ -68,6 +68,21 @@ Sizes = Annotated[
     tuple[Size, ...],
     BeforeValidator(listed),
     Field(min_length=1, description="sizes with commas between them, such as '0.18MB,0.72MB'"),
+]
+Durations = Annotated[
+    tuple[Duration, ...],
+    BeforeValidator(listed),
+    Field(min_length=1, description="times with commas between them, such as '0ms,40ms'"),
+]
+Shares = Annotated[
+    tuple[Share, ...],
+    BeforeValidator(listed),
+    Field(min_length=1, description="shares with commas between them, such as '0%,1%'"),
+]
+Rates = Annotated[
+    tuple[PositiveRate, ...],
+    BeforeValidator(listed),
+    Field(min_length=1, description="rates with commas between them, such as '1mbit,100mbit'"),
 ]
 
 

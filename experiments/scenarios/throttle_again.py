@@ -11,60 +11,27 @@ path is held before the other one has joined, so that it never carries more than
 most.
 """
 
-from collections.abc import Iterator
-
-from matplotlib.figure import Figure
-
-from experiments.scenarios.throttling import (
-    HELD,
-    INSTALLED,
-    JOINED,
-    ThrottleOptions,
-    draw_moments,
-    held_points,
-    measure,
-    verdicts_on_hold,
-)
-from experiments.study.readings import Point, Readings, Verdict, worst
-from experiments.study.scenario import Scenario
-from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.scenarios.throttling import HELD, INSTALLED, JOINED, ThrottleOptions, held_download
+from experiments.study.readings import Readings, Verdict, worst
 
 
-def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    return held_points(INSTALLED, topology)
-
-
-def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        verdict
-        for point in _points(options, topology)
-        for verdict in _verdicts(options, topology, readings.at(**point), f"{point['by']}, {point['family']}")
-    ]
-
-
-def _verdicts(options: ThrottleOptions, topology: Topology, readings: Readings, who: str) -> Iterator[Verdict]:
+def _verdict(_options: ThrottleOptions, _path: str, readings: Readings, who: str) -> Verdict:
     waited = readings.values("enforcement_ms")
-    yield worst(f"the hold does not wait for the join ({who})", waited, 0, "ms after it")
-    yield from verdicts_on_hold(options, topology, readings, who)
+    return worst(f"the hold does not wait for the join ({who})", waited, 0, "ms after it")
 
 
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    draw_moments(figure, topology, readings, "rule installed before", (JOINED, HELD))
-
-
-SCENARIO = Scenario(
+SCENARIO = held_download(
+    INSTALLED,
+    _verdict,
+    "rule installed before",
+    (
+        JOINED,
+        HELD,
+    ),
     name="throttle-again",
     paper="figure 6b",
     claim="With the policy already installed the same client's next download is throttled from its beginning.",
     expected="The path is held before the other one joins and keeps to its rate; the other one carries most.",
-    profile=PROFILES / "slow.toml",
-    options=ThrottleOptions,
     quick={"repeat": 1},
-    points=_points,
-    measure=measure,
-    judge=_judge,
-    draw=_draw,
     about=__doc__,
-    least_links=2,
 )

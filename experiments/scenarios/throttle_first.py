@@ -10,62 +10,29 @@ installed. The held path keeps to its rate and the other one carries most. With 
 some of which waits for the held path, it is not quite full.
 """
 
-from collections.abc import Iterator
-
-from matplotlib.figure import Figure
-
-from experiments.scenarios.throttling import (
-    ALWAYS,
-    HELD,
-    JOINED,
-    ThrottleOptions,
-    draw_moments,
-    held_points,
-    measure,
-    verdicts_on_hold,
-)
-from experiments.study.readings import Point, Readings, Verdict, at_most
-from experiments.study.scenario import Scenario
-from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.scenarios.throttling import ALWAYS, HELD, JOINED, ThrottleOptions, held_download
+from experiments.study.readings import Readings, Verdict, at_most
 
 _SOON = 50.0  # ms from the join to the hold, on a machine that emulates the links as well
 
 
-def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    return held_points(ALWAYS, topology)
-
-
-def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        verdict
-        for point in _points(options, topology)
-        for verdict in _verdicts(options, topology, readings.at(**point), f"{point['by']}, {point['family']}")
-    ]
-
-
-def _verdicts(options: ThrottleOptions, topology: Topology, readings: Readings, who: str) -> Iterator[Verdict]:
+def _verdict(_options: ThrottleOptions, _path: str, readings: Readings, who: str) -> Verdict:
     taken = readings.estimate("enforcement_ms")
-    yield at_most(f"the hold comes by itself, soon after the join ({who})", taken, _SOON, "ms")
-    yield from verdicts_on_hold(options, topology, readings, who)
+    return at_most(f"the hold comes by itself, soon after the join ({who})", taken, _SOON, "ms")
 
 
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    draw_moments(figure, topology, readings, "held from the join on", (JOINED, HELD))
-
-
-SCENARIO = Scenario(
+SCENARIO = held_download(
+    ALWAYS,
+    _verdict,
+    "held from the join on",
+    (
+        JOINED,
+        HELD,
+    ),
     name="throttle-first",
     paper="figure 6a",
     claim="The first download is throttled by itself when the second subflow joins, after what that takes to complete.",
     expected="The hold comes milliseconds after the join; the held path keeps to its rate, the other one carries most.",
-    profile=PROFILES / "slow.toml",
-    options=ThrottleOptions,
     quick={"repeat": 1},
-    points=_points,
-    measure=measure,
-    judge=_judge,
-    draw=_draw,
     about=__doc__,
-    least_links=2,
 )

@@ -14,56 +14,26 @@ hold came: 1.3 MB on the held path, unsent (ss -tinM), which took ten seconds, a
 meanwhile instead of 1.9.
 """
 
-from matplotlib.figure import Figure
-
-from experiments.scenarios.throttling import (
-    HELD,
-    MIDWAY,
-    ThrottleOptions,
-    draw_moments,
-    held_points,
-    measure,
-    verdicts_on_hold,
-)
-from experiments.study.readings import Point, Readings, Verdict, at_least
-from experiments.study.scenario import Scenario
-from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.scenarios.throttling import HELD, MIDWAY, ThrottleOptions, held_download
+from experiments.study.readings import Readings, Verdict, at_least
 
 _TIMES = 2.0  # the rate that it is held to
 
 
-def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    return held_points(MIDWAY, topology)
+def _verdict(options: ThrottleOptions, path: str, readings: Readings, who: str) -> Verdict:
+    before, bound = readings.estimate(f"{path}_before_mbps"), _TIMES * options.rate.amount / 1e6
+    return at_least(f"{path} carried far more before ({who})", before, bound, "Mbit/s")
 
 
-def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    verdicts = []
-    for point in _points(options, topology):
-        who, these = f"{point['by']}, {point['family']}", readings.at(**point)
-        before = these.estimate(f"{point['link']}_before_mbps")
-        bound = _TIMES * options.rate.amount / 1e6
-        claim = f"{point['link']} carried far more before ({who})"
-        verdicts += [at_least(claim, before, bound, "Mbit/s"), *verdicts_on_hold(options, topology, these, who)]
-    return verdicts
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    draw_moments(figure, topology, readings, "held midway", (HELD,))
-
-
-SCENARIO = Scenario(
+SCENARIO = held_download(
+    MIDWAY,
+    _verdict,
+    "held midway",
+    (HELD,),
     name="throttle-midway",
     paper="new",
     claim="A throttle that an operator sets in the middle of a download moves the load and breaks nothing.",
     expected="The held path falls to its rate within a third of a second, and the other one carries more.",
-    profile=PROFILES / "slow.toml",
-    options=ThrottleOptions,
     quick={"repeat": 1, "size": "12MB"},
-    points=_points,
-    measure=measure,
-    judge=_judge,
-    draw=_draw,
     about=__doc__,
-    least_links=2,
 )

@@ -2,10 +2,12 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
@@ -14,9 +16,10 @@ from experiments.record import Download
 from experiments.scenarios.downloads import draw_panels, fetched
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, exactly, no_less_than
-from experiments.study.scenario import Options
+from experiments.study.scenario import Options, Scenario
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
+from experiments.testbed.profile import PROFILES
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -43,16 +46,6 @@ class ThrottleOptions(Options):
     size: Size = Field(default=Size(5_000_000), description="a size, such as '5MB'")
     rate: PositiveRate = Field(default=PositiveRate(1_000_000), description="a rate, such as '1mbit'")
     buffer: Size = Field(default=Size(720_000), description="a size, such as '0.72MB'")
-
-
-def held_points(held: str, topology: Topology) -> list[Point]:
-    """Downloads by each converter and family whose first path is held at that time."""
-    first = topology.links[0].name
-    return [
-        {"by": converter, "held": held, "link": first, "family": family}
-        for family in FAMILIES
-        for converter in CONVERTERS
-    ]
 
 
 def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
@@ -148,13 +141,55 @@ def verdicts_on_hold(options: ThrottleOptions, topology: Topology, readings: Rea
 _LINES = {JOINED: ":", HELD: "--"}
 
 
-def draw_moments(figure: Figure, topology: Topology, readings: Readings, title: str, moments: Sequence[str]) -> None:
-    """A panel for each converter by IPv4, with a line at each of the ``moments``: HELD, JOINED."""
-    titled = {f"{title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
-    for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
-        values = next(iter(each)).values
-        for moment in moments:
-            axes.axvline(values[moment], color="black", linestyle=_LINES[moment], linewidth=1)
-        if "enforcement_ms" in values:
-            joined, later = 1000 * values[JOINED], values["enforcement_ms"]
-            axes.set_xlabel(f"join (dotted) at {joined:.1f} ms, hold (dashed) {later:+.1f} ms from it", fontsize=8)
+def held_download(
+    held: str,
+    own: Callable[[ThrottleOptions, str, Readings, str], Verdict],
+    title: str,
+    moments: Sequence[str],
+    **about: Any,
+) -> Scenario[ThrottleOptions]:
+    """The experiment ``about`` downloads by each converter and family, whose first path is held at that time.
+
+    ``own`` is its verdict on that path beside those on every hold. The plot has a panel for each converter by IPv4,
+    with a line at each of the ``moments``: HELD, JOINED.
+    """
+
+    def points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        return [
+            {"by": converter, "held": held, "link": first, "family": family}
+            for family in FAMILIES
+            for converter in CONVERTERS
+        ]
+
+    def judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+        verdicts = []
+        for point in points(options, topology):
+            who, these = f"{point['by']}, {point['family']}", readings.at(**point)
+            verdicts.append(own(options, point["link"], these, who))
+            verdicts += verdicts_on_hold(options, topology, these, who)
+        return verdicts
+
+    def draw(figure: Figure, topology: Topology, readings: Readings) -> None:
+        titled = {f"{title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
+        for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
+            _mark(axes, next(iter(each)).values, moments)
+
+    return Scenario(
+        profile=PROFILES / "slow.toml",
+        options=ThrottleOptions,
+        points=points,
+        measure=measure,
+        judge=judge,
+        draw=draw,
+        least_links=2,
+        **about,
+    )
+
+
+def _mark(axes: Axes, values: Mapping[str, float], moments: Sequence[str]) -> None:
+    for moment in moments:
+        axes.axvline(values[moment], color="black", linestyle=_LINES[moment], linewidth=1)
+    if "enforcement_ms" in values:
+        joined, later = 1000 * values[JOINED], values["enforcement_ms"]
+        axes.set_xlabel(f"join (dotted) at {joined:.1f} ms, hold (dashed) {later:+.1f} ms from it", fontsize=8)

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,27 +48,9 @@ class Section:
     """What is quoted."""
 
     @property
-    def holding(self) -> int:
-        """How many verdicts hold."""
-        return self._count(Decision.HOLDS)
-
-    @property
-    def failing(self) -> int:
-        """How many do not."""
-        return self._count(Decision.FAILS)
-
-    @property
-    def differing(self) -> int:
-        """How many do not, for a reason that is known."""
-        return self._count(Decision.DIFFERS)
-
-    @property
-    def undecided(self) -> int:
-        """How many are not decided."""
-        return self._count(Decision.UNDECIDED)
-
-    def _count(self, decision: Decision) -> int:
-        return sum(verdict.decision is decision for verdict in self.verdicts)
+    def decisions(self) -> Counter[Decision]:
+        """How many verdicts hold, fail, differ and are undecided, by their values."""
+        return Counter(verdict.decision for verdict in self.verdicts)
 
 
 @dataclass(frozen=True)
@@ -88,29 +71,9 @@ class Page:
     made: datetime
 
     @property
-    def judged(self) -> int:
-        """How many verdicts there are."""
-        return sum(len(section.verdicts) for section in self.sections.values())
-
-    @property
-    def holding(self) -> int:
-        """How many of them hold."""
-        return sum(section.holding for section in self.sections.values())
-
-    @property
-    def failing(self) -> int:
-        """How many do not."""
-        return sum(section.failing for section in self.sections.values())
-
-    @property
-    def differing(self) -> int:
-        """How many do not, for a reason that is known."""
-        return sum(section.differing for section in self.sections.values())
-
-    @property
-    def undecided(self) -> int:
-        """How many are not decided."""
-        return sum(section.undecided for section in self.sections.values())
+    def decisions(self) -> Counter[Decision]:
+        """The same of all sections."""
+        return sum((section.decisions for section in self.sections.values()), Counter())
 
 
 def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
