@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
-from tributary import process
+from tributary.kernel import process
 from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding
-from tributary.process import run
+from tributary.kernel import sysctl
+from tributary.kernel.mptcp_pm import SWITCH
+from tributary.kernel.process import run
 from tributary.settings.errors import CommandError
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
@@ -47,7 +49,7 @@ def _kernel() -> Iterator[Finding]:
 
 
 def _multipath() -> Iterator[Finding]:
-    switch = multipath.read_switch()
+    switch = sysctl.read(SWITCH)
     yield multipath.judge_switch(switch)
     if switch is not None:
         yield multipath.judge_limits(multipath.parse_limits(_printed("ip", "mptcp", "limits", "show")))
@@ -55,7 +57,7 @@ def _multipath() -> Iterator[Finding]:
 
 
 def _integrity() -> Iterator[Finding]:
-    if multipath.read_switch() is not None:
+    if sysctl.read(SWITCH) is not None:
         yield from data_integrity.sample()
 
 
@@ -88,8 +90,8 @@ def _firewall() -> Iterator[Finding]:
 
 
 def _limits() -> Iterator[Finding]:
-    tracked = (limits.number(Path("/proc/sys/net/netfilter") / f"nf_conntrack_{name}") for name in ("count", "max"))
-    yield limits.judge_files(limits.number(Path("/proc/sys/fs/nr_open")) or 0)
+    tracked = (sysctl.number(f"net/netfilter/nf_conntrack_{name}") for name in ("count", "max"))
+    yield limits.judge_files(sysctl.number("fs/nr_open") or 0)
     yield limits.judge_tracking(*tracked)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from doctor.findings import Finding, State, ok
-from tributary.process import TimedOut, run
+from tributary.kernel.process import TimedOut, run
 
 _TIMEOUT = 20  # seconds; a module that has to be loaded from a slow card takes one or two
 

@@ -1,7 +1,5 @@
 """Whether a gateway's limits suffice for its connections, and whether its clock is synchronized."""
 
-from pathlib import Path
-
 from doctor.findings import Finding, State, ok
 
 _LEAST_FILES = 1_048_576
@@ -36,11 +34,3 @@ def judge_clock(synchronized: str) -> Finding:
         fix = (("timedatectl", "set-ntp", "true"),)
         return Finding("clock", State.WRONG, "not synchronized: logs and quotas have wrong times", fix)
     return Finding("clock", State.UNKNOWN, "timedatectl does not say whether it is synchronized")
-
-
-def number(path: Path) -> int | None:
-    """The number in a file of /proc/sys, None if it is not there."""
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

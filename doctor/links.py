@@ -9,7 +9,7 @@ from typing import Any
 
 from doctor.findings import Finding, State, ok
 from tributary.daemons.control import is_served
-from tributary.process import QUICK, run
+from tributary.kernel.process import QUICK, run
 
 _FAR = {4: "203.0.113.1", 6: "2001:db8::1"}
 """A documentation address behind the default route (RFC 5737, RFC 3849): nothing is sent there."""

@@ -1,7 +1,6 @@
 """Whether the kernel's MPTCP lets clients join, and whether it has fallen back: ip-mptcp(8), mptcp-sysctl.rst."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from doctor.findings import Finding, State, ok
 
@@ -63,11 +62,3 @@ _HINTS = (
     ("MPFallbackTokenInit", "a session fell back to TCP since there was no free token", "fewer sessions a gateway"),
     ("MPJoinAckHMacFailure", "a join had a wrong HMAC", "somebody tries to join sessions that are not theirs"),
 )
-
-
-def read_switch(proc: Path = Path("/proc/sys")) -> str | None:
-    """net.mptcp.enabled, None without MPTCP."""
-    try:
-        return (proc / "net/mptcp/enabled").read_text().strip()
-    except OSError:
-        return None

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from doctor.findings import Finding, State, ok
+from tributary.kernel import sysctl
 
 _CHECK = "kernel settings"
 
@@ -13,11 +14,6 @@ def parse(text: str) -> dict[str, str]:
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", ";")))
     return {key.strip(): " ".join(value.split()) for key, _, value in pairs}
-
-
-def running(keys: Mapping[str, str], proc: Path = Path("/proc/sys")) -> dict[str, str | None]:
-    """The kernel's values of ``keys``; None for missing ones."""
-    return {key: _read(proc / key.replace(".", "/")) for key in keys}
 
 
 def examine(places: Sequence[Path], together: bool = False) -> Iterator[Finding]:
@@ -34,7 +30,7 @@ def examine(places: Sequence[Path], together: bool = False) -> Iterator[Finding]
             yield Finding(_CHECK, State.UNKNOWN, f"{file} cannot be read: {error}")
             return
         wanted = parse(text)
-        found = running(wanted)
+        found = {key: sysctl.read(key.replace(".", "/")) for key in wanted}
         lacking = [key for key, value in found.items() if value is None]
         if together and lacking:
             yield Finding(_CHECK, State.NOTE, f"this kernel has no {lacking[0]}: {', '.join(wanted)} stay as they are")
@@ -59,10 +55,3 @@ def _one(key: str, wanted: str, found: str | None, file: Path) -> Finding | None
     kept = Path("/etc/sysctl.d") / file.name
     fix = (("install", "-m", "644", str(file), str(kept)), ("sysctl", "-e", "-q", "-p", str(kept)))
     return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", fix)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return " ".join(path.read_text().split())
-    except OSError:
-        return None

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gateway import kernel
 from gateway.forwards import conflicts, with_added, without
 from gateway.registry import Contents, Identity, Router, free_number, name_of
 from gateway.tunnels import Gateway, reconcile
+from tributary.kernel import connections
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 from tributary.wireguard import addresses, keys
@@ -89,7 +89,7 @@ def with_ports(gateway: Gateway, name: str, ports: Sequence[Ports], *, remove: b
 def _refuse_served(gateway: Gateway, ports: Sequence[Ports]) -> None:
     """A program of this machine would not be heard any more."""
     for each in ports:
-        if listener := kernel.listener_on(each, gateway.settings.network):
+        if listener := connections.listener_on(each, gateway.settings.network):
             raise CommandError(
                 Exit.IN_USE, f"{each} cannot be forwarded: a program of this machine listens at {listener}"
             )

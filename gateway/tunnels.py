@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
-from gateway import kernel, rules
+from gateway import forwarding, rules
 from gateway.counters import Totals, counted
 from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, tunnels
 from gateway.registry import Contents, Registry, Routers
 from gateway.settings import GatewaySettings
 from gateway.state import State
+from tributary.kernel import connections, nft, wireguard
 from tributary.settings.errors import CommandError
-from tributary.wireguard import addresses, device
+from tributary.wireguard import addresses
 from tributary.wireguard.interface import Interface, PeerStatus
 
 
@@ -40,14 +41,15 @@ class Gateway:
     @property
     def stands(self) -> bool:
         """Whether its interface exists."""
-        return device.exists(self.settings.interface)
+        return wireguard.exists(self.settings.interface)
 
     @property
     def for_tunnels(self) -> Sequence[int]:
         """The IP versions that this machine forwards only because of ``up``."""
         if self.stands or self.state.was_noted_since_boot:
             return self.state.switched_on
-        return [version for version in (4, *([6] if self.settings.lan_prefix else [])) if not kernel.forwards(version)]
+        needed = (4, 6) if self.settings.lan_prefix else (4,)
+        return [version for version in needed if not forwarding.forwards(version)]
 
     def rules(self, routers: Routers) -> str:
         """The nft table as it should be."""
@@ -55,7 +57,7 @@ class Gateway:
 
     def there(self) -> Sequence[PeerStatus]:
         """The peers of its interface; raises CommandError, exit 69, without one."""
-        return device.peers(self.settings.interface)
+        return wireguard.peers(self.settings.interface)
 
     def counted(self, before: Totals, routers: Routers, there: Sequence[PeerStatus]) -> Totals:
         """The routers' totals now, from those ``before``."""
@@ -76,11 +78,11 @@ def up(gateway: Gateway) -> list[str]:
         return _set_up(gateway, contents)
     # Else the interface was removed without `down`, and this machine forwards packets because of us.
     if not gateway.state.was_noted_since_boot:
-        gateway.state.note_forwarding(kernel.forwards())
+        gateway.state.note_forwarding(forwarding.forwards())
         gateway.state.note_forwarding6(None)
         gateway.state.note_boot()
     try:
-        device.create(gateway.settings.interface)
+        wireguard.create(gateway.settings.interface)
         return _set_up(gateway, contents)
     except BaseException:
         _take_down(gateway)
@@ -89,18 +91,18 @@ def up(gateway: Gateway) -> list[str]:
 
 def _set_up(gateway: Gateway, contents: Contents) -> list[str]:
     there, settings = gateway.there(), gateway.settings
-    begins6 = settings.lan_prefix is not None and not kernel.forwards(6)
+    begins6 = settings.lan_prefix is not None and not forwarding.forwards(6)
     if begins6:
-        gateway.state.note_forwarding6(kernel.ra_accepting_interfaces())
+        gateway.state.note_forwarding6(forwarding.ra_accepting_interfaces())
     # With the rules, which depend on what was noted, before anything is forwarded.
     done = _reconcile(gateway, contents, there, always=True)
     inside = addresses.gateway(settings.network)
-    device.set_addresses(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
-    kernel.forward(True)
+    wireguard.set_addresses(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
+    forwarding.forward(True)
     if settings.lan_prefix:
-        device.add_route(settings.interface, settings.lan_prefix)
+        wireguard.add_route(settings.interface, settings.lan_prefix)
         if begins6:
-            kernel.forward6(True, gateway.state.ra_accepting_interfaces or ())
+            forwarding.forward6(True, gateway.state.ra_accepting_interfaces or ())
     return done
 
 
@@ -149,13 +151,13 @@ def _reconcile(
     # First, so that no packet is accepted without rules.
     _load(gateway, gateway.rules(routers))
     # Not for ports that were only removed: while their connections are tracked, the rules drop both directions.
-    kernel.flush_stale_dnat(rules.forward_targets(gateway.settings.network, routers), gateway.settings.network)
+    connections.flush_stale_dnat(rules.forward_targets(gateway.settings.network, routers), gateway.settings.network)
     wanted = gateway.tunnels(routers)
     change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
     if change or always:
         private, settings = gateway.state.private_key(), gateway.settings
-        device.configure(settings.interface, Interface(private, peers(wanted), settings.port))
-    not_ended = kernel.end_connections(change.released)
+        wireguard.configure(settings.interface, Interface(private, peers(wanted), settings.port))
+    not_ended = connections.end_connections(change.released)
     return [*contents.notes, *describe(change), *filter(None, [not_ended]), *_count(gateway, contents, there)]
 
 
@@ -165,11 +167,17 @@ def _load(gateway: Gateway, text: str) -> None:
     Another program may have flushed or changed them: then the kernel lists them differently.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
-    loaded = kernel.loaded()
+    loaded = _listed()
     if loaded is not None and gateway.state.noted_rules == f"{digest} {loaded}":
         return
-    kernel.load(text)
-    gateway.state.note_rules(f"{digest} {kernel.loaded()}")
+    nft.execute(text)
+    gateway.state.note_rules(f"{digest} {_listed()}")
+
+
+def _listed() -> str | None:
+    """A digest of the loaded rules; None if there are none."""
+    listing = nft.listed(f"inet {rules.TABLE}")
+    return None if listing is None else hashlib.sha256(listing.encode()).hexdigest()
 
 
 def _count(gateway: Gateway, contents: Contents, there: Sequence[PeerStatus]) -> list[str]:
@@ -202,11 +210,11 @@ def down(gateway: Gateway) -> None:
 def _take_down(gateway: Gateway) -> None:
     with ExitStack() as every:  # each runs even if others fail, the last one first
         every.callback(gateway.state.forget_boot)
-        every.callback(kernel.unload)
+        every.callback(nft.execute, nft.delete(f"inet {rules.TABLE}"))
         if gateway.state.forwarding_was_off:
             every.callback(gateway.state.note_forwarding, True)
-            every.callback(kernel.forward, False)
+            every.callback(forwarding.forward, False)
         if (hearing := gateway.state.ra_accepting_interfaces) is not None:
             every.callback(gateway.state.note_forwarding6, None)
-            every.callback(kernel.forward6, False, hearing)
-        every.callback(device.remove, gateway.settings.interface)
+            every.callback(forwarding.forward6, False, hearing)
+        every.callback(wireguard.remove, gateway.settings.interface)

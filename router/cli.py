@@ -186,11 +186,11 @@ def _run(options: Run) -> None:
 def _plan(options: Plan) -> None:
     settings = read(options.settings)
     # Not at the top: the other commands do not read the kernel's state.
-    from router.kernel import clock
-    from router.kernel.client import KernelClient
+    from router.kernel_client import KernelClient
     from router.shaping.model import Kind, command
     from router.shaping.shaper import LinkShapers
     from router.state.reconciler import Reconciler
+    from tributary.kernel import clock
 
     with KernelClient() as kernel:
         observed = kernel.snapshot()

@@ -12,11 +12,8 @@ from pathlib import Path
 from router import api, signals
 from router.control import CONTROL
 from router.debounce import Debounce
-from router.kernel import clock, preflight
-from router.kernel.client import BY_PROGRAMS, KernelClient
-from router.kernel.counters import octets, packets
-from router.kernel.watch import Watch
-from router.links.stall import StallDetector
+from router.kernel_client import BY_PROGRAMS, KernelClient
+from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
 from router.links.usage_file import UsageFile
 from router.probes.diagnostics import LinkDiagnostics
@@ -34,10 +31,13 @@ from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
 from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
+from tributary.kernel import clock, mptcp_pm, rtnetlink
+from tributary.kernel.interfaces import octets, packets
+from tributary.kernel.netlink import Watch
+from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
-from tributary.process import TimedOut
 from tributary.settings.errors import CommandError, Exit
 
 _RECONCILE_INTERVAL = 30.0
@@ -65,7 +65,7 @@ class Options:
 
 def run(options: Options) -> None:
     """Manages the links until a signal; raises CommandError before anything is changed if it cannot start."""
-    preflight.check()
+    mptcp_pm.require_path_manager()
     with ExitStack() as stack:
         received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
         server = stack.enter_context(CONTROL.server())
@@ -79,7 +79,7 @@ def run(options: Options) -> None:
         inputs = Inputs(
             received,
             server,
-            stack.enter_context(Watch()),
+            stack.enter_context(rtnetlink.watch()),
             stack.enter_context(PathManager(lambda _: None)),
             stack.enter_context(TcpProbe[ProbeKey]()),
             stack.enter_context(Resolver()),
@@ -315,10 +315,10 @@ class Daemon:
             return
         gateway_tunnels = self._reconciler.gateway_tunnels
         tunnel = gateway_tunnels.default_tunnel if gateway_tunnels and gateway_tunnels.answers else None
-        count = packets(tunnel.name, now) if tunnel else None
+        count = packets(tunnel.name) if tunnel else None
         if count is None:
             self._stall_detector.reset()
-        elif self._stall_detector.is_stalled(count):
+        elif self._stall_detector.is_stalled(Count(now, *count)):
             self._log.event("default tunnel stalled")
             self._reconciler.health.recheck_all()
         self._next_count = now + self._stall_detector.interval

@@ -4,7 +4,7 @@ Rules and routes have a protocol number (rtnetlink(7), ip-rule(8)). Endpoints ha
 before they are created (state/owned.py).
 """
 
-from router.kernel_state import Route, Rule
+from tributary.kernel.state import Route, Rule
 
 PROTOCOL = 84
 """Of rules and routes; unused in /etc/iproute2/rt_protos and in linux/rtnetlink.h."""

@@ -5,31 +5,25 @@ import ipaddress
 import json
 import os
 import pwd
-import shutil
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from squid.settings import SquidSettings
 from squid.targets import Address
 from tributary.daemons import directories
-from tributary.process import run
+from tributary.kernel.process import output
 from tributary.settings.errors import CommandError, Exit
 
 USER = "proxy"  # Debian's Squid runs as this user, and the guard knows Squid's connections by it
 TOOLS = ("squid", "nft", "mptcpize", "ip", "ss")
 
-_PACKAGES = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2"}
-
 
 def own_addresses() -> list[Address]:
     """Every address of this network namespace; raises CommandError (69, 71) without a working ip(8)."""
-    require_tools(["ip"])
-    shown = run(["ip", "-json", "address", "show"])
-    if shown.returncode != 0:
-        raise CommandError(Exit.SYSTEM, f"ip address show: {shown.stderr.strip()}")
-    entries = [entry for link in json.loads(shown.stdout) for entry in link.get("addr_info", [])]
+    shown = output(["ip", "-json", "address", "show"])
+    entries = [entry for link in json.loads(shown) for entry in link.get("addr_info", [])]
     return [ipaddress.ip_address(entry["local"]) for entry in entries]
 
 
@@ -41,28 +35,12 @@ def require_root() -> None:
         )
 
 
-def require_tools(names: Iterable[str]) -> None:
-    """Raise CommandError (69) for the first of ``names`` that is not installed."""
-    for name in names:
-        if shutil.which(name) is None:
-            raise CommandError(Exit.UNAVAILABLE, f"{name} is missing: install the package {_PACKAGES.get(name, name)}")
-
-
 def require_user() -> None:
     """Raise CommandError (69) unless Squid's user exists."""
     try:
         pwd.getpwnam(USER)
     except KeyError as error:
         raise CommandError(Exit.UNAVAILABLE, f"the user {USER} is missing: Debian's package squid makes it") from error
-
-
-def require_mptcp() -> None:
-    """Raise CommandError (69) unless the kernel has MPTCP and it is on in this network namespace."""
-    switch = Path("/proc/sys/net/mptcp/enabled")
-    if not switch.exists():
-        raise CommandError(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
-    if switch.read_text().strip() != "1":
-        raise CommandError(Exit.UNAVAILABLE, "MPTCP is switched off here: set sysctl net.mptcp.enabled=1")
 
 
 def require_state(settings: SquidSettings) -> None:

@@ -13,7 +13,9 @@ from typing import Self
 from squid import host, render
 from squid.settings import SquidSettings
 from tributary.daemons import directories
-from tributary.process import run
+from tributary.kernel import nft
+from tributary.kernel.mptcp_pm import require_mptcp
+from tributary.kernel.process import require, run
 from tributary.settings.errors import CommandError, Exit
 
 _START_SECONDS = 30.0
@@ -40,16 +42,16 @@ class _Log:
 def check_host(settings: SquidSettings) -> None:
     """Raise CommandError (77, 69, 75) if Squid could not run here; nothing is changed."""
     host.require_root()
-    host.require_tools(host.TOOLS)
+    require(*host.TOOLS)
     host.require_user()
-    host.require_mptcp()
+    require_mptcp()
     host.require_state(settings)
     host.require_free(settings)
 
 
 def check_config(text: str) -> None:
     """Raise CommandError (1) with Squid's own words unless Squid takes ``text`` as its squid.conf."""
-    host.require_tools(["squid"])
+    require("squid")
     with tempfile.TemporaryDirectory(prefix="squid-check-") as directory:
         path = Path(directory) / "squid.conf"
         path.write_text(text)
@@ -121,13 +123,11 @@ def _written(path: Path, text: str) -> Iterator[None]:
 
 @contextmanager
 def _guard(rules: str) -> Iterator[None]:
-    loaded = run(["nft", "-f", "-"], rules)
-    if loaded.returncode != 0:
-        raise CommandError(Exit.SYSTEM, f"nft refuses the guard: {_first_line(loaded.stderr)}")
+    nft.execute(rules)
     try:
         yield
     finally:
-        run(["nft", "delete", "table", "inet", "squid"])
+        nft.execute(nft.delete("inet squid"))
 
 
 @contextmanager
@@ -202,7 +202,3 @@ def _reason(log: str) -> str:
     """The last line of Squid's that names a fatal error, without its time stamp."""
     lines = [line for line in log.splitlines() if "FATAL" in line or "ERROR" in line or "assertion failed" in line]
     return (lines[-1].partition("| ")[2] or lines[-1]) if lines else "no reason given"
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.splitlines()), "no reason given")

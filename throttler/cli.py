@@ -22,9 +22,9 @@ from throttler.policy import model
 from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
-from throttler.shaping import backend
 from tributary.daemons.control import Response
 from tributary.daemons.logs import Format
+from tributary.kernel import interfaces
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import invalid_value
 
@@ -189,7 +189,7 @@ def _plan(given: PlanOptions) -> None:
 
 def _show_plan(policy: Policy) -> None:
     print(dry_run.text(policy), end="")
-    for missing in sorted(set(policy.interfaces) - backend.interfaces()):
+    for missing in sorted(set(policy.interfaces) - interfaces.numbers().keys()):
         print(
             f"throttler: note: this host has no interface {missing}: its path has no subflows until it has",
             file=sys.stderr,

@@ -8,6 +8,7 @@ from throttler.shaping import render
 from throttler.shaping.plan import GRACE, ClassTable
 from throttler.shaping.render import Kernel, Leaf
 from throttler.shaping.topology import UPLOAD_DEVICE, Topology, topology
+from tributary.kernel.tc import add_ifb
 from tributary.mptcp.four_tuple import FourTuple
 
 # Documentation addresses (RFC 5737, RFC 3849).
@@ -20,7 +21,7 @@ _EXAMPLES = (
 def text(policy: Policy) -> str:
     """All scripts in order: start, one subflow per rule and address family throttled and released, stop."""
     stands, kernel = topology(policy), Kernel()
-    ups = (f"link add {UPLOAD_DEVICE} numtxqueues 1 numrxqueues 1 type ifb\n", f"link set {UPLOAD_DEVICE} up\n")
+    ups = (f"{command}\n" for command in add_ifb(UPLOAD_DEVICE))
     parts = [
         "## When it starts\n",
         _script("ip -batch -", "".join(ups)) if UPLOAD_DEVICE in stands.devices else "",

@@ -2,7 +2,7 @@
 
 import json
 
-from tributary.process import QUICK, run
+from tributary.kernel.process import QUICK, run
 from tributary.settings.errors import CommandError
 
 

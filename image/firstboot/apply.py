@@ -19,7 +19,7 @@ from image.firstboot.actions import (
     WriteFile,
 )
 from image.firstboot.memory import PLACE, Memory
-from tributary.process import run as program
+from tributary.kernel.process import run as program
 from tributary.settings.errors import CommandError, Exit
 
 _TIMEOUT = 900.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from image.firstboot.files import put
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming
-from tributary import process
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 BOOT = Path("/boot/firmware")

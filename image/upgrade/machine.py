@@ -11,7 +11,7 @@ from typing import Any
 
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.health import PROPERTIES, Verdict, asked, parse, verdict
-from tributary import process
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 CONFIGURATION = Path("/etc/rauc/system.conf")

@@ -25,24 +25,16 @@ from router.identifiers import (
     TABLE_METRIC,
     is_owned_route,
 )
-from router.kernel_state import EVERYWHERE, Interface, KernelState, Route, Rule
 from router.lan.npt import PrefixMapping, PrefixTranslation
 from router.links.model import Link
 from router.settings import RouterSettings
+from tributary.kernel.state import EVERYWHERE, Interface, KernelState, OwnAddress, Route, Rule
 from tributary.settings.lan_ipv6 import LanIpv6
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import Enrolment
 
 _REMEMBERED = 7200.0
 """Seconds: no device keeps a prefix for longer that is not advertised any more (RFC 9096 section 4, RFC 4862)."""
-
-
-@dataclass(frozen=True)
-class LanAddress:
-    """An address of the router, and the index of its interface."""
-
-    interface: int
-    address: IPv6Interface
 
 
 @dataclass(frozen=True)
@@ -137,12 +129,12 @@ def rules(lan: Lan) -> Iterator[Rule]:
             yield Rule(RULE_PRIORITY, prefix, REFUSED_TABLE, PROTOCOL)
 
 
-def desired_addresses(lan: Lan) -> tuple[LanAddress, ...]:
+def desired_addresses(lan: Lan) -> tuple[OwnAddress, ...]:
     """The address of the prefix that devices shall use now, if there is any."""
     number, prefix = lan.interface, _given_out(lan)
     if number is None or prefix is None:
         return ()
-    return (LanAddress(number, _address(prefix)),)
+    return (OwnAddress(number, _address(prefix)),)
 
 
 def translation(lan: Lan) -> PrefixTranslation | None:
@@ -158,14 +150,14 @@ def translation(lan: Lan) -> PrefixTranslation | None:
     return PrefixTranslation(lan.name, settings.lan_prefix, mappings)
 
 
-def owned_addresses(lan: Lan) -> tuple[LanAddress, ...]:
+def owned_addresses(lan: Lan) -> tuple[OwnAddress, ...]:
     """The owned addresses that exist; no other program has a reason to create them."""
     number = lan.interface
     owned = {each.prefix for each in lan.settings.enrolment}
     there = (each.address for each in lan.observed.addresses if each.interface == number)
     found = ((each, IPv6Network((each, addresses.LAN), strict=False)) for each in there if each.version == 6)
     return tuple(
-        LanAddress(number, _address(prefix))
+        OwnAddress(number, _address(prefix))
         for each, prefix in found
         if number is not None and each == addresses.lan_address(prefix) and (prefix in owned or _is_a_links(lan, each))
     )

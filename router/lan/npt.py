@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Network
 
 from tributary.fwmarks import BY_LINK
+from tributary.kernel import nft
 
 TABLE = "tributary-translated"
 
@@ -34,8 +35,7 @@ class PrefixTranslation:
 UNKNOWN = PrefixTranslation("", IPv6Network("::/0"), ())
 """The translation of an earlier run."""
 
-DELETE_TABLE = f"table inet {TABLE}\ndelete table inet {TABLE}\n"
-"""A script for nft(8) that deletes the table, also if it does not exist."""
+DELETE_TABLE = nft.delete(f"inet {TABLE}")
 
 
 def rules(translation: PrefixTranslation) -> str:

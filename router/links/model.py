@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv6Network
 
 from router.identifiers import IFB_PREFIX, MAIN, is_owned_route
-from router.kernel_state import Address, Interface, InterfaceAddress, KernelState, Route
 from router.settings import RouterSettings, Wan
+from tributary.kernel.state import Address, Interface, InterfaceAddress, KernelState, Route
 from tributary.prefix_delegation import prefix_of
 
 

@@ -12,7 +12,7 @@ A link goes back to standby when the load would have fitted without it for some 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from router.kernel_state import Octets
+from tributary.kernel.state import Octets
 
 FULL, FULL_FOR = 0.85, 2.0
 """The share of their capacity at which links count as full, and for how many seconds."""

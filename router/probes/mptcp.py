@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from router.kernel_state import Address
 from router.probes.schedule import PeriodicChecks
+from tributary.kernel.state import Address
 from tributary.settings.hosts import Target
 
 AGAIN, METERED, SOON = 3600.0, 86400.0, 60.0

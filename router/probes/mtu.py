@@ -7,8 +7,8 @@ A probe is a ping that routers must not fragment. A router that cannot forward i
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from router.kernel_state import Address
 from router.probes.schedule import PeriodicChecks
+from tributary.kernel.state import Address
 
 BASE: Mapping[int, int] = {4: 1200, 6: 1280}
 """Bytes that pass nearly everywhere, by IP version: BASE_PLPMTU of RFC 8899 section 5.1.2, and IPv6's least MTU."""

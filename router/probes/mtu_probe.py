@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from errno import EMSGSIZE
 
-from router.kernel.rtnetlink import family
-from router.kernel_state import Address
 from router.probes.pending import PendingSockets
+from tributary.kernel.state import Address, family
 
 _ECHO = struct.Struct("!BBHHH")  # RFC 792, RFC 4443 section 4.1: type, code, checksum, identifier, sequence number
 _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from router.kernel_state import Address
 from router.probes.schedule import PeriodicChecks
+from tributary.kernel.state import Address
 
 NOBODY, PORT = IPv4Address("192.0.2.1"), 80
 """Of TEST-NET-1, which is never in use (RFC 5737)."""

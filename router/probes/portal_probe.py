@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from router.kernel.rtnetlink import family
 from router.probes.pending import PendingSockets
 from router.probes.portal import LONGEST, NOBODY, PORT, REQUEST, TIMEOUT, PortalPath
+from tributary.kernel.state import family
 
 _END = b"\r\n\r\n"
 

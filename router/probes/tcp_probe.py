@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from router.kernel.rtnetlink import family
-from router.kernel_state import Address
 from router.probes.pending import K, PendingSockets
+from tributary.kernel.state import Address, family
 from tributary.mptcp.info import IPPROTO_MPTCP, is_mptcp
 from tributary.settings.hosts import Target
 

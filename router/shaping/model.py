@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from router.identifiers import IFB_PREFIX
 from router.links.model import Link
+from tributary.kernel.tc import add_ifb
 
 HANDLE = "5453:"
 """Of owned qdiscs; the throttler's are 5452."""
@@ -175,9 +176,7 @@ def _ingress(shape: Shape, kind: Kind) -> list[str]:
         return before
     return [
         *before,
-        # One queue, so that packets stay in order.
-        f"ip link add name {shape.device} numtxqueues 1 numrxqueues 1 type ifb",
-        f"ip link set dev {shape.device} up",
+        *(f"ip {command}" for command in add_ifb(shape.device)),
         *tree(shape.device, shape.download, kind),
         f"tc qdisc add dev {shape.interface} clsact",
         f"tc filter add dev {shape.interface} ingress pref {PREFERENCE} protocol all u32 match u32 0 0"

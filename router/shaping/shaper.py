@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from router.kernel import tc
-from router.kernel.counters import octets
-from router.kernel_state import KernelState
 from router.links.model import Link
 from router.links.overflow import Rates
 from router.settings import RouterSettings
+from router.shaping import qdiscs
 from router.shaping.autorate import AutoRate, Bytes, Direction
 from router.shaping.model import (
     AppliedShapes,
@@ -21,7 +19,9 @@ from router.shaping.model import (
     diff,
     shapes,
 )
-from tributary.process import TimedOut
+from tributary.kernel.interfaces import octets
+from tributary.kernel.process import TimedOut
+from tributary.kernel.state import KernelState
 from tributary.settings.errors import CommandError
 from tributary.settings.units import PositiveRate
 
@@ -36,7 +36,7 @@ class LinkShapers:
     """The shapers of all links, and access to tc(8)."""
 
     def __init__(self, settings: RouterSettings) -> None:
-        self._shaper = tc.Shaper()
+        self._shaper = qdiscs.Shaper()
         self._applied = AppliedShapes()
         self._installed = InstalledQdiscs()
         self._shapes: tuple[Shape, ...] = ()
@@ -79,7 +79,7 @@ class LinkShapers:
         self._shapes = tuple(shapes(links, self._rates))
         if self._is_clean and not self._shapes:
             return []
-        self._installed = tc.installed_qdiscs()
+        self._installed = qdiscs.installed_qdiscs()
         there = {interface.name for interface in observed.interfaces}
         operations = list(diff(self._shapes, self._installed, self._applied.shapes, there))
         self._is_clean = not self._shapes and not operations

@@ -40,12 +40,22 @@ from router.identifiers import (
     is_owned_route,
     is_owned_rule,
 )
-from router.kernel_state import EVERYWHERE, Address, Endpoint, Flags, KernelState, Limits, Mark, Route, Rule
-from router.lan.ipv6 import LanAddress
 from router.lan.npt import PrefixTranslation
 from router.links.model import Link, NextHop
 from router.tunnels.model import GatewayTunnels, Tunnel, TunnelConfig
 from tributary.fwmarks import BY_LINK, RETURN
+from tributary.kernel.state import (
+    EVERYWHERE,
+    Address,
+    Endpoint,
+    Flags,
+    KernelState,
+    Limits,
+    Mark,
+    OwnAddress,
+    Route,
+    Rule,
+)
 from tributary.settings.links import Use
 
 
@@ -63,7 +73,7 @@ class DesiredState:
     limits: Limits | None = None
     tunnels: tuple[str, ...] = ()
     tunnel_configs: tuple[TunnelConfig, ...] = ()
-    lan: tuple[LanAddress, ...] = ()
+    lan: tuple[OwnAddress, ...] = ()
     translation: PrefixTranslation | None = None
 
 
@@ -76,7 +86,7 @@ class OwnedState:
     endpoints: Mapping[int, Endpoint] = field(default_factory=dict)
     limits: Limits | None = None
     tunnels: Mapping[str, TunnelConfig | None] = field(default_factory=dict)
-    lan: tuple[LanAddress, ...] = ()
+    lan: tuple[OwnAddress, ...] = ()
     translation: PrefixTranslation | None = None
 
 

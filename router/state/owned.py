@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from router.kernel_state import Address, Limits
 from tributary.daemons.state_file import StateFile, Tell
+from tributary.kernel.state import Address, Limits
 
 DIRECTORY = Path("/run/tributary/router")
 

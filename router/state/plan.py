@@ -4,25 +4,24 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from router.identifiers import ENDPOINT_IDS, MAIN
-from router.kernel_state import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Network, Route, Rule
-from router.lan.ipv6 import LanAddress
 from router.lan.npt import TABLE, PrefixTranslation
 from router.state.desired import DesiredState, OwnedState
 from router.tunnels.model import TunnelConfig
+from tributary.kernel.state import EVERY_BIT, Address, Endpoint, Flags, Limits, Mark, Network, OwnAddress, Route, Rule
 
 
 @dataclass(frozen=True)
 class Add:
     """Creates a rule, a route, or the router's address in the LAN."""
 
-    what: Route | Rule | LanAddress
+    what: Route | Rule | OwnAddress
 
 
 @dataclass(frozen=True)
 class Remove:
     """Removes a rule, a route or an address. It is no error if it does not exist."""
 
-    what: Route | Rule | LanAddress
+    what: Route | Rule | OwnAddress
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,8 @@ def _setup(config: TunnelConfig) -> str:
     )
 
 
-def _on_routing(verb: str, what: Route | Rule | LanAddress, names: Mapping[int, str]) -> str:
-    if isinstance(what, LanAddress):
+def _on_routing(verb: str, what: Route | Rule | OwnAddress, names: Mapping[int, str]) -> str:
+    if isinstance(what, OwnAddress):
         return f"ip address {verb} {what.address} dev {_name(what.interface, names)}"
     if isinstance(what, Route):
         return f"ip {_family(what.destination.version)}route {verb} {_route(what, names)}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from router.identifiers import ENDPOINT_IDS
-from router.kernel_state import Address, Endpoint, KernelState, Limits, Octets
 from router.lan import ipv6
 from router.lan.ipv6 import Lan
 from router.lan.npt import UNKNOWN
@@ -35,6 +34,7 @@ from router.state.plan import (
 from router.tunnels import model as tunnels
 from router.tunnels.gateways import Gateways
 from router.tunnels.model import GatewayTunnels
+from tributary.kernel.state import Address, Endpoint, KernelState, Limits, Octets
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
 from tributary.settings.links import Use

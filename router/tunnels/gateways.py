@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from router.kernel_state import Address
 from router.settings import RouterSettings
 from router.tunnels.failback import FailbackMonitor
 from router.tunnels.model import TunnelConfig
+from tributary.kernel.state import Address
 from tributary.wireguard.enrolment import Enrolment
 
 

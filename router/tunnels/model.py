@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from router.identifiers import BY_TUNNEL
-from router.kernel_state import EVERYWHERE, Address, KernelState
 from router.links.model import Link, working
 from router.settings import RouterSettings
+from tributary.kernel.state import EVERYWHERE, Address, KernelState
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import Interface, Peer

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from types import TracebackType
 from typing import Self
 
-from router.kernel_state import Address
+from tributary.kernel.state import Address
 
 
 class Resolver:

@@ -23,8 +23,9 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.world import in_namespace, needs, on, run, serving
+from tributary.kernel import wireguard
 from tributary.settings.files import check
-from tributary.wireguard import addresses, device, keys
+from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.interface import EVERYWHERE, Interface, Peer
 
@@ -61,10 +62,10 @@ class House:
         interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
         address = str(addresses.tunnel_address(enrolment.addresses, place))
         with self.node.entered():
-            device.create(name)
+            wireguard.create(name)
             self.made[name] = interface
-            device.configure(name, interface)
-            device.set_addresses(name, [f"{address}/32"], 1420)
+            wireguard.configure(name, interface)
+            wireguard.set_addresses(name, [f"{address}/32"], 1420)
         if enrolment.prefix and place == addresses.DEFAULT_SLOT:
             self.node.ip("address", "add", f"{addresses.default_tunnel_address(enrolment.prefix)}/128", "dev", name)
             self.node.ip("-6", "route", "add", "default", "dev", name)
@@ -77,13 +78,13 @@ class House:
         """Begin anew with the gateway: by itself a tunnel waits for 15 s without an answer before it does."""
         with self.node.entered():
             for name, interface in self.made.items():
-                device.configure(name, replace(interface, peers=()))
-                device.configure(name, interface)
+                wireguard.configure(name, replace(interface, peers=()))
+                wireguard.configure(name, interface)
 
     def remove_tunnels(self) -> None:
         with self.node.entered():
             for name in self.made:
-                device.remove(name)
+                wireguard.remove(name)
 
     def reaches(self, source: str, target: str, port: int, seconds: float = 1.0) -> bool:
         with suppress(OSError):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from gateway import kernel
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.gateway_world import (
     CONVERTER,
@@ -26,6 +25,7 @@ from tests.netns.gateway_world import (
     streams,
 )
 from tests.netns.world import eventually, needs
+from tributary.kernel import connections
 from tributary.paths import ROOT
 from tributary.wireguard import keys
 
@@ -202,7 +202,7 @@ def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(
             listener.accept()[0].close()
             assert client.recv(1) == b""
         eventually(lambda: "TIME-WAIT" in gateway.gate.run("ss", "-Htna"))
-        assert kernel.end_connections([IPv4Network("10.84.0.16/28")]) is None
+        assert connections.end_connections([IPv4Network("10.84.0.16/28")]) is None
 
 
 def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, SERVER, House, World, needs_tools, streams, world
 from tests.netns.world import eventually
-from tributary.wireguard import device
+from tributary.kernel import wireguard
 
 pytestmark = needs_tools
 
@@ -108,7 +108,7 @@ def test_forwarding_that_was_on_before_stays_on(gateway: World) -> None:
 @pytest.mark.slow
 def test_what_was_noted_holds_when_the_interface_has_gone_by_itself(gateway: World) -> None:
     with gateway.gate.entered():
-        device.remove(gateway.interface)
+        wireguard.remove(gateway.interface)
     gateway.gateway("up")
     assert not _passes_through(gateway)
     gateway.gateway("down")

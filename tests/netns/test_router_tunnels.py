@@ -21,7 +21,8 @@ import pytest
 from experiments.home.traffic import Call
 from tests.netns.router_world import SERVER_4, World, stop, world
 from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
-from tributary.wireguard import addresses, device, keys
+from tributary.kernel import wireguard
+from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Endpoint, Enrolment, text
 from tributary.wireguard.interface import Interface, Peer
 
@@ -128,11 +129,11 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
     )
     provider = built.nodes["provider"]
     with provider.entered():
-        device.create(name)
+        wireguard.create(name)
     try:
         with provider.entered():
-            device.configure(name, Interface(own, peers, port=port))
-            device.set_addresses(name, [f"{addresses.gateway(network)}/16"], 1420)
+            wireguard.configure(name, Interface(own, peers, port=port))
+            wireguard.set_addresses(name, [f"{addresses.gateway(network)}/16"], 1420)
         yield Enrolment(
             gateway=Endpoint(SERVER_4, port),
             public_key=keys.public_key(own),
@@ -142,7 +143,7 @@ def gateway(built: World, name: str, port: int, network: IPv4Network = NETWORK) 
         )
     finally:
         with provider.entered():
-            device.remove(name)
+            wireguard.remove(name)
 
 
 def test_a_session_has_a_subflow_in_each_tunnel_past_a_provider_that_drops_tcp(house: House) -> None:

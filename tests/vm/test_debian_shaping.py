@@ -84,7 +84,7 @@ echo "install sch_cake /bin/false" >/etc/modprobe.d/without-cake.conf
 with_daemon fq_codel "$fixed" both_ways fq_codel
 # This kernel has FQ-CoDel built in: the third is put there by the same code, but not found by trying.
 $router $python - <<EOF
-from router.kernel.tc import Shaper
+from router.shaping.qdiscs import Shaper
 from router.shaping.model import Kind, SetShape, Shape
 shaper = Shaper()
 shaper.kind = Kind.SHORT

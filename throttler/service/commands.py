@@ -18,9 +18,9 @@ from throttler.service.status import encode
 from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.topology import topology
-from throttler.sources import interfaces
 from throttler.sources.source import Source
 from tributary.daemons.control import Request, Response
+from tributary.kernel import interfaces
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
@@ -95,7 +95,7 @@ class Commands:
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         backend.ensure_no_foreign_qdisc(topology(policy).devices)
-        self.watch(policy, interfaces.now())
+        self.watch(policy, interfaces.numbers())
         self._policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])
         return {

@@ -26,15 +26,16 @@ from throttler.service.silence import Silence
 from throttler.service.state import Store
 from throttler.shaping import backend
 from throttler.shaping.plan import Plan
-from throttler.shaping.ruleset import Ruleset
-from throttler.sources import interfaces
-from throttler.sources.interfaces import Interfaces, Numbers
 from throttler.sources.source import Source, SourceKind
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
+from tributary.kernel import interfaces
+from tributary.kernel.interfaces import Numbers
+from tributary.kernel.netlink import Watch
+from tributary.kernel.nft_tables import NftTables
 from tributary.mptcp.events import Ended
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
@@ -72,8 +73,8 @@ def run(setup: Setup, open_source: Callable[[], Source]) -> None:
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
         server = stack.enter_context(CONTROL.server())
-        links = stack.enter_context(Interfaces())
-        ruleset = stack.enter_context(Ruleset())
+        links = stack.enter_context(interfaces.watch())
+        ruleset = stack.enter_context(NftTables())
         page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
         store, quotas = Store(setup.state), Quotas()
         store.load_into(
@@ -96,8 +97,8 @@ class Inputs:
     server: Server
     page: Server | None
     source: Source
-    interfaces: Interfaces
-    ruleset: Ruleset
+    interfaces: Watch
+    ruleset: NftTables
 
 
 class Daemon:
@@ -133,13 +134,13 @@ class Daemon:
 
     def _run(self) -> None:
         last_failure = float("-inf")
-        self._there = interfaces.now()
+        self._there = interfaces.numbers()
         self._commands.watch(self._commands.policy, self._there)
         self._log_absent(self._there.keys())
         plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
         _spare_the_collector()
         while (failed := self._run_with(plan)) is not None:
-            there = interfaces.now()
+            there = interfaces.numbers()
             # An interface that has gone meanwhile may be what failed.
             if not failed.by_others and there == self._there:
                 if time.monotonic() - last_failure < _BETWEEN_RESETS:
@@ -162,7 +163,7 @@ class Daemon:
                 except StepFailed as failed:
                     return failed
         except CommandError as failure:
-            if interfaces.now() == self._there:
+            if interfaces.numbers() == self._there:
                 raise
             return StepFailed(failure)
         return None
@@ -217,8 +218,8 @@ class Daemon:
             raise StepFailed(
                 CommandError(Exit.SYSTEM, "another program has removed the throttler's nft tables"), by_others=True
             )
-        if (there := self._interfaces.changed()) is not None:
-            for events in self._follow(there):
+        if self._interfaces.has_changes():
+            for events in self._follow(interfaces.numbers()):
                 self._feed(events)
         self._feed(self._source.events(self._engine.known))
         self._look_for_silent()

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.service.events import CounterRead
-from throttler.shaping import backend, statistics
+from throttler.shaping import backend
 from throttler.shaping.plan import Element, Plan
-from throttler.shaping.render import TABLES, Kernel, class_id
+from throttler.shaping.render import MARK, TABLES, Kernel, class_id
 from throttler.shaping.topology import Topology, device
 from tributary.daemons.logs import Log
+from tributary.kernel import htb
 from tributary.settings.errors import CommandError
 
 
@@ -50,10 +51,10 @@ class KernelBackend:
     def read(self, plan: Plan) -> Iterator[CounterRead]:
         """Reads the counters that ``plan`` names; call it before ``apply``."""
         with _step():
-            for htb in plan.read:
-                where = device(htb.key.interface, htb.key.direction)
-                found = statistics.of_class(where, htb.minor)
-                yield CounterRead(htb.minor, found.ip_bytes if found else None)
+            for each in plan.read:
+                where = device(each.key.interface, each.key.direction)
+                found = htb.of_class(where, MARK, each.minor)
+                yield CounterRead(each.minor, found.ip_bytes if found else None)
 
     def apply(self, plan: Plan) -> None:
         """Apply ``plan`` to the kernel."""
@@ -73,14 +74,14 @@ class KernelBackend:
 
     def _tell(self, what: str, elements: Iterable[Element]) -> None:
         for element in elements:
-            htb = element.htb
+            leaf = element.htb
             self._log.event(
                 what,
                 subflow=str(element.subflow),
-                interface=htb.key.interface,
-                direction=str(htb.key.direction),
-                rule=htb.key.owner.rule,
-                **{"class": class_id(htb.minor)},
+                interface=leaf.key.interface,
+                direction=str(leaf.key.direction),
+                rule=leaf.key.owner.rule,
+                **{"class": class_id(leaf.minor)},
             )
 
 

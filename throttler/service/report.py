@@ -26,12 +26,11 @@ from throttler.service.status import (
     SubflowStatus,
 )
 from throttler.sessions import Session, Subflow
-from throttler.shaping import statistics
 from throttler.shaping.plan import ActiveClass
-from throttler.shaping.render import class_id
-from throttler.shaping.statistics import ClassStatistics
+from throttler.shaping.render import MARK, class_id
 from throttler.shaping.topology import device
 from throttler.sources.source import SourceKind
+from tributary.kernel.htb import ClassStatistics, of_device
 from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
@@ -67,7 +66,7 @@ def measure(devices: Collection[str]) -> Measured:
 
     The kernel goes through all TCP sockets to find them, also those without MPTCP.
     """
-    classes = {(name, minor): found for name in devices for minor, found in statistics.of_device(name).items()}
+    classes = {(name, minor): found for name in devices for minor, found in of_device(name, MARK).items()}
     return Measured(classes, sockets.traffic() if sockets.count() <= MEASURED else {})
 
 

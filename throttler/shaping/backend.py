@@ -1,79 +1,43 @@
 """Applies plans to the kernel: nftables, tc and the IFB device. It changes nothing that the throttler did not make."""
 
-import fcntl
-import json
-import shutil
-import socket
-import struct
-import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from throttler.shaping import nftables, render, tc
+from throttler.shaping import render
 from throttler.shaping.plan import Plan
 from throttler.shaping.render import Kernel, Leaf
 from throttler.shaping.topology import UPLOAD_DEVICE, Topology
+from tributary.kernel import interfaces, nft, process, tc
 from tributary.settings.errors import CommandError, Exit
 
-_NO_HANDLE = "0:"
-"""Of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
 _PROBE_MINOR = 0xFFFF
 _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limit 15140b"}
 _ETHERNET_HEADER = 14
-_SIOCGIFMTU = 0x8921  # linux/sockios.h
-_TIMEOUT = 20
+_TIMEOUT = 20.0
 """Seconds for one run of a tool: less than the service manager's watchdog waits for the loop."""
 
 
 def require_tools() -> None:
     """Raise CommandError, exit 69, if nft (which brings libnftables), tc or ip is not there."""
-    for tool, package in (("nft", "nftables"), ("tc", "iproute2"), ("ip", "iproute2")):
-        if shutil.which(tool) is None:
-            raise CommandError(Exit.UNAVAILABLE, f"{tool} is not in PATH: install the package {package}")
+    process.require("nft", "tc", "ip")
 
 
-def interfaces() -> frozenset[str]:
-    """The names of this network namespace's interfaces."""
-    return frozenset(name for _, name in socket.if_nameindex())
+def _ip(command: str) -> None:
+    process.output(["ip", *command.split()], timeout=_TIMEOUT)
 
 
-def _run(*command: str) -> str:
-    try:
-        # In a process group of its own, so that Ctrl-C in a terminal does not end it half-way.
-        result = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, process_group=0, check=False)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {error}") from error
-    if result.returncode != 0:
-        reason = "; ".join(line.strip() for line in result.stderr.splitlines() if line.strip())
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {reason or f'exit code {result.returncode}'}")
-    return result.stdout
+def _roots() -> Iterator[tc.Qdisc]:
+    return (qdisc for qdisc in tc.qdiscs() if qdisc.is_root)
 
 
-@dataclass(frozen=True)
-class Root:
-    """The qdisc at an interface's root."""
-
-    interface: str
-    kind: str
-    handle: str
-
-    @property
-    def is_owned(self) -> bool:
-        """Whether it is a throttler's."""
-        return self.kind == "htb" and self.handle == render.HANDLE
-
-
-def roots() -> tuple[Root, ...]:
-    """The root qdiscs of all interfaces."""
-    found = json.loads(_run("tc", "-json", "qdisc", "show") or "[]")
-    return tuple(Root(entry["dev"], entry["kind"], entry["handle"]) for entry in found if entry.get("root"))
+def _is_owned(root: tc.Qdisc) -> bool:
+    return root.kind == "htb" and root.handle == render.HANDLE
 
 
 def ensure_no_foreign_qdisc(wanted: Collection[str]) -> None:
     """Raise CommandError, exit 75, if an interface that we need has a foreign root qdisc."""
-    for root in roots():
-        if root.interface in wanted and root.handle != _NO_HANDLE and not root.is_owned:
+    for root in _roots():
+        if root.interface in wanted and not root.is_default and not _is_owned(root):
             raise CommandError(
                 Exit.IN_USE,
                 f"interface {root.interface} has the root qdisc {root.kind} {root.handle}, which is not the"
@@ -83,8 +47,8 @@ def ensure_no_foreign_qdisc(wanted: Collection[str]) -> None:
 
 def check_roots(devices: Collection[str]) -> None:
     """Raise CommandError, exit 71, if one of these ``devices`` has lost our root qdisc."""
-    for root in roots():
-        if root.interface in devices and not root.is_owned:
+    for root in _roots():
+        if root.interface in devices and not _is_owned(root):
             raise CommandError(
                 Exit.SYSTEM, f"another program has removed the throttler's root qdisc from {root.interface}"
             )
@@ -101,10 +65,10 @@ def remove_leftovers() -> None:
     with _collected(failures):
         tc.restart()
     with _collected(failures):
-        nftables.execute(render.no_tables())
+        nft.execute(render.no_tables())
     names = [UPLOAD_DEVICE]
     with _collected(failures):
-        names += [root.interface for root in roots() if root.is_owned]
+        names += [root.interface for root in _roots() if _is_owned(root)]
     for name in dict.fromkeys(names):
         with _collected(failures):
             _remove_device(name)
@@ -122,10 +86,10 @@ def _collected(failures: list[CommandError]) -> Iterator[None]:
 
 def _remove_device(name: str) -> None:
     """Restore an interface's default qdisc, or remove the IFB device; one that is gone is no error."""
-    if name not in interfaces():
+    if name not in interfaces.numbers():
         return
     if name == UPLOAD_DEVICE:
-        _run("ip", "link", "del", name)
+        _ip(f"link del {name}")
     else:
         tc.execute(render.no_root(name))
 
@@ -149,15 +113,14 @@ def extend(before: Topology, after: Topology, kernel: Kernel) -> Kernel:
     known = {link.interface for link in before.links if link.is_there} & kernel.frames.keys()
     frames = {each: kernel.frames[each] if each in known else _frame(each) for each in there}
     if UPLOAD_DEVICE in after.devices - before.devices:
-        # One transmit queue: packets of one class stay in order.
-        _run("ip", "link", "add", UPLOAD_DEVICE, "numtxqueues", "1", "numrxqueues", "1", "type", "ifb")
-        _run("ip", "link", "set", UPLOAD_DEVICE, "up")
+        for command in tc.add_ifb(UPLOAD_DEVICE):
+            _ip(command)
     tc.restart()
     tc.execute(render.roots(before, after))
     leaf = kernel.leaf if before.links or not after.links else _best_leaf(after.links[0].device)
     kernel = Kernel(leaf, frames)
     tc.execute(render.root_classes(before, after, kernel))
-    nftables.execute(render.tables(before, after))
+    nft.execute(render.tables(before, after))
     return kernel
 
 
@@ -183,13 +146,10 @@ def _has_leaf(leaf: Leaf, device: str, parent: str) -> bool:
 
 def _frame(interface: str) -> int:
     """Bytes of a full frame as a qdisc counts it: the MTU and an Ethernet header."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        try:
-            # struct ifreq of netdevice(7): the name, then a union of 24 bytes. /sys may show another network namespace.
-            answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, struct.pack("16s24x", interface.encode()))
-        except OSError as error:
-            raise CommandError(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
-    return int(struct.unpack("16xi20x", answer)[0]) + _ETHERNET_HEADER
+    try:
+        return interfaces.mtu(interface) + _ETHERNET_HEADER
+    except OSError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
 
 
 def apply(plan: Plan, topology: Topology, kernel: Kernel) -> None:
@@ -197,5 +157,5 @@ def apply(plan: Plan, topology: Topology, kernel: Kernel) -> None:
     part.
     """
     tc.execute(render.before_elements(plan, topology, kernel))
-    nftables.execute(render.elements(plan))
+    nft.execute(render.elements(plan))
     tc.submit_async(render.after_elements(plan, topology, kernel))

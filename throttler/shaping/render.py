@@ -14,6 +14,7 @@ from throttler.policy.model import CLASSES
 from throttler.policy.values import Direction, SharedBy
 from throttler.shaping.plan import ELEMENTS, Element, HtbClass, Plan
 from throttler.shaping.topology import UPLOAD_DEVICE, Link, Topology, device
+from tributary.kernel import nft
 
 HANDLE = "5452:"
 """Of the root qdisc: 'TR' in ASCII, read as hexadecimal by tc."""
@@ -181,7 +182,7 @@ def _ingress(link: Link) -> str:
 
 def no_tables() -> str:
     """The nft script that removes both tables; missing ones are no error."""
-    return "".join(f"table {table}\ndelete table {table}\n" for table in TABLES.values())
+    return "".join(map(nft.delete, TABLES.values()))
 
 
 # One step

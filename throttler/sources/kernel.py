@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from throttler.sources import routes
 from throttler.sources.draining import DrainFilter
 from throttler.sources.source import BATCH, Known, SourceKind
 from tributary.daemons.loop import Descriptor
+from tributary.kernel import routes
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple

@@ -8,12 +8,12 @@ from selectors import EVENT_READ, EpollSelector
 from types import TracebackType
 from typing import Self
 
-from throttler.sources import routes
 from throttler.sources.handshakes import Handshakes
 from throttler.sources.reorder import ReorderBuffer, complete_until
 from throttler.sources.sniffer import Sniffer
 from throttler.sources.source import BATCH, Known, SourceKind
 from tributary.daemons.loop import Descriptor
+from tributary.kernel import routes
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple

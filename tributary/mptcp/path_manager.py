@@ -15,6 +15,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Self
 
+from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
 from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
@@ -26,7 +27,6 @@ from tributary.mptcp.events import (
     SubflowPriority,
 )
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.mptcp.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
 from tributary.settings.errors import CommandError, Exit
 
 _FAMILY, _GROUP = "mptcp_pm", "mptcp_pm_events"

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tributary.kernel.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.info import IPPROTO_MPTCP
-from tributary.mptcp.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
 from tributary.mptcp.path_manager import InterfaceOf, address6
 
 _BY_FAMILY = 20

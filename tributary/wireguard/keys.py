@@ -11,7 +11,7 @@ import hmac
 import os
 from typing import Annotated
 
-from tributary.process import run
+from tributary.kernel.process import run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.values import accepting, as_text, require
 

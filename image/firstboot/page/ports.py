@@ -11,7 +11,7 @@ from pathlib import Path
 from image.firstboot import addresses
 from image.firstboot.interfaces import Interface, Kind, interfaces
 from image.firstboot.page.lan_side import Port
-from tributary import process
+from tributary.kernel import process
 
 _DISCOVERY = 0x8863  # PPPoE's own Ethernet type, RFC 2516 section 4
 _ANSWER = 0x07  # PADO, section 5.2

@@ -11,7 +11,7 @@ from waitress import create_server, wasyncore
 from image.firstboot.firewall import LAN_SIDE, TABLE
 from image.firstboot.page.app import LARGEST, Page
 from image.firstboot.settings import Lan
-from tributary import process
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 CONNECTIONS, SILENCE, LARGEST_HEAD = 32, 20, 16 << 10

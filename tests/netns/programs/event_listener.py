@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from throttler.sources import routes
+from tributary.kernel import routes
 from tributary.mptcp import sockets
 from tributary.mptcp.path_manager import EventsLost, PathManager
 

@@ -12,6 +12,7 @@ from doctor.findings import Finding, State, fixes, ok
 from doctor.links import Access
 from doctor.path import Outcome, Try
 from doctor.services import Listener
+from tributary.kernel import sysctl
 
 FILE = Path("kernel-config/90-tributary.conf")
 HOME = Access("eth0", "192.0.2.7", "192.0.2.1", leaves_by="eth0")
@@ -32,13 +33,12 @@ def test_a_sysctl_file_is_read_without_comments() -> None:
     assert sysctls.parse(text) == {"net.ipv4.tcp_rmem": "4096 131072 33554432", "net.ipv4.tcp_retries2": "100"}
 
 
-def test_running_settings_are_read_and_what_the_kernel_lacks_is_none(tmp_path: Path) -> None:
-    (tmp_path / "net").mkdir()
-    (tmp_path / "net/rmem").write_text("4096\t131072\n")
-    assert sysctls.running({"net.rmem": "", "net.other": ""}, tmp_path) == {
-        "net.rmem": "4096 131072",
-        "net.other": None,
-    }
+def test_a_setting_is_read_with_single_blanks_and_what_the_kernel_lacks_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysctl, "ROOT", tmp_path)
+    (tmp_path / "rmem").write_text("4096\t131072\n")
+    assert [sysctl.read("rmem"), sysctl.read("other"), sysctl.number("rmem")] == ["4096 131072", None, None]
 
 
 def test_settings_that_differ_are_fixed_by_the_file_and_missing_ones_noted() -> None:

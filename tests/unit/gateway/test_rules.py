@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway import dns, kernel, rules
+from gateway import dns, rules
 from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from tests.unit.gateway.house import router
+from tributary.kernel import connections
 from tributary.settings.files import check
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -82,7 +83,7 @@ icmp 1 29 src=198.51.100.7 dst=203.0.113.1 type=8 code=0 id=5 src=10.84.0.17 dst
 
 conntrack v1.4.7 (conntrack-tools): 4 flow entries have been shown.
 """  # noqa: E501
-    assert kernel.forwarded(listing) == {(443, IPv4Address("10.84.0.17"))}
+    assert connections.forwarded(listing) == {(443, IPv4Address("10.84.0.17"))}
 
 
 def test_names_of_a_whole_page_of_many_homes_may_wait_at_once() -> None:

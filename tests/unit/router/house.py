@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_interface
 
 from router.identifiers import MAIN
-from router.kernel_state import EVERYWHERE, Endpoint, Interface, InterfaceAddress, KernelState, Limits, Route, Rule
-from router.lan.ipv6 import LanAddress
 from router.settings import RouterSettings
 from router.state.plan import (
     Add,
@@ -21,6 +19,17 @@ from router.state.plan import (
     RemoveTunnel,
     SetLimits,
     command,
+)
+from tributary.kernel.state import (
+    EVERYWHERE,
+    Endpoint,
+    Interface,
+    InterfaceAddress,
+    KernelState,
+    Limits,
+    OwnAddress,
+    Route,
+    Rule,
 )
 from tributary.settings.files import check
 
@@ -130,9 +139,9 @@ def _addresses(observed: Iterable[InterfaceAddress], operations: Iterable[Operat
     there = list(observed)
     for operation in operations:
         match operation:
-            case Add(LanAddress(interface, address)):
+            case Add(OwnAddress(interface, address)):
                 there.append(InterfaceAddress(interface, address.ip))
-            case Remove(LanAddress(interface, address)):
+            case Remove(OwnAddress(interface, address)):
                 there.remove(InterfaceAddress(interface, address.ip))
     return tuple(there)
 

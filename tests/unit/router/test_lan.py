@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from router.kernel_state import Interface
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, settings
 from tests.unit.router.test_tunnels import FIRST, SECOND, Script
+from tributary.kernel.state import Interface
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment, table

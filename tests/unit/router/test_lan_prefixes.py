@@ -6,11 +6,11 @@ from ipaddress import IPv6Network, ip_address
 import pytest
 
 from router import api
-from router.kernel_state import Interface, KernelState
 from router.lan.npt import DELETE_TABLE, PrefixMapping, PrefixTranslation, rules
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tributary.kernel.state import Interface, KernelState
 from tributary.prefix_delegation import TOKEN, prefix_of
 from tributary.settings.errors import CommandError
 

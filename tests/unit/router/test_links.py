@@ -7,9 +7,9 @@ import pytest
 
 from router import diagnosis
 from router.identifiers import MAIN, PROTOCOL
-from router.kernel_state import Interface, KernelState, Route
 from router.links.model import Link, Reason, links
 from tests.unit.router.house import DHCP, DSL, LTE, Plug, cut, house, settings
+from tributary.kernel.state import Interface, KernelState, Route
 
 
 def named(observed: KernelState, text: str | None = None) -> dict[str, Link]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 
-from router.kernel import endpoints, rtnetlink
-from router.kernel.drivers import driver_and_bus
-from router.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
-from router.kernel_state import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
-from tributary.mptcp.netlink import ROUTE, Malformed, Message, Netlink, attribute
+from tributary.kernel import mptcp_pm, rtnetlink
+from tributary.kernel.interfaces import driver_and_bus
+from tributary.kernel.netlink import ROUTE, Malformed, Message, Netlink, attribute
+from tributary.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
+from tributary.kernel.state import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
 
 ROUTES = [
     Route(8401, ip_network("192.168.1.0/24"), None, 2, 1, 84),
@@ -53,12 +53,12 @@ def test_a_rule_is_read_as_it_was_written(rule: Rule) -> None:
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
 def test_an_endpoint_is_read_as_it_was_written(endpoint: Endpoint) -> None:
-    body = endpoints.endpoint_body(endpoints.Command.ADD, 130, endpoint)
-    assert endpoints.endpoint(message(body)) == (130, endpoint)
+    body = mptcp_pm.endpoint_body(mptcp_pm.Command.ADD, 130, endpoint)
+    assert mptcp_pm.endpoint(message(body)) == (130, endpoint)
 
 
 def test_limits_are_read_as_they_were_written() -> None:
-    assert endpoints.limits(message(endpoints.limits_body(Limits(8, 1)))) == Limits(8, 1)
+    assert mptcp_pm.limits(message(mptcp_pm.limits_body(Limits(8, 1)))) == Limits(8, 1)
 
 
 LINK = struct.pack("=BxHiII", 0, 1, 7, 0x11043, 0) + attribute(3, b"eth0\0") + attribute(1, bytes(6))
@@ -74,8 +74,8 @@ CASES: list[tuple[Callable[[Message], Any], bytes]] = [
     (rtnetlink.rule, rtnetlink.rule_body(RULE_PRIORITY[1])),
     (rtnetlink.interface, LINK),
     (rtnetlink.address, ADDRESS),
-    (endpoints.endpoint, endpoints.endpoint_body(endpoints.Command.ADD, 130, ENDPOINTS[0])),
-    (endpoints.limits, endpoints.limits_body(Limits(8, 1))),
+    (mptcp_pm.endpoint, mptcp_pm.endpoint_body(mptcp_pm.Command.ADD, 130, ENDPOINTS[0])),
+    (mptcp_pm.limits, mptcp_pm.limits_body(Limits(8, 1))),
 ]
 
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from router.kernel_state import Octets
 from router.links.overflow import Candidates, Overflow, Rates
+from tributary.kernel.state import Octets
 
 MBIT = 10**6 // 8
 

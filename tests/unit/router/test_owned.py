@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from router.kernel_state import Limits
 from router.state.owned import OwnershipRecord, RecordFile
+from tributary.kernel.state import Limits
 from tributary.settings.errors import CommandError, Exit
 
 RECORD = OwnershipRecord(

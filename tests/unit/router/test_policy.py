@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from router.kernel import clock
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, cut, house, settings
+from tributary.kernel import clock
 
 NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = ["22:00-06:00", "12:00-13:30"]'
 IN_WORDS = "outside of its hours, used again at "

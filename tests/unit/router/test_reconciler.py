@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.identifiers import ENDPOINT_IDS, MAIN
-from router.kernel_state import Endpoint, Flags, Interface, KernelState, Limits, Octets, Route
 from router.links.model import Reason
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tributary.kernel.state import Endpoint, Flags, Interface, KernelState, Limits, Octets, Route
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.mptcp.four_tuple import FourTuple
 

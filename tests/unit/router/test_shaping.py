@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from router.kernel_state import Interface
 from router.links.model import links
 from router.shaping.autorate import Direction
 from router.shaping.model import (
@@ -22,6 +21,7 @@ from router.shaping.model import (
 from router.shaping.model import shapes as shapes_of
 from router.shaping.shaper import LinkShapers
 from tests.unit.router.house import DSL, LTE, SETTINGS, house, settings
+from tributary.kernel.state import Interface
 
 MBIT = 10**6
 SHAPE = Shape("usb0", 3, 2, 50 * MBIT, 10 * MBIT)
@@ -115,8 +115,8 @@ def test_what_comes_in_is_led_through_a_device_of_its_own() -> None:
         "tc qdisc delete dev usb0 root handle 5453:",
         "tc filter delete dev usb0 ingress pref 5453",
         "ip link delete dev tributary-in2",
-        "ip link add name tributary-in2 numtxqueues 1 numrxqueues 1 type ifb",
-        "ip link set dev tributary-in2 up",
+        "ip link add tributary-in2 numtxqueues 1 numrxqueues 1 type ifb",
+        "ip link set tributary-in2 up",
         "tc qdisc add dev tributary-in2 root handle 5453: cake bandwidth 50000000bit besteffort flows nonat",
         "tc qdisc add dev usb0 clsact",
         "tc filter add dev usb0 ingress pref 5453 protocol all u32 match u32 0 0 action mirred egress redirect"

@@ -6,12 +6,12 @@ from ipaddress import ip_address
 import pytest
 
 from router import api, status_text
-from router.kernel_state import Interface, KernelState
 from router.state.owned import OwnershipRecord
 from router.state.plan import ConfigureTunnel, CreateTunnel
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
+from tributary.kernel.state import Interface, KernelState
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.settings.hosts import Target

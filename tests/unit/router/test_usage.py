@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from router.kernel_state import Octets
 from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, following, latest
 from router.links.usage_file import UsageFile
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, after, house, settings, texts
+from tributary.kernel.state import Octets
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.links import LinkPolicy

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from throttler.sources import kernel, routes
+from throttler.sources import kernel
 from throttler.sources.kernel import KernelEvents
+from tributary.kernel import routes
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple

@@ -15,8 +15,8 @@ from throttler.service.engine import Engine
 from throttler.service.metrics import Exporter
 from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, Subject, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
-from throttler.shaping.statistics import ClassStatistics
 from throttler.sources.source import SourceKind
+from tributary.kernel.htb import ClassStatistics
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple

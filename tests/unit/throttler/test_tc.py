@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from throttler.shaping import tc
+from tributary.kernel import tc
 from tributary.settings.errors import CommandError
 
 pytestmark = pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed")

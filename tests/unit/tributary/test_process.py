@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.netns.world import eventually
-from tributary.process import TimedOut, run
+from tributary.kernel.process import TimedOut, run
 from tributary.settings.errors import CommandError, Exit
 
 

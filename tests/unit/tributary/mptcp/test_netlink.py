@@ -5,7 +5,17 @@ import struct
 
 import pytest
 
-from tributary.mptcp.netlink import GENERIC, ROUTE, Malformed, Message, Netlink, attribute, attributes, family, messages
+from tributary.kernel.netlink import (
+    GENERIC,
+    ROUTE,
+    Malformed,
+    Message,
+    Netlink,
+    attribute,
+    attributes,
+    family,
+    messages,
+)
 from tributary.settings.errors import CommandError, Exit
 
 BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(0x8003, attribute(7, b"inner"))

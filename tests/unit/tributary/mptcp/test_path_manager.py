@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import pytest
 
+from tributary.kernel.netlink import Malformed, Message, attribute, attributes, messages
 from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
-from tributary.mptcp.netlink import Malformed, Message, attribute, attributes, messages
 from tributary.mptcp.path_manager import read
 
 CREATED = (

@@ -1,9 +1,6 @@
 """Qdiscs, by tc(8) and ip(8): which exist, and one operation after another."""
 
-import json
 import shutil
-from collections.abc import Collection, Iterator
-from typing import Any
 
 from router.identifiers import IFB_PREFIX
 from router.shaping.model import (
@@ -17,11 +14,10 @@ from router.shaping.model import (
     ShapingOperation,
     lines,
 )
-from tributary.process import QUICK, TimedOut, run
+from tributary.kernel import tc
+from tributary.kernel.process import QUICK, TimedOut, run
 from tributary.settings.errors import CommandError, Exit
 
-_DEFAULT_HANDLE = "0:"
-"""The handle of a qdisc that the kernel attached by itself (tc(8), QDISCS)."""
 _DELETES = " delete "
 """In a command that may fail because there is nothing to delete."""
 
@@ -30,29 +26,19 @@ def installed_qdiscs() -> InstalledQdiscs:
     """The qdiscs of this network namespace; none where tc is not installed. Raises CommandError, exit 71."""
     if shutil.which("tc") is None:
         return InstalledQdiscs()
-    found = _shown("qdisc", "show")
-    roots = {each["dev"]: each["handle"] for each in found if each.get("root")}
+    found = tc.qdiscs()
+    roots = [each for each in found if each.is_root and not each.is_default]
     return InstalledQdiscs(
-        owned=frozenset(device for device, handle in roots.items() if handle == HANDLE),
-        foreign=frozenset(device for device, handle in roots.items() if handle not in (HANDLE, _DEFAULT_HANDLE)),
-        redirected=frozenset(_redirected({each["dev"] for each in found if each["kind"] == "clsact"})),
+        owned=frozenset(each.interface for each in roots if each.handle == HANDLE),
+        foreign=frozenset(each.interface for each in roots if each.handle != HANDLE),
+        redirected=frozenset(each.interface for each in found if each.kind == "clsact" and _redirects(each.interface)),
     )
 
 
-def _redirected(devices: Collection[str]) -> Iterator[str]:
-    for device in sorted(devices):
-        filters = _shown("filter", "show", "dev", device, "ingress", "pref", str(PREFERENCE))
-        actions = (action for each in filters for action in each.get("options", {}).get("actions", []))
-        if any(action.get("to_dev", "").startswith(IFB_PREFIX) for action in actions):
-            yield device
-
-
-def _shown(*words: str) -> list[dict[str, Any]]:
-    done = run(["tc", "-json", *words], timeout=QUICK)
-    try:
-        return list(json.loads(done.stdout or "[]"))
-    except ValueError as error:
-        raise CommandError(Exit.SYSTEM, f"tc {' '.join(words)}: no JSON: {done.stderr.strip()}") from error
+def _redirects(device: str) -> bool:
+    filters = tc.shown("filter", "show", "dev", device, "ingress", "pref", str(PREFERENCE))
+    actions = (action for each in filters for action in each.get("options", {}).get("actions", []))
+    return any(action.get("to_dev", "").startswith(IFB_PREFIX) for action in actions)
 
 
 class Shaper:
@@ -97,5 +83,5 @@ def _do(operation: ShapingOperation, kind: Kind) -> None:
 def _leave_no_empty_clsact(device: str) -> None:
     if device.startswith(IFB_PREFIX):
         return
-    if not any(_shown("filter", "show", "dev", device, hook) for hook in ("ingress", "egress")):
+    if not any(tc.shown("filter", "show", "dev", device, hook) for hook in ("ingress", "egress")):
         run(["tc", "qdisc", "delete", "dev", device, "clsact"], timeout=QUICK)

@@ -7,8 +7,8 @@ asked for as well.
 import socket
 import struct
 
+from tributary.kernel.netlink import ROUTE, Malformed, attribute, attributes, kept
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.mptcp.netlink import ROUTE, Malformed, attribute, attributes, kept
 
 _GET_ROUTE = 26
 _RTMSG = struct.Struct("=BBBBBBBBI")

@@ -6,8 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from throttler.shaping.render import MARK
-from tributary.mptcp.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, attributes, kept
+from tributary.kernel.netlink import ECHO, ROUTE, Interrupted, Malformed, Message, attributes, kept
 from tributary.settings.errors import CommandError, Exit
 
 _GET_CLASS = 42
@@ -15,6 +14,7 @@ _TCMSG = struct.Struct("=BxxxiIII")
 # linux/rtnetlink.h, linux/gen_stats.h
 _STATS2, _BASIC, _QUEUE, _PACKETS64 = 7, 1, 3, 8
 _ETHERNET_HEADER = 14
+_MAJOR = 0xFFFF_0000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class ClassStatistics:
         return self.bytes - _ETHERNET_HEADER * self.packets
 
 
-def of_class(device: str, minor: int) -> ClassStatistics | None:
-    """The counters of one class, None if it does not exist; raises CommandError, exit 71."""
+def of_class(device: str, major: int, minor: int) -> ClassStatistics | None:
+    """The counters of class ``major | minor``, None if it does not exist; raises CommandError, exit 71."""
     try:
-        request = _TCMSG.pack(0, socket.if_nametoindex(device), MARK | minor, 0, 0)
+        request = _TCMSG.pack(0, socket.if_nametoindex(device), major | minor, 0, 0)
         # Without ECHO the kernel answers only to the listeners of its multicast group (net/sched/sch_api.c).
         return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
     except OSError as error:
@@ -47,15 +47,15 @@ def of_class(device: str, minor: int) -> ClassStatistics | None:
         raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
 
 
-def of_device(device: str) -> Mapping[int, ClassStatistics]:
-    """The counters of all classes of the throttler on ``device`` by minor number; none if it does not exist."""
+def of_device(device: str, major: int) -> Mapping[int, ClassStatistics]:
+    """The counters of all classes of the qdisc ``major`` by minor number; none if the device does not exist."""
     found: dict[int, ClassStatistics] = {}
     try:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), 0, 0, 0)
         for answer in kept(ROUTE).dump(_GET_CLASS, request):
             handle, statistics = _read(answer)
-            if handle & 0xFFFF_0000 == MARK:
-                found[handle & 0xFFFF] = statistics
+            if handle & _MAJOR == major:
+                found[handle & ~_MAJOR] = statistics
     except (OSError, Malformed, Interrupted, struct.error):
         # Status shows what could be read.
         pass

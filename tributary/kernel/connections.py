@@ -1,78 +1,14 @@
-"""The kernel's part in the tunnels besides WireGuard: forwarding, the nft table, closing connections."""
+"""Connections of this machine and those that it forwards: ss(8), conntrack(8)."""
 
-import hashlib
 import re
 import shutil
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
-from pathlib import Path
 
-from gateway.rules import TABLE
-from tributary.process import run
-from tributary.settings.errors import CommandError, Exit
+from tributary.kernel.process import run
+from tributary.kernel.state import Network
 from tributary.settings.ports import Ports
 from tributary.wireguard.addresses import DEFAULT_SLOT, tunnel_address
-from tributary.wireguard.interface import Network
-
-_SETTINGS = Path("/proc/sys/net")
-_FORWARDING = {4: "ipv4/ip_forward", 6: "ipv6/conf/all/forwarding"}
-
-
-def forwards(version: int = 4) -> bool:
-    """Whether this network namespace forwards packets of this IP version; False for a version that it lacks."""
-    file = _SETTINGS / _FORWARDING[version]
-    return file.exists() and file.read_text().strip() == "1"
-
-
-def forward(on: bool) -> None:
-    """Switch IPv4 forwarding on or off; raises CommandError, exit 71."""
-    _set(_FORWARDING[4], int(on))
-
-
-def ra_accepting_interfaces() -> list[str]:
-    """The interfaces that accept default routes from router advertisements only while forwarding is off."""
-    every = (_SETTINGS / "ipv6/conf").glob("*/accept_ra")
-    return sorted(each.parent.name for each in every if each.parent.name != "all" and each.read_text().strip() == "1")
-
-
-def forward6(on: bool, hearing: Sequence[str]) -> None:
-    """The same for IPv6; the interfaces ``hearing`` go on accepting advertisements (ip-sysctl.rst, accept_ra).
-
-    Raises CommandError, exit 71.
-    """
-    values = [(f"ipv6/conf/{name}/accept_ra", 2 if on else 1) for name in hearing]
-    # The kernel forgets routes from advertisements that are not accepted at that moment.
-    for name, value in [*values, (_FORWARDING[6], 1)] if on else [(_FORWARDING[6], 0), *values]:
-        # An interface may have gone.
-        if (_SETTINGS / name).exists() or name == _FORWARDING[6]:
-            _set(name, value)
-
-
-def _set(name: str, value: int) -> None:
-    try:
-        (_SETTINGS / name).write_text(f"{value}\n")
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"net.{name.replace('/', '.')} cannot be set: {error.strerror}") from error
-
-
-def load(table: str) -> None:
-    """Load the nft table; raises CommandError, exit 69 or 71."""
-    done = run(["nft", "--file", "-"], table)
-    if done.returncode:
-        raise CommandError(Exit.SYSTEM, f"nft refuses the table {TABLE}: {_first(done.stderr)}")
-
-
-def loaded() -> str | None:
-    """A digest of the loaded nft table without its counters; None if it is not loaded."""
-    done = run(["nft", "--stateless", "list", "table", "inet", TABLE])
-    return None if done.returncode else hashlib.sha256(done.stdout.encode()).hexdigest()
-
-
-def unload() -> None:
-    """Remove the nft table; a missing one is no error. Raises CommandError, exit 69 or 71."""
-    done = run(["nft", "--file", "-"], f"table inet {TABLE}\ndelete table inet {TABLE}\n")
-    if done.returncode:
-        raise CommandError(Exit.SYSTEM, f"nft does not remove the table {TABLE}: {_first(done.stderr)}")
 
 
 def end_connections(lost: Sequence[Network]) -> str | None:
@@ -151,7 +87,3 @@ def _address(socket: str) -> IPv4Address | IPv6Address:
 
 def _for_ss(network: Network) -> str:
     return str(network) if network.version == 4 else f"[{network.network_address}]/{network.prefixlen}"
-
-
-def _first(text: str) -> str:
-    return next(iter(text.splitlines()), "no reason given")

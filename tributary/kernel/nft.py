@@ -10,17 +10,41 @@ from functools import cache
 from tributary.settings.errors import CommandError, Exit
 
 _LIBRARY = "libnftables.so.1"
+_STATELESS = 1 << 2  # NFT_CTX_OUTPUT_STATELESS of nftables/libnftables.h
 _Context = ctypes.c_void_p
 
 
 def execute(script: str) -> None:
     """Carry out ``script``, all of it or nothing; raises CommandError, exit 71 (69 if the library is not there)."""
-    if not script:
-        return
+    if script:
+        _run(script)
+
+
+def listed(table: str) -> str | None:
+    """A table, such as ``inet throttler``, without its counters; None if there is none."""
+    library, context = _opened()
+    library.nft_ctx_output_set_flags(context, _STATELESS)
+    try:
+        _run(f"list table {table}")
+    except CommandError:
+        return None
+    return _text(library.nft_ctx_get_output_buffer(context))
+
+
+def delete(table: str) -> str:
+    """A script that deletes the table, also if it does not exist."""
+    return f"table {table}\ndelete table {table}\n"
+
+
+def _run(script: str) -> None:
     library, context = _opened()
     if library.nft_run_cmd_from_buffer(context, script.encode()) != 0:
-        lines = library.nft_ctx_get_error_buffer(context).decode(errors="replace").splitlines()
+        lines = _text(library.nft_ctx_get_error_buffer(context)).splitlines()
         raise CommandError(Exit.SYSTEM, f"nft: {lines[0] if lines else 'failed without a reason'}")
+
+
+def _text(buffer: bytes) -> str:
+    return buffer.decode(errors="replace")
 
 
 @cache
@@ -34,10 +58,11 @@ def _opened() -> tuple[ctypes.CDLL, int]:
         ) from error
     library.nft_ctx_new.argtypes, library.nft_ctx_new.restype = [ctypes.c_uint32], _Context
     library.nft_run_cmd_from_buffer.argtypes = [_Context, ctypes.c_char_p]
-    for name in ("nft_ctx_buffer_error", "nft_ctx_buffer_output"):
-        getattr(library, name).argtypes = [_Context]
-    library.nft_ctx_get_error_buffer.argtypes = [_Context]
-    library.nft_ctx_get_error_buffer.restype = ctypes.c_char_p
+    library.nft_ctx_output_set_flags.argtypes = [_Context, ctypes.c_uint]
+    for buffer in ("error", "output"):
+        getattr(library, f"nft_ctx_buffer_{buffer}").argtypes = [_Context]
+        read = getattr(library, f"nft_ctx_get_{buffer}_buffer")
+        read.argtypes, read.restype = [_Context], ctypes.c_char_p
     context = library.nft_ctx_new(0)
     if context is None:
         raise CommandError(Exit.SYSTEM, f"{_LIBRARY} gives no context")

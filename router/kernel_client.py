@@ -8,12 +8,7 @@ from typing import Self, TypeVar
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
 
-from router.kernel import endpoints, rtnetlink
-from router.kernel.drivers import driver_and_bus
-from router.kernel.endpoints import Command
-from router.kernel_state import Interface, KernelState, Route, Rule
-from router.lan.ipv6 import LanAddress
-from router.lan.npt import DELETE_TABLE, TABLE, PrefixTranslation, rules
+from router.lan.npt import DELETE_TABLE, rules
 from router.state.plan import (
     Add,
     AddEndpoint,
@@ -27,18 +22,20 @@ from router.state.plan import (
     SetLimits,
     Translate,
 )
-from tributary.mptcp.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
-from tributary.process import QUICK, run
+from tributary.kernel import mptcp_pm, nft, rtnetlink, wireguard
+from tributary.kernel.interfaces import driver_and_bus
+from tributary.kernel.mptcp_pm import Command
+from tributary.kernel.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+from tributary.kernel.state import Interface, KernelState, OwnAddress, Route, Rule
 from tributary.settings.errors import CommandError, Exit
-from tributary.wireguard import device
 
 _TRIES = 5
 """Of a snapshot, when the state changes meanwhile."""
 _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
 """The kernel's errors when a rule, a route or an address to delete does not exist."""
 
-_MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, LanAddress: rtnl.RTM_NEWADDR}
-_TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, LanAddress: rtnl.RTM_DELADDR}
+_MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, OwnAddress: rtnl.RTM_NEWADDR}
+_TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, OwnAddress: rtnl.RTM_DELADDR}
 _TELLS = {AddEndpoint: Command.ADD, ChangeEndpoint: Command.SET_FLAGS}
 
 BY_PROGRAMS = (CreateTunnel, ConfigureTunnel, RemoveTunnel, Translate)
@@ -57,7 +54,7 @@ class KernelClient:
         self._route = Netlink(ROUTE)
         self._generic = Netlink(GENERIC)
         try:
-            self._mptcp, _ = family(self._generic, endpoints.FAMILY)
+            self._mptcp, _ = family(self._generic, mptcp_pm.FAMILY)
         except CommandError:
             self.close()
             raise
@@ -89,8 +86,8 @@ class KernelClient:
             addresses=_present(rtnetlink.address, self._dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
             routes=tuple(self._routes()),
             rules=_present(rtnetlink.rule, self._dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
-            endpoints=dict(map(endpoints.endpoint, self._ask_for_endpoints())),
-            limits=endpoints.limits(self._generic.ask(self._mptcp, endpoints.question(Command.GET_LIMITS))),
+            endpoints=dict(map(mptcp_pm.endpoint, self._ask_for_endpoints())),
+            limits=mptcp_pm.limits(self._generic.ask(self._mptcp, mptcp_pm.question(Command.GET_LIMITS))),
         )
 
     def _dump(self, kind: int, body: bytes) -> Iterator[Message]:
@@ -107,7 +104,7 @@ class KernelClient:
             yield from rtnetlink.routes(message)
 
     def _ask_for_endpoints(self) -> Iterator[Message]:
-        return self._generic.dump(self._mptcp, endpoints.question(Command.GET))
+        return self._generic.dump(self._mptcp, mptcp_pm.question(Command.GET))
 
     def apply(self, operation: Operation) -> None:
         """Applies one operation. To remove what does not exist is no error.
@@ -120,25 +117,25 @@ class KernelClient:
             case Remove(what):
                 self._delete(what)
             case AddEndpoint(number, endpoint) | ChangeEndpoint(number, endpoint):
-                self._send(endpoints.endpoint_body(_TELLS[type(operation)], number, endpoint))
+                self._send(mptcp_pm.endpoint_body(_TELLS[type(operation)], number, endpoint))
             case RemoveEndpoint(number, endpoint):
-                self._remove_endpoint(endpoints.endpoint_body(Command.DELETE, number, endpoint))
+                self._remove_endpoint(mptcp_pm.endpoint_body(Command.DELETE, number, endpoint))
             case SetLimits(limits):
-                self._send(endpoints.limits_body(limits))
+                self._send(mptcp_pm.limits_body(limits))
             case CreateTunnel(name):
-                device.create(name)
+                wireguard.create(name)
             case ConfigureTunnel(config):
-                device.configure(config.name, config.interface)
-                device.set_addresses(config.name, config.inside, config.mtu)
+                wireguard.configure(config.name, config.interface)
+                wireguard.set_addresses(config.name, config.inside, config.mtu)
             case RemoveTunnel(name):
-                device.remove(name)
+                wireguard.remove(name)
             case Translate(translation):
-                _load(translation)
+                nft.execute(rules(translation) if translation else DELETE_TABLE)
 
-    def _create(self, what: Route | Rule | LanAddress) -> None:
+    def _create(self, what: Route | Rule | OwnAddress) -> None:
         self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
 
-    def _delete(self, what: Route | Rule | LanAddress) -> None:
+    def _delete(self, what: Route | Rule | OwnAddress) -> None:
         try:
             self._route.ask(_TAKEN_BY[type(what)], _body(what), NLM_F_ACK)
         except OSError as error:
@@ -157,16 +154,10 @@ class KernelClient:
                 raise
 
 
-def _body(what: Route | Rule | LanAddress) -> bytes:
-    if isinstance(what, LanAddress):
+def _body(what: Route | Rule | OwnAddress) -> bytes:
+    if isinstance(what, OwnAddress):
         return rtnetlink.address_body(what)
     return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
-
-
-def _load(translation: PrefixTranslation | None) -> None:
-    done = run(["nft", "--file", "-"], rules(translation) if translation else DELETE_TABLE, QUICK)
-    if done.returncode:
-        raise CommandError(Exit.SYSTEM, f"nft refuses the table {TABLE}: {' '.join(done.stderr.split())}")
 
 
 def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:

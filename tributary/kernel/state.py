@@ -3,13 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from socket import AF_INET, AF_INET6
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 EVERY_BIT = 0xFFFFFFFF
+FAMILIES: Mapping[int, int] = {4: AF_INET, 6: AF_INET6}
+"""Address families by IP version."""
 EVERYWHERE: Mapping[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
+
+
+def family(address: Address) -> int:
+    """AF_INET or AF_INET6."""
+    return FAMILIES[address.version]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,14 @@ class InterfaceAddress:
     is_usable: bool = True
     is_lasting: bool = True
     created: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAddress:
+    """An IPv6 address that this machine gives itself, and the index of its interface."""
+
+    interface: int
+    address: IPv6Interface
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 A library would do (pyroute2), but each event costs Python time here, and few of its parts would be used.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -27,6 +28,8 @@ _ACK_TLVS, _CAPPED = 0x200, 0x100
 _ERROR_TEXT = 1
 _NESTED = 0x3FFF
 _BUFFER = 2**20
+_WATCH_BUFFER = 2**18
+"""Bytes of a queue of changes. An overflow is a change, too."""
 _TIMEOUT = 5.0
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -144,6 +147,51 @@ class Netlink:
                 if answer.sequence == sequence:
                     _raise_error(answer)
                     yield answer
+
+
+class Watch:
+    """Notices that something has changed, by the messages to multicast groups; a context manager."""
+
+    def __init__(self, protocol: int, *groups: int, program: bytes | None = None) -> None:
+        """Raises CommandError, exit 71."""
+        self._link = Netlink(protocol)
+        try:
+            if program is not None:
+                self._link.accept_only(program)
+            for group in groups:
+                self._link.listen(group, _WATCH_BUFFER)
+        except OSError as error:
+            self._link.close()
+            raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's changes: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._link.close()
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._link.fileno()
+
+    def has_changes(self) -> bool:
+        """Whether anything has changed since the last call, also if messages were lost. Raises CommandError, exit
+        71.
+        """
+        changed = False
+        while True:
+            try:
+                changed |= self._matters(self._link.receive())
+            except BlockingIOError:
+                return changed
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's changes: {error}") from error
+                changed = True
+
+    def _matters(self, _: bytes) -> bool:
+        """Whether a datagram is about a change that counts."""
+        return True
 
 
 _kept = threading.local()

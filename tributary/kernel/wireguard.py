@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv6Network
 from pathlib import Path
 
-from tributary.process import QUICK, run
+from tributary.kernel.process import QUICK, output, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.interface import Interface, PeerStatus, configuration, peer_statuses
 
@@ -29,9 +29,7 @@ def create(name: str) -> None:
     # It goes into the background once the interface exists.
     if shutil.which("wireguard-go") is None:
         raise CommandError(Exit.UNAVAILABLE, "WireGuard is not in this kernel, and wireguard-go is not installed")
-    done = run(["wireguard-go", name], timeout=QUICK)
-    if done.returncode:
-        raise CommandError(Exit.SYSTEM, f"wireguard-go {name}: {_last(done.stderr)}")
+    output(["wireguard-go", name], timeout=QUICK)
 
 
 def configure(name: str, interface: Interface) -> None:
@@ -48,29 +46,14 @@ def configure(name: str, interface: Interface) -> None:
 
 def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
     """Set addresses, in the form '10.84.0.17/32', and bring it up; raises CommandError, exit 71."""
-    _all(
-        *(["ip", "address", "replace", address, "dev", name] for address in addresses),
-        ["ip", "link", "set", name, "mtu", str(mtu), "up"],
-    )
+    for address in addresses:
+        output(["ip", "address", "replace", address, "dev", name], timeout=QUICK)
+    output(["ip", "link", "set", name, "mtu", str(mtu), "up"], timeout=QUICK)
 
 
 def add_route(name: str, network: IPv6Network) -> None:
     """Route ``network`` to the interface, which must be up; raises CommandError, exit 71."""
-    _all(["ip", "-6", "route", "replace", str(network), "dev", name])
-
-
-def _all(*commands: Sequence[str]) -> None:
-    for command in commands:
-        done = run(command, timeout=QUICK)
-        if done.returncode:
-            raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def remove_peer(name: str, public_key: str) -> None:
-    """Remove a peer: its packets are dropped from now on. Raises CommandError, exit 71."""
-    done = run(["wg", "set", name, "peer", public_key, "remove"])
-    if done.returncode:
-        raise CommandError(Exit.SYSTEM, f"wg does not remove a peer of {name}: {done.stderr.strip()}")
+    output(["ip", "-6", "route", "replace", str(network), "dev", name], timeout=QUICK)
 
 
 def peers(name: str) -> Sequence[PeerStatus]:
@@ -92,8 +75,3 @@ def remove(name: str) -> None:
     (_SOCKETS / f"{name}.sock").unlink(missing_ok=True)
     if done.returncode and "Cannot find device" not in done.stderr:
         raise CommandError(Exit.SYSTEM, f"cannot remove the interface {name}: {done.stderr.strip()}")
-
-
-def _last(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "no reason given"

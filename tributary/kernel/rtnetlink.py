@@ -4,7 +4,6 @@ Layouts, names and numbers are pyroute2's. The socket is not: pyroute2's does no
 meanwhile (NLM_F_DUMP_INTR), and a look that lacks a route would cost a link its subflows.
 """
 
-import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,24 +18,35 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import IFF_LOOPBACK, IFF_LOWER_UP, IFF_RUNNING, IFF_UP, ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import RTNH_F_ONLINK, rtmsg
 
-from router.kernel_state import EVERY_BIT, EVERYWHERE, Address, Interface, InterfaceAddress, Mark, Network, Route, Rule
-from router.lan.ipv6 import LanAddress
-from tributary.mptcp.netlink import Malformed, Message
+from tributary.kernel.netlink import ROUTE, Malformed, Message, Watch
+from tributary.kernel.state import (
+    EVERY_BIT,
+    EVERYWHERE,
+    FAMILIES,
+    Address,
+    Interface,
+    InterfaceAddress,
+    Mark,
+    Network,
+    OwnAddress,
+    Route,
+    Rule,
+)
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _ETHERNET = 1  # ARPHRD_ETHER of linux/if_arp.h
 _CLONED = 0x200  # RTM_F_CLONED of linux/rtnetlink.h
 _UNICAST, _UNREACHABLE = rtnl.rt_type["unicast"], rtnl.rt_type["unreachable"]
 _UNIVERSE, _ON_LINK_SCOPE = rtnl.rt_scope["universe"], rtnl.rt_scope["link"]
-_FAMILIES: Mapping[int, int] = {socket.AF_INET: 4, socket.AF_INET6: 6}
-_FAMILY_OF: Mapping[int, int] = {4: socket.AF_INET, 6: socket.AF_INET6}
+_VERSIONS: Mapping[int, int] = {family: version for version, family in FAMILIES.items()}
+
+_GROUPS = (
+    rtnl.RTNLGRP_LINK,
+    *(rtnl.RTNLGRP_IPV4_IFADDR, rtnl.RTNLGRP_IPV4_ROUTE, rtnl.RTNLGRP_IPV4_RULE),
+    *(rtnl.RTNLGRP_IPV6_IFADDR, rtnl.RTNLGRP_IPV6_ROUTE, rtnl.RTNLGRP_IPV6_RULE),
+)
 
 T = TypeVar("T")
-
-
-def family(address: Address) -> int:
-    """AF_INET or AF_INET6."""
-    return _FAMILY_OF[address.version]
 
 
 def _body(message: nlmsg) -> bytes:
@@ -75,6 +85,11 @@ def _address(found: Any, name: str) -> Address | None:
     return None if text is None else ip_address(text)
 
 
+def watch() -> Watch:
+    """Notices that links, addresses, routes or rules have changed."""
+    return Watch(ROUTE, *_GROUPS)
+
+
 def interface(message: Message) -> Interface:
     """The interface in an RTM_NEWLINK, without its driver; raises Malformed."""
     with _read(ifinfmsg, message) as found:
@@ -110,7 +125,7 @@ def _macs(found: Any) -> tuple[str, ...]:
 def address(message: Message) -> InterfaceAddress | None:
     """The address in an RTM_NEWADDR, None if it is not of IP; raises Malformed."""
     with _read(ifaddrmsg, message) as found:
-        if found["family"] not in _FAMILIES:
+        if found["family"] not in _VERSIONS:
             return None
         # Of a point-to-point link the other one is the peer's (rtnetlink(7), IFA_LOCAL).
         own = _address(found, "IFA_LOCAL") or _address(found, "IFA_ADDRESS")
@@ -141,7 +156,7 @@ def routes(message: Message) -> list[Route]:
     Of other kinds only those that make destinations unreachable. Raises Malformed.
     """
     with _read(rtmsg, message) as found:
-        if found["family"] not in _FAMILIES or found["flags"] & _CLONED:
+        if found["family"] not in _VERSIONS or found["flags"] & _CLONED:
             return []
         if found["type"] == _UNREACHABLE:
             # IPv6 says the loopback interface.
@@ -167,7 +182,7 @@ def _route(found: Any, interface: int | None, hop: Any) -> Route:
     table = _attribute(found, "RTA_TABLE", int)
     return Route(
         table=found["table"] if table is None else table,
-        destination=ip_network((start, bits)) if start else EVERYWHERE[_FAMILIES[found["family"]]],
+        destination=ip_network((start, bits)) if start else EVERYWHERE[_VERSIONS[found["family"]]],
         gateway=_address(hop, "RTA_GATEWAY") or _via(hop),
         interface=interface,
         metric=_attribute(found, "RTA_PRIORITY", int) or 0,
@@ -188,13 +203,13 @@ def _gateway(route: Route) -> list[tuple[str, object]]:
         return []
     if gateway.version == route.destination.version:
         return [("RTA_GATEWAY", str(gateway))]
-    return [("RTA_VIA", {"family": _FAMILY_OF[gateway.version], "addr": str(gateway)})]
+    return [("RTA_VIA", {"family": FAMILIES[gateway.version], "addr": str(gateway)})]
 
 
 def rule(message: Message) -> Rule | None:
     """The rule in an RTM_NEWRULE, None if it is not of a kind that we make; raises Malformed."""
     with _read(fibmsg, message) as found:
-        if found["family"] not in _FAMILIES or found["action"] not in (FR_ACT_TO_TBL, FR_ACT_UNREACHABLE):
+        if found["family"] not in _VERSIONS or found["action"] not in (FR_ACT_TO_TBL, FR_ACT_UNREACHABLE):
             return None
         packets = _packets(found)
         if packets is None:
@@ -222,7 +237,7 @@ def _packets(found: Any) -> Address | Network | Mark | None:
         return source if bits == source.max_prefixlen else ip_network((source, bits), strict=False)
     if source is None and mark is not None:
         mask = _attribute(found, "FRA_FWMASK", int)
-        return Mark(_FAMILIES[found["family"]], mark, EVERY_BIT if mask is None else mask)
+        return Mark(_VERSIONS[found["family"]], mark, EVERY_BIT if mask is None else mask)
     return None
 
 
@@ -237,7 +252,7 @@ def route_body(route: Route) -> bytes:
     scope = _ON_LINK_SCOPE if is_near else _UNIVERSE
     flags = RTNH_F_ONLINK if route.gateway else 0
     message = rtmsg()
-    message.update(family=_FAMILY_OF[version], dst_len=bits, proto=route.protocol, scope=scope)
+    message.update(family=FAMILIES[version], dst_len=bits, proto=route.protocol, scope=scope)
     message.update(type=_UNREACHABLE if route.interface is None else _UNICAST, flags=flags)
     message["attrs"] = [
         *([("RTA_DST", str(route.destination.network_address))] if bits else []),
@@ -250,14 +265,14 @@ def route_body(route: Route) -> bytes:
     return _body(message)
 
 
-def address_body(lan: LanAddress) -> bytes:
+def address_body(own: OwnAddress) -> bytes:
     """What an RTM_NEWADDR or RTM_DELADDR of it holds.
 
     It is used at once (IFA_F_NODAD): the prefix is the router's alone, and the gateway gives each out once.
     """
-    address, message = lan.address, ifaddrmsg()
-    message.update(family=_FAMILY_OF[6], prefixlen=address.network.prefixlen, flags=addresses.IFA_F_NODAD)
-    message.update(index=lan.interface)
+    address, message = own.address, ifaddrmsg()
+    message.update(family=FAMILIES[6], prefixlen=address.network.prefixlen, flags=addresses.IFA_F_NODAD)
+    message.update(index=own.interface)
     message["attrs"] = [("IFA_LOCAL", str(address.ip)), ("IFA_ADDRESS", str(address.ip))]
     return _body(message)
 
@@ -266,7 +281,7 @@ def rule_body(rule: Rule) -> bytes:
     """What an RTM_NEWRULE or RTM_DELRULE of ``rule`` holds."""
     packets, message = rule.packets, fibmsg()
     which: list[tuple[str, object]]
-    message.update(family=_FAMILY_OF[packets.version])
+    message.update(family=FAMILIES[packets.version])
     message.update(action=FR_ACT_UNREACHABLE if rule.table is None else FR_ACT_TO_TBL)
     if isinstance(packets, Mark):
         which = [("FRA_FWMARK", packets.value), ("FRA_FWMASK", packets.mask)]

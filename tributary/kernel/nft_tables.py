@@ -1,4 +1,4 @@
-"""Watches the throttler's nft tables: ``nft flush ruleset``, which a reload of nftables.service on Debian runs, removes
+"""Watches nft tables: ``nft flush ruleset``, which a reload of nftables.service on Debian runs, removes
 those of all programs.
 
 The kernel reports the end of each transaction and the process that made it (linux/netfilter/nf_tables.h,
@@ -9,10 +9,8 @@ import errno
 import os
 import struct
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
-from tributary.mptcp.netlink import Malformed, Netlink, attribute, attributes, kept, messages
+from tributary.kernel.netlink import Malformed, Watch, attribute, attributes, kept, messages
 from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 from tributary.wire.capture_filter import JUMP_EQUAL, LOAD_HALF, RETURN, Instruction
@@ -24,14 +22,12 @@ _TABLE_NAME, _TABLE_HANDLE, _PROCESS = 1, 4, 2  # NFTA_TABLE_NAME, NFTA_TABLE_HA
 _FAMILIES = {"inet": 1, "netdev": 5}  # NFPROTO_INET, NFPROTO_NETDEV
 _HEADER = struct.Struct("=BBH")  # struct nfgenmsg
 _KIND = 4  # where a message has its type, in the byte order of the machine
-_BUFFER = 2**18
 
 
-class Ruleset:
+class NftTables(Watch):
     """Watches tables, named as nft(8) names them; a context manager."""
 
     def __init__(self) -> None:
-        self._link = Netlink(_NETFILTER)
         kind = int.from_bytes(struct.pack("=H", _NEW_GENERATION), "big")
         program = (
             Instruction(LOAD_HALF, _KIND),
@@ -39,19 +35,8 @@ class Ruleset:
             Instruction(RETURN, 0xFFFF),
             Instruction(RETURN, 0),
         )
-        self._link.accept_only(capture_filter.pack(program))
-        self._link.listen(_GROUP, _BUFFER)
+        super().__init__(_NETFILTER, _GROUP, program=capture_filter.pack(program))
         self._handles: dict[str, int | None] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._link.close()
-
-    def fileno(self) -> int:
-        """For selectors."""
-        return self._link.fileno()
 
     def watch(self, tables: Iterable[str]) -> None:
         """Watch these tables from now on."""
@@ -59,19 +44,10 @@ class Ruleset:
 
     def lost(self) -> bool:
         """Whether another program has removed one of them since. Raises CommandError, exit 71."""
-        return self._others_have_changed() and any(_handle(each) != handle for each, handle in self._handles.items())
+        return self.has_changes() and any(_handle(each) != handle for each, handle in self._handles.items())
 
-    def _others_have_changed(self) -> bool:
-        is_told = False
-        while True:
-            try:
-                is_told |= any(_process(message.body) != os.getpid() for message in messages(self._link.receive()))
-            except BlockingIOError:
-                return is_told
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's nft events: {error}") from error
-                is_told = True
+    def _matters(self, data: bytes) -> bool:
+        return any(_process(message.body) != os.getpid() for message in messages(data))
 
 
 def _process(body: bytes) -> int | None:

@@ -1,20 +1,25 @@
-"""tc(8), one process for the throttler's whole life: ``tc -force -batch -``.
+"""tc(8): root qdiscs, IFB devices, and one process for a daemon's whole life: ``tc -force -batch -``.
 
 To start a process for each batch costs 2.4 ms from a Python of this size; a line to one that runs, 50 microseconds.
-It ends by itself when the throttler ends, however that ends: its standard input is closed.
+It ends by itself when the daemon ends, however that ends: its standard input is closed.
 """
 
+import json
 import os
 import re
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from typing import Any
 
+from tributary.kernel.process import QUICK, output
 from tributary.settings.errors import CommandError, Exit
 
+_NO_HANDLE = "0:"
 _TIMEOUT = 20.0
 """Seconds for one part of a batch: less than the service manager's watchdog waits for the loop."""
 _LINES = 400
@@ -22,6 +27,41 @@ _LINES = 400
 _MAX_ERRORS = 2**16
 """Characters of error output about submitted lines that are kept, the last ones."""
 _FAILED = re.compile(r"^Command failed -:\d+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Qdisc:
+    """A qdisc of an interface."""
+
+    interface: str
+    kind: str
+    handle: str
+    is_root: bool
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the kernel attached it by itself (tc(8), QDISCS)."""
+        return self.handle == _NO_HANDLE
+
+
+def qdiscs() -> tuple[Qdisc, ...]:
+    """Those of all interfaces; raises CommandError, exit 71."""
+    found = shown("qdisc", "show")
+    return tuple(Qdisc(each["dev"], each["kind"], each["handle"], bool(each.get("root"))) for each in found)
+
+
+def shown(*words: str) -> list[dict[str, Any]]:
+    """What a command of tc(8) shows; raises CommandError, exit 71."""
+    printed = output(["tc", "-json", *words], timeout=QUICK)
+    try:
+        return list(json.loads(printed or "[]"))
+    except ValueError as error:
+        raise CommandError(Exit.SYSTEM, f"tc {' '.join(words)}: no JSON: {printed[:80]}") from error
+
+
+def add_ifb(name: str) -> list[str]:
+    """The commands of ip(8) that create an IFB device, with one queue: packets stay in order."""
+    return [f"link add {name} numtxqueues 1 numrxqueues 1 type ifb", f"link set {name} up"]
 
 
 def execute(lines: str) -> None:

@@ -1,6 +1,7 @@
 """Runs Debian's programs, with a time-out."""
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -28,6 +29,27 @@ class TimedOut(CommandError):
     """A program that exceeded its time-out and was killed."""
 
 
+def require(*programs: str) -> None:
+    """Raises CommandError, exit 69, for the first of ``programs`` that is not installed."""
+    for program in programs:
+        if shutil.which(program) is None:
+            raise _missing(program)
+
+
+def _missing(program: str) -> CommandError:
+    package = _PACKAGES.get(program, program)
+    return CommandError(Exit.UNAVAILABLE, f"{program} is missing: install {package}")
+
+
+def output(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> str:
+    """What ``command`` prints; raises CommandError as ``run`` does, and exit 71 with its message if it fails."""
+    done = run(command, given, timeout)
+    if done.returncode:
+        reason = "; ".join(filter(None, map(str.strip, done.stderr.splitlines())))
+        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {reason or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
 def run(command: Sequence[str], given: str | None = None, timeout: float = LONGEST) -> subprocess.CompletedProcess[str]:
     """Run ``command`` with ``given`` on its standard input, whatever its exit code.
 
@@ -46,8 +68,7 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
             process_group=0,
         )
     except (FileNotFoundError, PermissionError) as error:  # the latter for an unreadable folder in PATH
-        package = _PACKAGES.get(command[0], command[0])
-        raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: install {package}") from error
+        raise _missing(command[0]) from error
     try:
         output, complaints = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:

@@ -1,1 +1,0 @@
-"""Reading and changing the state of the kernel."""
