@@ -12,8 +12,8 @@ from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
-from tributary import process
 from tributary.api.documents import Link, Service, Session
+from tributary.kernel import process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 

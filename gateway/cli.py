@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from gateway import dns, enrolment, report, rules, state, tunnels
 from gateway.counters import Totals
-from gateway.files import locked
 from gateway.peers import by_key
 from gateway.registry import Contents, free_number, name_of
 from gateway.settings import GatewaySettings
@@ -239,7 +238,7 @@ def _enrol(options: Enrol) -> None:
         enrolment.refuse_taken(contents, name_of(options.name))
         _would_give(options.name, gateway, contents)
         return
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         _show(enrolment.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
 
 
@@ -251,7 +250,7 @@ def _rotate(options: Rotate) -> None:
         enrolment.get_router(contents, options.name)
         _would_give(options.name, gateway, contents)
         return
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         made = enrolment.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
     _show(made, options.qr)
 
@@ -290,7 +289,7 @@ def _revoke(options: Revoke) -> None:
             block = addresses.block_of(gateway.settings.network, identity.number)
             print(f"# {options.name} would be revoked, and its connections from {block} would end")
         return
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         _print_notes(enrolment.revoke(gateway, options.name))
 
 
@@ -302,7 +301,7 @@ def _forward(options: Forward) -> None:
         would = "no longer be" if options.remove else "be"
         print(f"# {', '.join(map(str, options.ports))} would {would} forwarded to {options.name}")
         return
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         _print_notes(enrolment.forward(gateway, options.name, options.ports, remove=options.remove))
 
 
@@ -353,7 +352,7 @@ def _change(options: Mutating, change: Callable[[Gateway], Sequence[str]]) -> No
         return
     gateway = options.gateway()
     need_root("gateway up or sync")
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         _print_notes(change(gateway))
 
 
@@ -363,7 +362,7 @@ def _down(options: Mutating) -> None:
         print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
         return
     need_root("gateway down")
-    with locked(gateway.state.folder):
+    with gateway.state.locked():
         tunnels.down(gateway)
 
 

@@ -15,8 +15,8 @@ from typing import Annotated, Self
 import tomli_w
 from pydantic import Field, model_validator
 
-from gateway.files import unlink, write_atomic
 from gateway.forwards import conflicts
+from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.ports import SERVICE, Ports, ServicePorts

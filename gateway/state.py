@@ -1,12 +1,14 @@
 """The gateway's state: its private key, its routers, their totals, and what it changed on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gateway import counters
-from gateway.files import unlink, write_atomic
-from tributary.daemons.state_file import StateFile, Tell
+from tributary.daemons import directories
+from tributary.daemons.state_file import StateFile, Tell, write_atomic
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
 
@@ -15,10 +17,40 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What the gateway has changed on this machine, to be restored by ``down``; a reboot restores all of it.
+
+    IPv6 forwarding was off if interfaces were ``hearing`` routers' advertisements then, None if it was on. ``rules`` is
+    a digest of the rules that were loaded, and of the kernel's listing of them.
+    """
+
+    is_noted: bool = False
+    ipv4_was_off: bool = False
+    hearing: Sequence[str] | None = None
+    rules: str = ""
+
+    @property
+    def switched_on(self) -> Sequence[int]:
+        """The IP versions whose forwarding was off before."""
+        return [version for version, was_off in ((4, self.ipv4_was_off), (6, self.hearing is not None)) if was_off]
+
+
+@dataclass(frozen=True)
 class State:
     """The state folder, which only root can read."""
 
     folder: Path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock on the folder, for which other commands wait; raises CommandError, exit 71."""
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.enter_context(directories.locked(self.folder, wait=True))
+            except OSError as error:
+                raise CommandError(Exit.SYSTEM, f"{self.folder}: cannot be written: {error.strerror}") from error
+            yield
 
     @property
     def routers(self) -> Path:
@@ -58,80 +90,34 @@ class State:
     def _totals(self) -> StateFile:
         return StateFile(self.folder / "traffic.json")
 
-    def note_rules(self, text: str) -> None:
-        """Save a digest of the rules that were loaded, and of the kernel's listing of them; raises CommandError, exit
-        71.
-        """
-        write_atomic(self._rules, f"{text}\n".encode())
-
     @property
-    def noted_rules(self) -> str:
-        """The saved digests; empty without any."""
+    def changes(self) -> Changes:
+        """What ``up`` has changed since the last boot. A damaged file counts as missing."""
         try:
-            return self._rules.read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            return ""
+            return self._file.read(_changes) or Changes()
+        except CommandError:
+            return Changes()
+
+    def note(self, changes: Changes) -> None:
+        """Save them; raises CommandError, exit 71."""
+        self._file.replace({"boot": _boot(), **vars(changes)})
+
+    def forget(self) -> None:
+        """Nothing is changed any more; raises CommandError, exit 71."""
+        self._file.remove()
 
     @property
-    def _rules(self) -> Path:
-        return self.folder / "rules-loaded"
+    def _file(self) -> StateFile:
+        return StateFile(self.folder / "changes.json")
 
-    def note_boot(self) -> None:
-        """Mark what is saved about forwarding as valid until the next boot; raises CommandError, exit 71."""
-        write_atomic(self._boot, _BOOT.read_bytes())
 
-    def forget_boot(self) -> None:
-        """Mark it as invalid: nothing is changed any more; raises CommandError, exit 71."""
-        unlink(self._boot)
+def _boot() -> str:
+    return _BOOT.read_text().strip()
 
-    @property
-    def was_noted_since_boot(self) -> bool:
-        """Whether what is saved about forwarding was saved since the last boot."""
-        return self._boot.exists() and self._boot.read_bytes() == _BOOT.read_bytes()
 
-    def note_forwarding(self, was_on: bool) -> None:
-        """Save whether this machine forwarded IPv4 before us; raises CommandError, exit 71."""
-        if was_on:
-            unlink(self._forwarding)
-        else:
-            write_atomic(self._forwarding, b"")
-
-    @property
-    def forwarding_was_off(self) -> bool:
-        """Whether forwarding was off, and is to be restored."""
-        return self._forwarding.exists()
-
-    def note_forwarding6(self, hearing: Sequence[str] | None) -> None:
-        """Save that IPv6 forwarding was off, and which interfaces were ``hearing`` routers; None: it was on.
-
-        Raises CommandError, exit 71.
-        """
-        if hearing is None:
-            unlink(self._forwarding6)
-        else:
-            write_atomic(self._forwarding6, "".join(f"{name}\n" for name in hearing).encode())
-
-    @property
-    def ra_accepting_interfaces(self) -> Sequence[str] | None:
-        """The interfaces that accepted advertisements while IPv6 forwarding was off, to be restored; None: it was
-        on.
-        """
-        return self._forwarding6.read_text(errors="replace").split() if self._forwarding6.exists() else None
-
-    @property
-    def switched_on(self) -> Sequence[int]:
-        """The IP versions whose forwarding was off before us."""
-        off = ((4, self.forwarding_was_off), (6, self.ra_accepting_interfaces is not None))
-        return [version for version, was_off in off if was_off]
-
-    @property
-    def _boot(self) -> Path:
-        return self.folder / "boot-id"
-
-    @property
-    def _forwarding6(self) -> Path:
-        return self.folder / "ipv6-forwarding-was-off"
-
-    @property
-    def _forwarding(self) -> Path:
-        return self.folder / "ipv4-forwarding-was-off"
+def _changes(document: Mapping[str, Any]) -> Changes | None:
+    hearing = document["hearing"]
+    if document["boot"] != _boot():
+        return None
+    heard = None if hearing is None else [str(name) for name in hearing]
+    return Changes(bool(document["is_noted"]), bool(document["ipv4_was_off"]), heard, str(document["rules"]))

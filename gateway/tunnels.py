@@ -10,7 +10,7 @@ from gateway.counters import Totals, counted
 from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, tunnels
 from gateway.registry import Contents, Registry, Routers
 from gateway.settings import GatewaySettings
-from gateway.state import State
+from gateway.state import Changes, State
 from tributary.kernel import connections, nft, wireguard
 from tributary.settings.errors import CommandError
 from tributary.wireguard import addresses
@@ -46,8 +46,9 @@ class Gateway:
     @property
     def for_tunnels(self) -> Sequence[int]:
         """The IP versions that this machine forwards only because of ``up``."""
-        if self.stands or self.state.was_noted_since_boot:
-            return self.state.switched_on
+        changes = self.state.changes
+        if self.stands or changes.is_noted:
+            return changes.switched_on
         needed = (4, 6) if self.settings.lan_prefix else (4,)
         return [version for version in needed if not forwarding.forwards(version)]
 
@@ -73,54 +74,50 @@ def up(gateway: Gateway) -> list[str]:
 
     Raises CommandError; what the first call has created is removed then.
     """
-    contents = gateway.registry.look()
     if gateway.stands:
-        return _set_up(gateway, contents)
+        return _set_up(gateway)
     # Else the interface was removed without `down`, and this machine forwards packets because of us.
-    if not gateway.state.was_noted_since_boot:
-        gateway.state.note_forwarding(forwarding.forwards())
-        gateway.state.note_forwarding6(None)
-        gateway.state.note_boot()
+    if not gateway.state.changes.is_noted:
+        gateway.state.note(Changes(is_noted=True, ipv4_was_off=not forwarding.forwards()))
     try:
         wireguard.create(gateway.settings.interface)
-        return _set_up(gateway, contents)
+        return _set_up(gateway)
     except BaseException:
         _take_down(gateway)
         raise
 
 
-def _set_up(gateway: Gateway, contents: Contents) -> list[str]:
-    there, settings = gateway.there(), gateway.settings
+def _set_up(gateway: Gateway) -> list[str]:
+    settings, changes = gateway.settings, gateway.state.changes
     begins6 = settings.lan_prefix is not None and not forwarding.forwards(6)
     if begins6:
-        gateway.state.note_forwarding6(forwarding.ra_accepting_interfaces())
+        changes = replace(changes, hearing=forwarding.ra_accepting_interfaces())
+        gateway.state.note(changes)
     # With the rules, which depend on what was noted, before anything is forwarded.
-    done = _reconcile(gateway, contents, there, always=True)
+    done = sync(gateway, always=True)
     inside = addresses.gateway(settings.network)
     wireguard.set_addresses(settings.interface, [f"{inside}/{settings.network.prefixlen}"], settings.mtu)
     forwarding.forward(True)
     if settings.lan_prefix:
         wireguard.add_route(settings.interface, settings.lan_prefix)
         if begins6:
-            forwarding.forward6(True, gateway.state.ra_accepting_interfaces or ())
+            forwarding.forward6(True, changes.hearing or ())
     return done
 
 
-def sync(gateway: Gateway) -> list[str]:
-    """Reconcile the interface's peers with the registry, end rotations, count; returns what was done.
+def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
+    """Reconcile the interface with the registry, end rotations, count; returns what was done.
 
     Raises CommandError, exit 69 without an interface.
     """
-    there = gateway.there()
-    contents = gateway.registry.look()
-    routers = {**contents.routers}
-    done, kept = [], []
-    for name in ended_rotations(routers, there):
+    there, contents = gateway.there(), gateway.registry.look()
+    routers = dict(contents.routers)
+    rotated = ended_rotations(routers, there)
+    for name in rotated:
         routers[name] = routers[name].rotated()
-        kept.append(name)
         gateway.registry.write(name, routers[name])
-        done.append(f"{name}: uses its new keys; the old ones are removed")
-    return done + _reconcile(gateway, replace(contents, routers=routers), there, rotated=kept)
+    done = [f"{name}: uses its new keys; the old ones are removed" for name in rotated]
+    return done + reconcile(gateway, replace(contents, routers=routers), rotated, always=always)
 
 
 def ended_rotations(routers: Routers, there: Sequence[PeerStatus]) -> list[str]:
@@ -129,24 +126,14 @@ def ended_rotations(routers: Routers, there: Sequence[PeerStatus]) -> list[str]:
     return [name for name, router in routers.items() if router.next and heard & set(router.next.keys)]
 
 
-def reconcile(gateway: Gateway, contents: Contents, rotated: Sequence[str] = ()) -> list[str]:
+def reconcile(gateway: Gateway, contents: Contents, rotated: Sequence[str] = (), *, always: bool = False) -> list[str]:
     """Reconcile the interface with these routers; returns what was done, or that there is no interface.
 
-    Those ``rotated`` have other keys, and the same LAN.
+    Those ``rotated`` have other keys, and the same LAN. ``always``: also if no tunnel has to change.
     """
     if not gateway.stands:
         return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
-    return _reconcile(gateway, contents, gateway.there(), rotated=rotated)
-
-
-def _reconcile(
-    gateway: Gateway,
-    contents: Contents,
-    there: Sequence[PeerStatus],
-    *,
-    always: bool = False,
-    rotated: Sequence[str] = (),
-) -> list[str]:
+    there = gateway.there()
     routers = contents.routers
     # First, so that no packet is accepted without rules.
     _load(gateway, gateway.rules(routers))
@@ -168,10 +155,10 @@ def _load(gateway: Gateway, text: str) -> None:
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
     loaded = _listed()
-    if loaded is not None and gateway.state.noted_rules == f"{digest} {loaded}":
+    if loaded is not None and gateway.state.changes.rules == f"{digest} {loaded}":
         return
     nft.execute(text)
-    gateway.state.note_rules(f"{digest} {_listed()}")
+    gateway.state.note(replace(gateway.state.changes, rules=f"{digest} {_listed()}"))
 
 
 def _listed() -> str | None:
@@ -208,13 +195,12 @@ def down(gateway: Gateway) -> None:
 
 
 def _take_down(gateway: Gateway) -> None:
+    changes = gateway.state.changes
     with ExitStack() as every:  # each runs even if others fail, the last one first
-        every.callback(gateway.state.forget_boot)
+        every.callback(gateway.state.forget)
         every.callback(nft.execute, nft.delete(f"inet {rules.TABLE}"))
-        if gateway.state.forwarding_was_off:
-            every.callback(gateway.state.note_forwarding, True)
+        if changes.ipv4_was_off:
             every.callback(forwarding.forward, False)
-        if (hearing := gateway.state.ra_accepting_interfaces) is not None:
-            every.callback(gateway.state.note_forwarding6, None)
-            every.callback(forwarding.forward6, False, hearing)
+        if changes.hearing is not None:
+            every.callback(forwarding.forward6, False, changes.hearing)
         every.callback(wireguard.remove, gateway.settings.interface)

@@ -1,4 +1,4 @@
-"""A daemon's saved state: a JSON document in a private file that is replaced atomically."""
+"""Saved state: private files that are replaced atomically, most of them a JSON document."""
 
 import json
 import os
@@ -57,26 +57,34 @@ class StateFile:
         return f"it is renamed to {broken.name}"
 
     def replace(self, document: object) -> None:
-        """Replace the document atomically, also across a power cut. Raises CommandError, exit
-        71.
-        """
-        new = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with open(new, "w", encoding="utf-8", opener=_private) as file:
-                json.dump(document, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-        except OSError as error:
-            raise CommandError(Exit.SYSTEM, f"{self._path}: cannot be written: {error}") from error
+        """Replace the document; raises CommandError, exit 71."""
+        write_atomic(self._path, json.dumps(document, indent=1).encode())
 
     def remove(self) -> None:
         """Remove the file; raises CommandError, exit 71."""
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError as error:
-            raise CommandError(Exit.SYSTEM, f"{self._path}: cannot be removed: {error}") from error
+        unlink(self._path)
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replace a private file by ``content`` atomically, also across a power cut; raises CommandError, exit 71."""
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(new, "wb", opener=_private) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+
+
+def unlink(path: Path) -> None:
+    """Remove ``path``, if it is there; raises CommandError, exit 71."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise CommandError(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.files import locked
 from gateway.forwards import with_added, without
 from gateway.registry import Registry, Router, free_number, name_of
+from gateway.state import State
 from tests.unit.gateway.house import NETWORK, identity, key, router
+from tributary.daemons import directories
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.ports import Ports
 
@@ -172,10 +173,8 @@ def test_a_lan_keeps_its_number_through_rotations_and_nobody_else_gets_it(regist
 
 
 def test_commands_wait_for_each_other(tmp_path: Path) -> None:
-    import fcntl
-
-    with locked(tmp_path), (tmp_path / "lock").open("w") as file, pytest.raises(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with State(tmp_path).locked(), pytest.raises(BlockingIOError), directories.locked(tmp_path):
+        pass
 
 
 def spoilt(registry: Registry, name: str) -> Path:
