@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.testbed.build import reserved
 from experiments.testbed.links import connect, kernel_has_netem, set_delay
-from experiments.testbed.network import lay
+from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, Direction, Link, Topology
 from tributary.settings.units import Duration, PositiveRate
@@ -78,7 +78,6 @@ class Mesh:
         """Link two nodes, by their numbers."""
         nodes, between = [*self.nodes.values()], self.between[low, high]
         link = self._link(low, high, round_trip_ms)
-        between.create()
         connect(link, nodes[low - 1], between, nodes[high - 1], netem=self.netem, seed=0)
         for here, there in ((low, high), (high, low)):
             own, other = (f"10.80.0.{each}" for each in (here, there))
@@ -105,31 +104,18 @@ def standing_mesh(name: str, nodes: Sequence[str], round_trip_ms: Sequence[Seque
 
     Raises CommandError: exit 75 if a testbed of this name stands already.
     """
-    with reserved(name) as directory:
-
-        def namespace(each: str) -> Node:
-            return Node(f"trib-{name}-{each}", directory)
-
-        numbered = {node: namespace(f"node{number}") for number, node in enumerate(nodes, start=1)}
-        pairs = combinations(range(1, len(nodes) + 1), 2)
-        between = {pair: namespace(f"link{number}") for number, pair in enumerate(pairs, start=1)}
-        client, server, control = (namespace(each) for each in ("client", "server", "control"))
+    last, pairs = len(nodes), list(combinations(range(1, 1 + len(nodes)), 2))
+    network = _NETWORK.format(last=last) + "".join(_NODE.format(number=number) for number in range(1, 1 + last))
+    network += "".join(f"link{low}-{high}:\n" for low, high in pairs)
+    with reserved(name) as directory, standing_nodes(f"trib-{name}-", network, directory) as made:
+        numbered = {node: made[f"node{number}"] for number, node in enumerate(nodes, start=1)}
+        between = {(low, high): made[f"link{low}-{high}"] for low, high in pairs}
+        client, server, control = (made[each] for each in ("client", "server", "control"))
         mesh = Mesh(directory, numbered, between, client, server, control, netem=kernel_has_netem())
-        _build(mesh, round_trip_ms)
+        for low, high in pairs:
+            mesh.join(low, high, round_trip_ms[low - 1][high - 1])
+        ways = [f"node{last}: ip route add {CLIENTS} via 10.80.0.1 dev to1-{last} onlink"]
+        for number in range(1, last):
+            ways.append(f"node{number}: ip route add {SERVERS} via 10.80.0.{last} dev to{number}-{last} onlink")
+        lay("\n".join(ways), made)
         yield mesh
-
-
-def _build(mesh: Mesh, round_trip_ms: Sequence[Sequence[float]]) -> None:
-    numbers = range(1, 1 + len(mesh.nodes))
-    nodes = {f"node{number}": node for number, node in zip(numbers, mesh.nodes.values(), strict=True)}
-    nodes |= {"client": mesh.client, "server": mesh.server, "control": mesh.control}
-    for node in nodes.values():
-        node.create()
-    last = len(mesh.nodes)
-    lay(_NETWORK.format(last=last) + "".join(_NODE.format(number=number) for number in numbers), nodes)
-    for low, high in mesh.between:
-        mesh.join(low, high, round_trip_ms[low - 1][high - 1])
-    ways = [f"node{last}: ip route add {CLIENTS} via 10.80.0.1 dev to1-{last} onlink"]
-    for number in numbers[:-1]:
-        ways.append(f"node{number}: ip route add {SERVERS} via 10.80.0.{last} dev to{number}-{last} onlink")
-    lay("\n".join(ways), nodes)

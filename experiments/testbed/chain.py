@@ -17,6 +17,7 @@ from pathlib import Path
 from experiments.testbed import native
 from experiments.testbed.build import reserved
 from experiments.testbed.links import connect, kernel_has_netem
+from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node, Process
 from experiments.testbed.topology import CLIENT, SERVER, Direction, Link, Topology
 from tributary.settings.units import Duration
@@ -70,6 +71,16 @@ address = "{next_hop}"
 mptcp = false
 fallback = "refuse"
 fast_open = true
+"""
+# What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
+_NODE = """
+{name}: sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv4.conf.all.rp_filter=2 net.ipv4.ip_forward=1
+{name}: sysctl -qw net.ipv4.tcp_fastopen={fast_open}
+"""
+_SEGMENT = """
+{left}: ip address add {segment.client4}/24 dev {segment.name}
+{left}: ip route add default via {segment.gateway4}
+{right}: ip address add {segment.gateway4}/24 dev {segment.name}
 """
 _TPROXY = """\
 table inet intercept {{ chain prerouting {{
@@ -146,33 +157,21 @@ def _part(whole: Direction, parts: int) -> Direction:
 @contextmanager
 def standing_chain(name: str, segments: Sequence[Link], seed: int) -> Iterator[Chain]:
     """A chain for the length of the block; raises CommandError: exit 75 if a testbed of this name stands already."""
-    with reserved(name) as directory:
-        names = (CLIENT, *(f"proxy{number}" for number in range(1, len(segments))), SERVER)
-        nodes = tuple(Node(f"trib-{name}-{each}", directory) for each in names)
-        chain = Chain(directory, nodes, tuple(segments), netem=kernel_has_netem())
-        _build(chain, name, seed)
-        yield chain
-
-
-def _build(chain: Chain, name: str, seed: int) -> None:
-    for node in chain.nodes:
-        node.create()
-        # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
-        node.sysctl(net__ipv4__tcp_no_metrics_save=1, net__ipv4__conf__all__rp_filter=2, net__ipv4__ip_forward=1)
-        node.sysctl(net__ipv4__tcp_fastopen=_FAST_OPEN)
-    for segment, (left, right) in zip(chain.segments, pairwise(chain.nodes), strict=True):
-        between = Node(f"trib-{name}-{segment.node}", chain.directory)
-        between.create()
-        connect(segment, left, between, right, netem=chain.netem, seed=seed)
-        left.ip("address", "add", f"{segment.client4}/24", "dev", segment.name)
-        right.ip("address", "add", f"{segment.gateway4}/24", "dev", segment.name)
-        left.ip("route", "add", "default", "via", str(segment.gateway4))
-    for segment, node in zip(chain.segments, chain.proxies, strict=False):
-        intercept(node, segment.name)
-    chain.server.ip("address", "add", f"{Topology.SERVER4}/32", "dev", "lo")
-    for number, node in enumerate(chain.nodes[2:], start=2):
-        for before in chain.segments[: number - 1]:
-            node.ip("route", "add", str(before.networks[0]), "via", str(chain.segments[number - 1].client4))
+    names = (CLIENT, *(f"proxy{number}" for number in range(1, len(segments))), SERVER)
+    network = "".join(f"{each}:\n" for each in (*(segment.node for segment in segments), *names))
+    network += "".join(_NODE.format(name=each, fast_open=_FAST_OPEN) for each in names)
+    with reserved(name) as directory, standing_nodes(f"trib-{name}-", network, directory) as made:
+        nodes, netem = tuple(made[each] for each in names), kernel_has_netem()
+        for segment, (left, right) in zip(segments, pairwise(names), strict=True):
+            connect(segment, made[left], made[segment.node], made[right], netem=netem, seed=seed)
+            lay(_SEGMENT.format(left=left, right=right, segment=segment), made)
+        for segment, node in zip(segments, nodes[1:-1], strict=False):
+            intercept(node, segment.name)
+        nodes[-1].ip("address", "add", f"{Topology.SERVER4}/32", "dev", "lo")
+        for number, node in enumerate(nodes[2:], start=2):
+            for before in segments[: number - 1]:
+                node.ip("route", "add", str(before.networks[0]), "via", str(segments[number - 1].client4))
+        yield Chain(directory, nodes, tuple(segments), netem)
 
 
 def intercept(node: Node, interface: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from experiments.testbed import links
-from experiments.testbed.node import Node, end_processes
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.topology import Profile, Topology
 from tests.netns.converter_world import World
 from tributary.settings.files import check
@@ -21,13 +21,8 @@ FAR_GATEWAY = _NETWORK.format(1)
 @contextmanager
 def far_link(world: World) -> Iterator[str]:
     """The link for the length of the block; yields the gateway's address on it."""
-    node = Node(world.client.namespace.replace("client", "far"), world.directory)
-    node.create()
-    try:
-        links.connect(_LINK, world.client, node, world.gateway, netem=links.kernel_has_netem(), seed=1)
+    with standing_nodes("conv-", "far:", world.directory) as made:
+        links.connect(_LINK, world.client, made["far"], world.gateway, netem=links.kernel_has_netem(), seed=1)
         for end, number in ((world.gateway, 1), (world.client, 2)):
             end.ip("address", "add", f"{_NETWORK.format(number)}/24", "dev", "far")
         yield FAR_GATEWAY
-    finally:
-        end_processes([node])
-        node.delete()

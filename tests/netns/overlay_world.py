@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.testbed import native
 from experiments.testbed.build import reserved
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from overlay import control
 from tests.netns.world import eventually
@@ -160,8 +161,9 @@ def until(condition: Callable[[], Any]) -> float:
 def standing_overlay(name: str) -> Iterator[Overlay]:
     """A namespace where nothing runs yet."""
     program = control.build()
-    with reserved(name) as directory:
-        node = Node(f"trib-{name}-overlay", directory)
-        node.create()
-        with ExitStack() as stack:
-            yield Overlay(node, program, stack)
+    with (
+        reserved(name) as directory,
+        standing_nodes(f"trib-{name}-", "overlay:", directory) as nodes,
+        ExitStack() as stack,
+    ):
+        yield Overlay(nodes["overlay"], program, stack)
