@@ -45,7 +45,8 @@ disk
 what it does
   1. Claims the disk, so that nobody mounts it meanwhile.
   2. Overwrites the first block: from now on the disk has no partitions, and does not boot.
-  3. Clears what the map leaves out, and the disk's last MiB: by the disk itself, or else by writing zeros.
+  3. Clears what the map leaves out, and the disk's last MiB. A disk that cannot do that by itself is read there, and
+     only what is not empty is overwritten.
   4. Writes all but the first block past the page cache, flushes the disk's cache, and reads it back from the medium.
   5. Writes the first block, reads it back, and has the kernel look at the new partitions.
   What lies between the image's end and the disk's last MiB has no partition any more, and stays on the medium. Erase

@@ -92,6 +92,12 @@ class Device:
         except OSError:  # it is gone
             return ""
 
+    @property
+    def forgets(self) -> bool:
+        """Whether it takes bytes for zeros by itself, which takes no time; readers at USB do not."""
+        path = _SYSFS / str(self.row["maj:min"]) / "queue/write_zeroes_max_bytes"
+        return path.exists() and path.read_text().strip() != "0"
+
     def facts(self) -> dict[str, Any]:
         """For a program."""
         partitions = [

@@ -13,6 +13,7 @@ import pytest
 from image.flash.source import BLOCK
 from tests.devices.flashing import (
     DISK,
+    HOLES,
     IMAGE,
     MAP,
     OLD,
@@ -95,9 +96,37 @@ def test_a_medium_without_faults_is_written(medium: Medium, device: Path, image:
     assert bytes(medium.data) == expected()
 
 
-def test_where_the_image_has_a_hole_a_medium_that_cannot_forget_is_overwritten_with_zeros(
+def test_a_medium_that_cannot_forget_is_overwritten_only_where_it_holds_something(
     medium: Medium, device: Path, tmp_path: Path
 ) -> None:
+    blank, used = (slice(hole.start * BLOCK, hole.stop * BLOCK) for hole in HOLES)
+    medium.data[blank] = b"\xff" * len(HOLES[0]) * BLOCK  # erased flash memory, of some makes
+    medium.data[DISK - TAIL :] = bytes(TAIL)
+    written: list[int] = []
+
+    def seen(start: int, data: bytes) -> bytes:
+        written.append(start)
+        return data
+
+    medium.on_write = seen
+    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
+    assert result.returncode == 0, result.stderr
+    assert medium.data[blank] == b"\xff" * len(HOLES[0]) * BLOCK
+    assert medium.data[used] == bytes(len(HOLES[1]) * BLOCK)
+    assert max(written) < len(IMAGE)
+
+
+def test_what_cannot_be_read_where_the_image_has_a_hole_is_overwritten(
+    medium: Medium, device: Path, tmp_path: Path
+) -> None:
+    hole = range(HOLES[1].start * BLOCK, HOLES[1].stop * BLOCK)
+
+    def unreadable(start: int, data: bytes) -> bytes:
+        if start in hole:
+            raise OSError(errno.EIO, "unreadable")
+        return data
+
+    medium.on_read = unreadable
     result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
     assert result.returncode == 0, result.stderr
     assert bytes(medium.data) == expected()
