@@ -1,5 +1,6 @@
 """The daemon: reconciles when something has changed, applies the operations, and answers ``router status``."""
 
+import signal
 import socket
 import time
 from collections import defaultdict
@@ -9,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from router import api, signals
+from router import api
 from router.control import CONTROL
 from router.debounce import Debounce
 from router.kernel_client import BY_PROGRAMS, KernelClient
@@ -48,6 +49,7 @@ _AFTER_FAILURE = 1.0
 """Seconds to the first retry after a failure; it doubles up to the interval above."""
 _MEASURE_INTERVAL = 1.0
 """Seconds between two readings of byte counters, while these matter."""
+_STOP, _LEAVE, _RELOAD = (signal.SIGTERM, signal.SIGINT), signal.SIGUSR1, signal.SIGHUP
 _EVENTS = 1000
 """MPTCP events read at once."""
 
@@ -67,7 +69,7 @@ def run(options: Options) -> None:
     """Manages the links until a signal; raises CommandError before anything is changed if it cannot start."""
     mptcp_pm.require_path_manager()
     with ExitStack() as stack:
-        received = stack.enter_context(caught(*signals.STOP, signals.LEAVE, signals.RELOAD))
+        received = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
         server = stack.enter_context(CONTROL.server())
         kernel = stack.enter_context(KernelClient())
         store = RecordFile(options.state, directories.namespace())
@@ -124,7 +126,7 @@ class Daemon:
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
         self._diagnostics = inputs.diagnostics
-        stop = (*signals.STOP, signals.LEAVE)
+        stop = (*_STOP, _LEAVE)
         watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.tcp_probe, inputs.resolver]
         watched += inputs.diagnostics.descriptors
         self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, options.log)
@@ -137,7 +139,7 @@ class Daemon:
             self._reconcile()
         ending = self._loop.run(self)
         self._save_usage(time.monotonic(), is_last=True)
-        if ending == signals.LEAVE:
+        if ending == _LEAVE:
             self._log.event("left in place for the next start")
         else:
             self._remove_all()

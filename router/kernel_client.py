@@ -3,8 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
 
@@ -22,6 +21,7 @@ from router.state.plan import (
     SetLimits,
     Translate,
 )
+from tributary.closing import Closing
 from tributary.kernel import mptcp_pm, nft, rtnetlink, wireguard
 from tributary.kernel.interfaces import driver_and_bus
 from tributary.kernel.mptcp_pm import Command
@@ -44,7 +44,7 @@ BY_PROGRAMS = (CreateTunnel, ConfigureTunnel, RemoveTunnel, Translate)
 T = TypeVar("T")
 
 
-class KernelClient:
+class KernelClient(Closing):
     """A context manager. Operations need CAP_NET_ADMIN, snapshots do not.
 
     Raises CommandError, exit 69, if the kernel has no MPTCP.
@@ -58,12 +58,6 @@ class KernelClient:
         except CommandError:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         self._route.close()

@@ -4,8 +4,6 @@ modules.
 
 from collections.abc import Collection
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from router.probes import captive_portal_option
 from router.probes.mptcp import TIMEOUT, Verdict
@@ -13,12 +11,13 @@ from router.probes.mtu_probe import MtuProbe
 from router.probes.portal_probe import PortalProbe
 from router.probes.tcp_probe import TcpProbe
 from router.state.reconciler import Reconciler
+from tributary.closing import Closing
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor
 from tributary.mptcp.info import IPPROTO_MPTCP
 
 
-class LinkDiagnostics:
+class LinkDiagnostics(Closing):
     """The sockets of the checks; a context manager."""
 
     def __init__(self) -> None:
@@ -29,10 +28,7 @@ class LinkDiagnostics:
             self._portal_probe = stack.enter_context(PortalProbe())
             self._stack = stack.pop_all()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._stack.close()
 
     @property

@@ -3,8 +3,9 @@
 import selectors
 import socket
 from collections.abc import Hashable
-from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from tributary.closing import Closing
 
 
 class Attempt(Protocol):
@@ -23,17 +24,14 @@ K = TypeVar("K", bound=Hashable)
 A = TypeVar("A", bound=Attempt)
 
 
-class PendingSockets(Generic[K, A]):
+class PendingSockets(Closing, Generic[K, A]):
     """The attempts by key, such as the name of a link; a context manager with one descriptor for all (epoll(7))."""
 
     def __init__(self) -> None:
         self._selector = selectors.EpollSelector()
         self._pending: dict[K, A] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         for key in list(self._pending):
             self.cancel(key)
         self._selector.close()

@@ -6,13 +6,12 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 from ipaddress import ip_address
-from types import TracebackType
-from typing import Self
 
+from tributary.closing import Closing
 from tributary.kernel.state import Address
 
 
-class Resolver:
+class Resolver(Closing):
     """A context manager with a descriptor that is readable when there is an answer."""
 
     def __init__(self) -> None:
@@ -24,10 +23,7 @@ class Resolver:
         # A daemon thread: a time-out of a name server must not delay the exit.
         threading.Thread(target=self._work, daemon=True, name="resolver").start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._reader.close()
 
     def fileno(self) -> int:

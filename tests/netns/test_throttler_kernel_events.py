@@ -91,7 +91,7 @@ def test_after_events_were_lost_none_that_are_older_come() -> None:
 
 def chosen(name: str) -> str:
     """The source that ``auto`` picks in a namespace."""
-    program = "from throttler.sources.choice import choose; print(choose())"
+    program = "from throttler.service.start import choose; print(choose())"
     return run(*in_namespace(name, sys.executable, "-c", program)).strip()
 
 

@@ -4,9 +4,11 @@ from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.service import daemon, state
 from throttler.service.metrics_server import listen_address
-from throttler.sources import choice
-from throttler.sources.source import SourceKind
+from throttler.sources.kernel import KernelEvents
+from throttler.sources.source import Source, SourceKind
 from tributary.daemons import directories, logs
+from tributary.mptcp import sockets
+from tributary.mptcp.path_manager import PathManager
 
 
 def run(policy: Policy, options: RunOptions) -> None:
@@ -18,5 +20,20 @@ def run(policy: Policy, options: RunOptions) -> None:
         metrics=listen_address(options.metrics) if options.metrics else None,
         log=logs.to_stderr(logs.Format(options.log)),
     )
-    kind = choice.choose() if options.source == "auto" else SourceKind(options.source)
-    daemon.run(setup, lambda: choice.open_source(kind))
+    kind = choose() if options.source == "auto" else SourceKind(options.source)
+    daemon.run(setup, lambda: open_source(kind))
+
+
+def choose() -> SourceKind:
+    """The kernel's events if MPTCP sessions end on this host, else the sniffer."""
+    return SourceKind.KERNEL if PathManager.is_available() and sockets.terminates_mptcp() else SourceKind.SNIFFER
+
+
+def open_source(kind: SourceKind) -> Source:
+    """The source of that kind; raises CommandError, exit 69 or 71."""
+    if kind is SourceKind.KERNEL:
+        return KernelEvents()
+    # Loading Scapy takes three quarters of a start, and 40 MB.
+    from throttler.sources.packet_source import PacketSource
+
+    return PacketSource()

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from throttler.sources.draining import DrainFilter
 from throttler.sources.source import BATCH, Known, SourceKind
+from tributary.closing import Closing
 from tributary.daemons.loop import Descriptor
 from tributary.kernel import routes
 from tributary.mptcp import sockets
@@ -25,7 +24,7 @@ _SHARE = 100
 """A scan takes at most one part in so many of the time."""
 
 
-class KernelEvents:
+class KernelEvents(Closing):
     """The events of the kernel's path manager; after lost events a scan of the sockets gives the current state."""
 
     kind = SourceKind.KERNEL
@@ -49,13 +48,9 @@ class KernelEvents:
         """Whether a finished scan waits to be collected."""
         return self._scan is not None and self._scan.done()
 
-    def __enter__(self) -> Self:
-        self._manager.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
-        self._manager.__exit__(kind, error, at)
+        self._manager.close()
 
     def start(self) -> Sequence[Event]:
         """The subflows of this network namespace's sockets."""

@@ -5,13 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from selectors import EVENT_READ, EpollSelector
-from types import TracebackType
-from typing import Self
 
 from throttler.sources.handshakes import Handshakes
 from throttler.sources.reorder import ReorderBuffer, complete_until
 from throttler.sources.sniffer import Sniffer
 from throttler.sources.source import BATCH, Known, SourceKind
+from tributary.closing import Closing
 from tributary.daemons.loop import Descriptor
 from tributary.kernel import routes
 from tributary.mptcp import sockets
@@ -21,7 +20,7 @@ from tributary.settings.errors import CommandError, Exit
 from tributary.wire.segments import Segment
 
 
-class PacketSource:
+class PacketSource(Closing):
     """Reads handshakes from the interfaces by Scapy."""
 
     kind = SourceKind.SNIFFER
@@ -43,10 +42,7 @@ class PacketSource:
         """Whether segments wait because earlier ones may follow."""
         return self._reorder.has_pending
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self.watch({})
         self._selector.close()
 

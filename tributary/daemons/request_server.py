@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
-from types import TracebackType
-from typing import Self
+
+from tributary.closing import Closing
 
 CONNECTIONS = 16
 """Open connections at most; preferred ones have as many of their own."""
@@ -23,7 +23,7 @@ Respond = Callable[[bytes, socket.socket], "bytes | Future[bytes]"]
 """From a request without its terminator, and the connection it came by, to the whole response, now or later."""
 
 
-class Server:
+class Server(Closing):
     """A listener and its connections; a context manager. A request ends with ``end`` and has at most ``most`` bytes.
 
     ``too_long`` is the response to one that has more. Connections for which ``prefers`` is True are counted apart, so
@@ -56,10 +56,7 @@ class Server:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._connections: dict[socket.socket, _Connection] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._selector.close()
         for each in (*self._connections, self._listener, self._woken, self._waker):
             each.close()

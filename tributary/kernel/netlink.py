@@ -11,9 +11,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
-from typing import Self
 
+from tributary.closing import Closing
 from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 
@@ -81,7 +80,7 @@ class Interrupted(Exception):
     """What is dumped changed meanwhile: entries may be missing."""
 
 
-class Netlink:
+class Netlink(Closing):
     """A socket of one protocol; a context manager. Requests raise OSError, with the kernel's own words."""
 
     def __init__(self, protocol: int) -> None:
@@ -91,12 +90,6 @@ class Netlink:
         self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
         self._socket.bind((0, 0))
         self._sequence = count(1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the socket."""
@@ -149,7 +142,7 @@ class Netlink:
                     yield answer
 
 
-class Watch:
+class Watch(Closing):
     """Notices that something has changed, by the messages to multicast groups; a context manager."""
 
     def __init__(self, protocol: int, *groups: int, program: bytes | None = None) -> None:
@@ -164,10 +157,7 @@ class Watch:
             self._link.close()
             raise CommandError(Exit.SYSTEM, f"cannot listen to the kernel's changes: {error}") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._link.close()
 
     def fileno(self) -> int:

@@ -12,9 +12,8 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from types import TracebackType
-from typing import Self
 
+from tributary.closing import Closing
 from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
 from tributary.mptcp.events import (
     AddressAnnounced,
@@ -70,7 +69,7 @@ class EventsLost(Exception):
     """The queue was full: events were lost, and the state must be read otherwise."""
 
 
-class PathManager:
+class PathManager(Closing):
     """The events of this network namespace; a context manager. Needs CAP_NET_ADMIN."""
 
     def __init__(self, interface_of: InterfaceOf, buffer: int = _BUFFER) -> None:
@@ -96,10 +95,7 @@ class PathManager:
             return False
         return True
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._link.close()
 
     def fileno(self) -> int:

@@ -37,10 +37,7 @@ class Kernel:
     def __call__(self, _interface_of: object) -> "Kernel":
         return self
 
-    def __enter__(self) -> "Kernel":
-        return self
-
-    def __exit__(self, *_exception: object) -> None: ...
+    def close(self) -> None: ...
 
     def fileno(self) -> int:
         return -1
