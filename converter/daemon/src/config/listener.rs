@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -16,7 +17,7 @@ pub struct Listen {
     /// Where it listens. `[::]` takes IPv4 as well.
     pub address: SocketAddr,
     /// Its name in logs and metrics.
-    pub label: String,
+    pub label: Arc<str>,
     /// Whether it takes MPTCP. Clients without MPTCP are served all the same.
     pub mptcp: bool,
     /// Whether connections are carried to the gateway.
@@ -188,7 +189,7 @@ impl ListenText {
         let kind = self.listener_kind(&key)?;
         let label = || format!("{}-{}", kind.name(), self.address);
         let listen = Listen {
-            label: self.name.clone().unwrap_or_else(label),
+            label: self.name.clone().unwrap_or_else(label).into(),
             address: self.address,
             mptcp: self.takes_mptcp(&kind, &key)?,
             via_gateway: self.via_gateway,

@@ -10,8 +10,9 @@ mod table;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use syn_watcher::SynWatcher;
 
@@ -54,7 +55,7 @@ impl EarlyConnects {
     }
 
     fn table(&self) -> MutexGuard<'_, Table<PendingConnect>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

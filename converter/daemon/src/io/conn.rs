@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
-use tributary_wire::http::HeadLimits;
+use tributary_wire::http::{HeadLimits, Pseudonym};
 
 use super::stream::ResetOnDrop;
 use crate::config::{Config, Listen};
@@ -23,33 +23,46 @@ use crate::policy::admission::{Admission, ConnectionPermit};
 use crate::policy::convert::Cookies;
 use crate::policy::handoff::SizeEstimator;
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::Dialer;
+use crate::upstream::{Dialer, FdPool, SystemFiles};
 
-/// A listener's settings, name and counters.
+/// A listener's settings and counters.
 #[derive(Debug)]
 pub struct Listener {
     /// As configured.
     pub listen: Listen,
-    /// Its name in logs and metrics.
-    pub label: Arc<str>,
     /// Its counters.
     pub counters: Arc<ListenerMetrics>,
 }
 
-/// What all connections of one thread share.
-pub struct WorkerContext {
-    /// Connects to servers.
-    pub dialer: Dialer,
-    /// Open connections and counters.
+/// What all threads share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Connections and counters.
     pub registry: Arc<ConnectionRegistry>,
     /// Limits of connections and memory.
     pub admission: Arc<Admission>,
-    /// Connections that were started by the client's SYN.
+    /// Connections that were started by a SYN.
     pub early: Arc<EarlyConnects>,
     /// Present if any listener offloads connections to the kernel.
     pub offloader: Option<Arc<Offloader>>,
+    /// Descriptors beyond two for each connection.
+    pub fd_pool: FdPool,
+    /// The system's files on names.
+    pub system_files: Arc<SystemFiles>,
     /// For RFC 8803.
     pub cookies: Arc<Cookies>,
+    /// This process' name in HTTP's Via.
+    pub pseudonym: Option<Pseudonym>,
+    /// The number of this process, in `pseudonym` and in Convert messages, which no other has.
+    pub number: u64,
+}
+
+/// What all connections of one thread share.
+pub struct WorkerContext {
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// Connects to servers.
+    pub dialer: Dialer,
     /// For RFC 8803's errors (section 6.2.5 wants them limited).
     pub errors: RateLimit,
     /// For lines in the log about servers.
@@ -120,7 +133,7 @@ impl Conn {
         context: Rc<WorkerContext>,
         permit: ConnectionPermit,
     ) -> Self {
-        let guard = context.registry.open(&listener.label, client);
+        let guard = context.shared.registry.open(&listener.listen.label, client);
         Self {
             stream,
             client,
@@ -137,7 +150,7 @@ impl Conn {
 
     /// The process' counters.
     pub fn metrics(&self) -> &Metrics {
-        &self.context.registry.metrics
+        &self.context.shared.registry.metrics
     }
 
     /// The statistics of this connection.
@@ -181,6 +194,7 @@ impl Conn {
             }
         }
         self.context
+            .shared
             .registry
             .add_multipath(multipath.as_ref(), &self.config.paths)
     }
@@ -195,13 +209,13 @@ impl Conn {
         let (up_before, down_before) = self.accounted.replace((up, down));
         let (up, down) = (up - up_before, down - down_before);
         self.listener.counters.ended(summary.outcome, up, down);
-        let log = &self.context.registry.log;
+        let log = &self.context.shared.registry.log;
         if !log.is_open() {
             return;
         }
         log.write(&Line {
             time: now(),
-            listener: &self.listener.label,
+            listener: &self.listener.listen.label,
             client: self.client,
             summary,
             seconds: summary.since.elapsed().as_secs_f64(),

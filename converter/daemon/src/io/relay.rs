@@ -44,7 +44,7 @@ pub async fn relay(
     let said = std::mem::take(&mut upstream.early);
     let context = RelayContext::of(conn);
     let pipes = pipes(&conn.stream, &upstream.stream, asked, said, &context);
-    let offloader = conn.context.offloader.as_deref();
+    let offloader = conn.context.shared.offloader.as_deref();
     let ended = match offloader.filter(|_| conn.listener.listen.offload) {
         None => relay_pipes(pipes, &context).await,
         Some(offloader) => relay_and_offload(pipes, &context, offloader, conn).await,

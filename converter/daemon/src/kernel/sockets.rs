@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -347,7 +347,7 @@ pub fn optional(name: &'static str, set: io::Result<()>) {
     let Err(error) = set else {
         return;
     };
-    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut refused = REFUSED.lock();
     if refused.insert(name) {
         tracing::warn!("the kernel refuses {name}: {error}; going on without it");
     }

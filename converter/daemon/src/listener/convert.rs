@@ -46,7 +46,7 @@ async fn answer(
         return end(conn, "cookie", "", Some(error), since).await;
     }
     if let Some(connect) = request.connect.clone() {
-        return convert(conn, &request, &connect, early, since).await;
+        return convert(conn, &request, &connect, settings, early, since).await;
     }
     // RFC 8803 section 6.2.3: Info alone wants nothing but the list.
     let reply = request.reply(&[], &SUPPORTED_TCP_EXTENSIONS).encode();
@@ -58,8 +58,10 @@ async fn answer(
 fn unwelcome(conn: &Conn, request: &Request) -> Option<ErrorTlv> {
     let client = conn.client.ip();
     match &request.cookie {
-        None => Some(ErrorTlv::MissingCookie(conn.context.cookies.make(client))),
-        Some(cookie) if conn.context.cookies.check(client, cookie) => None,
+        None => Some(ErrorTlv::MissingCookie(
+            conn.context.shared.cookies.make(client),
+        )),
+        Some(cookie) if conn.context.shared.cookies.check(client, cookie) => None,
         Some(_) => Some(ErrorTlv::NotAuthorized),
     }
 }
@@ -68,6 +70,7 @@ async fn convert(
     mut conn: Conn,
     request: &Request,
     connect: &Connect,
+    settings: config::Convert,
     early: Vec<u8>,
     since: Clock,
 ) {
@@ -98,6 +101,7 @@ async fn convert(
     let dial_options = DialOptions {
         mptcp: connect.wants_mptcp(),
         icmp: true,
+        early_syn: settings.early_syn,
         path_trace: request.path_trace.clone(),
         source_route: request.source_route.clone(),
         ..DialOptions::default()

@@ -28,9 +28,13 @@ pub async fn serve(mut conn: Conn, how: Intercept) {
     if conn.context.dialer.is_own(conn.client.ip()) {
         return conn.record(&failed("loop"));
     }
-    let keep = conn.listener.listen.keeps_client_address();
+    let (keep, early_syn) = match how {
+        Intercept::Tproxy(tproxy) => (tproxy.keep_client_address, tproxy.early_syn),
+        Intercept::Redirect => (false, false),
+    };
     let dial_options = DialOptions {
         source: keep.then_some(conn.client),
+        early_syn,
         ..DialOptions::default()
     };
     let Ok(early) = early_bytes(&conn) else {

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -64,7 +65,7 @@ impl AccessLog {
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     /// Whether lines go anywhere.
@@ -205,17 +206,17 @@ mod tests {
 
     impl Disk {
         fn has_room_for(&self, more: usize) {
-            self.0.lock().expect("lock").0 = more;
+            self.0.lock().0 = more;
         }
 
         fn text(&self) -> String {
-            String::from_utf8(self.0.lock().expect("lock").1.clone()).expect("text")
+            String::from_utf8(self.0.lock().1.clone()).expect("text")
         }
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut disk = self.0.lock().expect("lock");
+            let mut disk = self.0.lock();
             let count = bytes.len().min(disk.0);
             if count == 0 {
                 return Err(ErrorKind::StorageFull.into());

@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::multipath::Multipath;
@@ -161,7 +162,7 @@ pub struct ConnectionStats {
 impl ConnectionStats {
     /// Sets the target.
     pub fn set_target(&self, target: &str) {
-        let mut held = self.target.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.target.lock();
         if *held != target {
             target.clone_into(&mut held);
         }
@@ -169,10 +170,7 @@ impl ConnectionStats {
 
     /// The server, as the client named it; empty before that.
     pub fn target(&self) -> String {
-        self.target
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.target.lock().clone()
     }
 
     fn moved(&self) -> u64 {
@@ -244,10 +242,7 @@ impl ConnectionRegistry {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
         });
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(stats.id, Arc::clone(&stats));
+        self.open.lock().insert(stats.id, Arc::clone(&stats));
         ConnectionGuard {
             registry: Arc::clone(self),
             stats,
@@ -271,7 +266,7 @@ impl ConnectionRegistry {
         loop {
             let last = all.last().map_or(0, |stats| stats.id);
             let before = all.len();
-            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = self.open.lock();
             let next = open.range((Bound::Excluded(last), Bound::Unbounded));
             all.extend(next.take(AT_A_TIME).map(|(_, stats)| Arc::clone(stats)));
             drop(open);
@@ -327,11 +322,7 @@ pub struct ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.registry
-            .open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.stats.id);
+        self.registry.open.lock().remove(&self.stats.id);
     }
 }
 

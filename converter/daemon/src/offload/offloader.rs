@@ -6,10 +6,10 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
+use parking_lot::Mutex;
 use rustix::net::netdevice::name_to_index;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -157,7 +157,7 @@ impl Offloader {
 
     /// The devices that lead to both ends; an error if one of them is not in the settings.
     fn devices_of(&self, pair: &Pair<'_>) -> Result<Path, NotOffloaded> {
-        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.routes.lock();
         // Read before the query, so that a later change is not missed.
         let changes = watched.changes();
         let mut devices = [0; 2];
@@ -226,7 +226,7 @@ impl Offloader {
     }
 
     fn changes(&self) -> u64 {
-        let mut watched = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.routes.lock();
         watched.changes()
     }
 }

@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::config::{Clients, Config, Limits};
 use crate::io::buffers::Budget;
@@ -73,9 +75,7 @@ impl Admission {
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
-        self.by_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_client.lock()
     }
 
     /// Bytes that wait for a peer.
@@ -254,7 +254,7 @@ mod tests {
         );
         drop(permit);
         assert_eq!(admission.open(), 0);
-        assert!(admission.by_client.lock().expect("lock").is_empty());
+        assert!(admission.by_client.lock().is_empty());
     }
 
     /// One client with many slow readers takes its share, and no other client is refused for that.

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tributary_wire::convert::{CookieKeys, SECRET_LENGTH};
 
@@ -37,7 +37,7 @@ impl Cookies {
     }
 
     fn keys<T>(&self, action: impl FnOnce(&CookieKeys) -> T) -> T {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         if held.1.elapsed() > LIFE {
             // Without a new secret the old one goes on.
             if let Ok(secret) = secret() {

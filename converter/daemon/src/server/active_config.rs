@@ -61,8 +61,6 @@ pub struct ActiveHandoff {
 pub struct BoundListener {
     /// As configured.
     pub listen: Listen,
-    /// Its name in logs and metrics.
-    pub label: Arc<str>,
     /// Its counters.
     pub counters: Arc<ListenerMetrics>,
     /// Shared with the same listener of the configuration before and after.
@@ -95,7 +93,6 @@ impl ActiveConfig {
                 is_ours,
                 counters: metrics.for_listener(&listen.label),
                 listen: listen.clone(),
-                label: listen.label.as_str().into(),
             }));
         }
         Ok(Self {

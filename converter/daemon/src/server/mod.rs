@@ -25,6 +25,7 @@ use tributary_wire::http::Pseudonym;
 use crate::config::{self, Config};
 use crate::early::SynWatcher;
 use crate::failure::{Exit, Failure};
+use crate::io::conn::Shared;
 use crate::kernel::route::Routes;
 use crate::observe::ConnectionRegistry;
 use crate::observe::log::AccessLog;
@@ -32,14 +33,14 @@ use crate::observe::metrics::Metrics;
 use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::convert::Cookies;
-use crate::upstream::{Dialer, FdPool, Names};
+use crate::upstream::FdPool;
 use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 #[cfg(test)]
 pub use status::ListenerStatus;
 use status::{Answers, ControlSocket, accept_scrape, metrics_socket, watched};
 pub use status::{Status, ask};
 use upgrade::{InheritedSockets, Predecessor, Successor};
-use worker::{Phase, Pool, Shared, accepted};
+use worker::{Phase, Pool, accepted, dialer};
 
 /// The interval of a timer that is not needed.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -160,7 +161,11 @@ impl Service {
         );
         self.control.show()?;
         for bound in &self.active.bound {
-            tracing::info!("listening on {} ({})", bound.listen.address, bound.label);
+            tracing::info!(
+                "listening on {} ({})",
+                bound.listen.address,
+                bound.listen.label
+            );
         }
         say_ready();
         notify(&[NotifyState::Ready]);
@@ -307,15 +312,7 @@ fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatch
         return Ok(None);
     }
     let start = || {
-        let names = Names::new(&active.config.names.servers, &shared.system_files);
-        let routes = Rc::new(Routes::open()?);
-        let dialer = Dialer::new(
-            names,
-            routes,
-            Arc::clone(&active.next_hops),
-            shared.fd_pool.clone(),
-            shared.number,
-        );
+        let dialer = dialer(active, shared, Rc::new(Routes::open()?));
         let counters = shared.registry.metrics.early_syns();
         SynWatcher::start(&active.config, &shared.early, dialer, counters)
     };

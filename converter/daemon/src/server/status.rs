@@ -75,7 +75,7 @@ impl Service {
 
     fn status(&self, draining: bool) -> Status {
         let listeners = self.active.bound.iter().map(|bound| ListenerStatus {
-            name: bound.label.to_string(),
+            name: bound.listen.label.to_string(),
             kind: bound.listen.kind.name().to_owned(),
             address: bound.listen.address,
             mptcp: sockets::is_mptcp(&bound.socket),

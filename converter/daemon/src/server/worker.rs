@@ -12,22 +12,17 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::sleep;
-use tributary_wire::http::{HeadLimits, Pseudonym};
+use tributary_wire::http::HeadLimits;
 
 use super::active_config::{ActiveConfig, BoundListener};
 use crate::config::ListenerKind;
-use crate::early::EarlyConnects;
-use crate::io::conn::{Conn, HandoffContext, Listener, WorkerContext};
+use crate::io::conn::{Conn, HandoffContext, Listener, Shared, WorkerContext};
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
 use crate::listener::{self, convert, handoff, http, socks5, transparent};
-use crate::observe::ConnectionRegistry;
-use crate::offload::Offloader;
-use crate::policy::admission::Admission;
-use crate::policy::convert::Cookies;
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::{Dialer, FdPool, Names, SystemFiles};
+use crate::upstream::{Dialer, Names};
 
 /// Refusals that each thread sends at the same time; more clients are reset.
 const MAX_REFUSALS: usize = 256;
@@ -35,29 +30,6 @@ const MAX_REFUSALS: usize = 256;
 const ERRORS: u32 = 1000;
 /// Lines in the log about servers a second, by each thread.
 const WARNINGS: u32 = 1;
-
-/// What all threads share.
-#[derive(Debug)]
-pub struct Shared {
-    /// Connections and counters.
-    pub registry: Arc<ConnectionRegistry>,
-    /// Limits of connections and memory.
-    pub admission: Arc<Admission>,
-    /// Connections that were started by a SYN.
-    pub early: Arc<EarlyConnects>,
-    /// Present if any listener offloads connections to the kernel.
-    pub offloader: Option<Arc<Offloader>>,
-    /// Descriptors beyond two for each connection.
-    pub fd_pool: FdPool,
-    /// The system's files on names.
-    pub system_files: Arc<SystemFiles>,
-    /// For RFC 8803.
-    pub cookies: Arc<Cookies>,
-    /// This process' name in HTTP's Via.
-    pub pseudonym: Option<Pseudonym>,
-    /// The number of this process, in `pseudonym` and in Convert messages, which no other has.
-    pub number: u64,
-}
 
 /// What the threads do.
 #[derive(Clone, Debug)]
@@ -72,7 +44,7 @@ pub enum Phase {
 
 /// Runs the thread until it ends. Sends the result of each phase change to `ack`.
 pub fn run_worker(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     mut phase: watch::Receiver<Phase>,
     ack: &mpsc::UnboundedSender<io::Result<()>>,
 ) {
@@ -85,10 +57,8 @@ pub fn run_worker(
             let now = phase.borrow_and_update().clone();
             let came = match now {
                 Phase::Serving(active) => {
-                    let context = WorkerContext {
-                        handoff: handoff.of(&active),
-                        ..context(&active, shared, &routes, draining.subscribe())
-                    };
+                    let (draining, handoff) = (draining.subscribe(), handoff.of(&active));
+                    let context = context(&active, shared, &routes, draining, handoff);
                     serve(&active, &Rc::new(context), &mut loops).await
                 }
                 Phase::Draining => {
@@ -116,24 +86,14 @@ pub fn run_worker(
 
 fn context(
     active: &ActiveConfig,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     routes: &Rc<Routes>,
     draining: watch::Receiver<bool>,
+    handoff: Option<HandoffContext>,
 ) -> WorkerContext {
-    let names = Names::new(&active.config.names.servers, &shared.system_files);
     WorkerContext {
-        dialer: Dialer::new(
-            names,
-            Rc::clone(routes),
-            Arc::clone(&active.next_hops),
-            shared.fd_pool.clone(),
-            shared.number,
-        ),
-        registry: Arc::clone(&shared.registry),
-        admission: Arc::clone(&shared.admission),
-        early: Arc::clone(&shared.early),
-        offloader: shared.offloader.clone(),
-        cookies: Arc::clone(&shared.cookies),
+        shared: Arc::clone(shared),
+        dialer: dialer(active, shared, Rc::clone(routes)),
         errors: RateLimit::per_second(ERRORS),
         warnings: RateLimit::per_second(WARNINGS),
         http: HeadLimits {
@@ -141,8 +101,19 @@ fn context(
             pseudonym: shared.pseudonym.clone().filter(|_| active.config.http.via),
         },
         draining,
-        handoff: None,
+        handoff,
     }
+}
+
+/// Connects to servers for one thread.
+pub fn dialer(active: &ActiveConfig, shared: &Shared, routes: Rc<Routes>) -> Dialer {
+    Dialer::new(
+        Names::new(&active.config.names.servers, &shared.system_files),
+        routes,
+        Arc::clone(&active.next_hops),
+        shared.fd_pool.clone(),
+        shared.number,
+    )
 }
 
 /// The links to back ends and switch; kept from one configuration to the next while their settings stay the same.
@@ -239,7 +210,7 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
                 acceptor.handle_connection(stream, sockets::canonical(client));
             }
             Err(error) if lacks_resources(&error) => {
-                acceptor.context.registry.metrics.accept_pauses.inc();
+                acceptor.context.shared.registry.metrics.accept_pauses.inc();
                 sleep(PAUSE).await;
             }
             // This one connection ended before it was accepted (accept(2)).
@@ -261,7 +232,6 @@ impl Acceptor {
     fn new(active: &Arc<ActiveConfig>, bound: &BoundListener, context: &Rc<WorkerContext>) -> Self {
         let listener = Listener {
             listen: bound.listen.clone(),
-            label: Arc::clone(&bound.label),
             counters: Arc::clone(&bound.counters),
         };
         Self {
@@ -275,11 +245,11 @@ impl Acceptor {
     fn handle_connection(&self, stream: TcpStream, client: SocketAddr) {
         self.listener.counters.accepted.inc();
         let stream = ResetOnDrop::new(stream);
-        match self
-            .context
-            .admission
-            .admit(client.ip(), &self.active.config, self.active.most)
-        {
+        match self.context.shared.admission.admit(
+            client.ip(),
+            &self.active.config,
+            self.active.most,
+        ) {
             Ok(permit) => {
                 let config = Arc::clone(&self.active.config);
                 let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));

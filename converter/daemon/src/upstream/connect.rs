@@ -5,7 +5,7 @@ use std::time::Instant;
 use tributary_wire::http::Authority;
 use tributary_wire::proxy_protocol;
 
-use super::{DialError, DialOptions, PendingConnect, Upstream};
+use super::{DialError, DialOptions, Upstream};
 use crate::io::conn::Conn;
 use crate::policy::admission::client_key;
 
@@ -29,7 +29,9 @@ pub async fn connect(
     // Nothing goes before the PROXY protocol's header.
     let has_proxy_header = config.upstream.proxy_protocol;
     let early = if has_proxy_header { &[] } else { early };
-    let mut begun = early_connection(conn, target);
+    let early_syns = options.early_syn.then_some(&conn.context.shared.early);
+    let address = target.address();
+    let mut begun = early_syns.and_then(|syns| syns.claim(conn.client, address?));
     let is_source_routed = options.source_route.is_some();
     if let Some(elsewhere) = begun.take_if(|_| is_source_routed) {
         elsewhere.give_up();
@@ -53,12 +55,4 @@ pub async fn connect(
     // No early data means that none was sent: later bytes must not be taken for it.
     upstream.early_sent &= !early.is_empty();
     Ok(upstream)
-}
-
-/// Takes the connection that was started for this client's SYN.
-fn early_connection(conn: &Conn, target: &Authority) -> Option<PendingConnect> {
-    let server = target
-        .address()
-        .filter(|_| conn.listener.listen.early_syn())?;
-    conn.context.early.claim(conn.client, server)
 }

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What a look-up may have open at a time: a query for each family.
@@ -76,10 +77,7 @@ impl FdPool {
     }
 
     fn of_client(&self, client: IpAddr) -> Arc<Semaphore> {
-        let mut known = self
-            .by_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.by_client.lock();
         if known.len() >= MOST_KNOWN {
             known.retain(|_, share| Arc::strong_count(share) > 1);
         }

@@ -34,6 +34,8 @@ pub struct DialOptions {
     pub client: Option<IpAddr>,
     /// This source address, which is the client's.
     pub source: Option<SocketAddr>,
+    /// Whether the connection may have been started by the client's SYN.
+    pub early_syn: bool,
     /// To know which ICMP error ended the attempt: without it a port unreachable looks like a reset.
     pub icmp: bool,
     /// How much it is expected to carry, if that is known.

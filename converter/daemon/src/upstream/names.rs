@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::proto::xfer::Protocol;
 use hickory_resolver::{ResolveError, TokioResolver};
+use parking_lot::Mutex;
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Socket, Type};
 
@@ -254,7 +255,7 @@ impl<T> Watched<T> {
         let stamp = fs::metadata(self.path)
             .ok()
             .map(|about| (about.ino(), about.size(), about.mtime(), about.mtime_nsec()));
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         match &*read {
             Some((before, content)) if *before == stamp => Arc::clone(content),
             _ => {

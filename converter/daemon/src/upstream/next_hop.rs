@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::Socket;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -93,19 +94,19 @@ impl NextHop {
 
     /// Whether it may be tried.
     pub fn is_available(&self) -> bool {
-        lock(&self.retry_at).is_none_or(|at| Instant::now() >= at)
+        self.retry_at.lock().is_none_or(|at| Instant::now() >= at)
     }
 
     /// Marks it unavailable for `retry`.
     fn mark_down(&self, retry: Duration, why: &str) {
         let retry_at = Instant::now() + retry;
-        if lock(&self.retry_at).replace(retry_at).is_none() {
+        if self.retry_at.lock().replace(retry_at).is_none() {
             tracing::warn!("gateway {} is unavailable: {why}", self.address);
         }
     }
 
     fn mark_up(&self) {
-        if lock(&self.retry_at).take().is_some() {
+        if self.retry_at.lock().take().is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
     }
@@ -141,7 +142,7 @@ impl NextHop {
         deadline: Option<Instant>,
         early_left: &mut bool,
     ) -> Result<Upstream, HopError> {
-        let mut cookie = lock(&self.cookie).clone();
+        let mut cookie = self.cookie.lock().clone();
         let mut is_fresh = false;
         loop {
             let shown = cookie.take();
@@ -200,7 +201,7 @@ impl NextHop {
         gateway: &Gateway,
         settings: &UpstreamSettings,
     ) -> Result<PendingRequest, Unserved> {
-        let cookie = lock(&self.cookie).clone();
+        let cookie = self.cookie.lock().clone();
         self.begin_with(request, cookie, &[], gateway, settings)
             .map_err(|error| self.unserved(error, false, gateway))
     }
@@ -319,7 +320,7 @@ impl NextHop {
                     self.mark_up();
                     return match error {
                         ErrorTlv::MissingCookie(cookie) => {
-                            *lock(&self.cookie) = Some(cookie.clone());
+                            *self.cookie.lock() = Some(cookie.clone());
                             Ok(HopAnswer::RetryWithCookie(cookie))
                         }
                         ErrorTlv::NotAuthorized => Ok(HopAnswer::NotAuthorized),
@@ -376,10 +377,6 @@ async fn connected(socket: Socket) -> io::Result<ResetOnDrop> {
     }
     sockets::send_at_once(&stream);
     Ok(stream)
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why the next converter gave no connection.

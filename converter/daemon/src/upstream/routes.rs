@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use prefix_trie::joint::map::JointPrefixMap;
 use tokio::time::Instant;
 
@@ -94,17 +95,13 @@ impl NextHops {
 
     /// What is known of a converter, for all routes by it.
     fn hop(&self, address: SocketAddr) -> Arc<NextHop> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if known.len() >= MOST_KNOWN && !known.contains_key(&address) {
             known.retain(|_, hop| Arc::strong_count(hop) > 1);
         }
         let hop = known.entry(address);
         Arc::clone(hop.or_insert_with(|| Arc::new(NextHop::new(address, self.option.clone()))))
     }
-}
-
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 type ByNetwork = JointPrefixMap<IpNet, Arc<[Route]>>;

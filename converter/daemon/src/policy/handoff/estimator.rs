@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tributary_wire::http::Request;
 
 use super::choice::kind;
@@ -43,7 +43,7 @@ impl SizeEstimator {
             return SizeEstimate::default();
         };
         let name = self.hash.hash_one((rule, request.method.as_str(), path));
-        let mut sizes = lock(&self.sizes);
+        let mut sizes = self.sizes.lock();
         let own = sizes.of(name);
         let guessed = sizes.of_rule(rule);
         let (known, guessed, object) = match size_hint(request) {
@@ -70,7 +70,7 @@ impl SizeEstimator {
         let Some(object) = estimate.object else {
             return;
         };
-        let mut sizes = lock(&self.sizes);
+        let mut sizes = self.sizes.lock();
         if is_whole {
             sizes.add(object, bytes);
         } else {
@@ -84,10 +84,6 @@ impl SizeEstimator {
             .bytes()
             .is_some_and(|bytes| bytes < self.relay_below)
     }
-}
-
-fn lock(sizes: &Mutex<Sizes>) -> MutexGuard<'_, Sizes> {
-    sizes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Objects in each of two generations. When the younger one is full, it becomes the older one, and who was not asked for
