@@ -125,6 +125,6 @@ def uses(source: Path) -> dict[str, set[str]]:
 
 
 def test_no_file_of_the_converter_uses_itself_by_way_of_others() -> None:
-    graph = uses(ROOT / "converter/daemon/src")
+    graph = uses(ROOT / "converter/proxy/src")
     assert len(graph) > 50
     TopologicalSorter(graph).prepare()

@@ -10,7 +10,7 @@ from tributary.paths import ROOT
 
 COMMON = {"anew": "again", "heeds?": "handles", "ours": "own", "said|told": "reported, logged", "whom": "which"}
 FORMER: dict[str, dict[str, str]] = {
-    "converter/daemon": {
+    "converter/proxy": {
         "[Aa]new": "again",
         "Accounts|OfListener": "ConnectionRegistry, ListenerMetrics",
         "Carrier|Outlet|Unsent": "ExchangeDriver, BufferedWriter, WriteBacklog",

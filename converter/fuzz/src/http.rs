@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tributary_wire::http::{Body, HeadLimits, Pseudonym};
+use tributary_proto::http::{Body, HeadLimits, Pseudonym};
 
 /// HeadLimits within what the fuzzer tries.
 pub static SMALL_LIMITS: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {

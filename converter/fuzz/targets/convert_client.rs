@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::{check, survives};
-use tributary_wire::convert::{MAX_LENGTH, client, client::Answer, encode, parse};
+use tributary_proto::convert::{MAX_LENGTH, client, client::Answer, encode, parse};
 
 fuzz_target!(|data: &[u8]| {
     match check(data, MAX_LENGTH, client::parse) {

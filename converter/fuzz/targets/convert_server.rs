@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::{check, survives};
-use tributary_wire::convert::{
+use tributary_proto::convert::{
     MAX_LENGTH, Request, SUPPORTED_TCP_EXTENSIONS, Tlv, server, server::Refusal,
 };
 
@@ -29,7 +29,7 @@ fn check_refusal(data: &[u8]) {
     };
     if let Some(error) = &refusal.error {
         let reply = refusal.reply().expect("there is an error");
-        let (tlvs, consumed) = tributary_wire::convert::parse(&reply)
+        let (tlvs, consumed) = tributary_proto::convert::parse(&reply)
             .expect("valid")
             .expect("whole");
         assert_eq!(consumed, reply.len());

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tributary_wire::http::chunked::BadChunk;
-use tributary_wire::http::{Body, BodyReader};
+use tributary_proto::http::chunked::BadChunk;
+use tributary_proto::http::{Body, BodyReader};
 
 /// Content, bytes used, and whether the body ended; or the content before an error.
 type Outcome = Result<(Vec<u8>, usize, bool), (Vec<u8>, BadChunk)>;

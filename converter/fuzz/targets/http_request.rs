@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_wire::http::{
+use tributary_proto::http::{
     Body, HeadReader, Hop, Method, Pseudonym, Refused, Request, RequestTarget, Version,
     parse_request,
 };

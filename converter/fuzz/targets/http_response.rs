@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_wire::http::ResponseBodyRule;
-use tributary_wire::http::{
+use tributary_proto::http::ResponseBodyRule;
+use tributary_proto::http::{
     RequestContext, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, parse_response,
 };
 

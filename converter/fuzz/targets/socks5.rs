@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::{check, survives};
-use tributary_wire::host::Host;
-use tributary_wire::socks5::{parse_greeting, parse_login, parse_request};
+use tributary_proto::host::Host;
+use tributary_proto::socks5::{parse_greeting, parse_login, parse_request};
 
 fuzz_target!(|data: &[u8]| {
     // What a client may leave empty, no emitter does.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tributary_wire::syn::parse;
+use tributary_proto::syn::parse;
 
 fuzz_target!(|data: &[u8]| {
     let Some(syn) = parse(data) else { return };

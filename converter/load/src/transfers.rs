@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
-use tributary_wire::convert::client::{self, Answer};
-use tributary_wire::convert::{HEADER_LENGTH, Reply, Request};
+use tributary_proto::convert::client::{self, Answer};
+use tributary_proto::convert::{HEADER_LENGTH, Reply, Request};
 
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};

@@ -1,6 +1,6 @@
 //! Reads the next request of a client.
 
-use tributary_wire::http::{HeadLimits, HeadReader, Refused, Request};
+use tributary_proto::http::{HeadLimits, HeadReader, Refused, Request};
 
 use crate::connection::{ClientConnection, NextStep};
 

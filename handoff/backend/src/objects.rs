@@ -11,7 +11,9 @@ use httpdate::HttpDate;
 use percent_encoding::percent_decode_str;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
-use tributary_wire::http::{Body, BodyReader, HeadLimits, Method, Refused, Request, RequestTarget};
+use tributary_proto::http::{
+    Body, BodyReader, HeadLimits, Method, Refused, Request, RequestTarget,
+};
 
 use crate::connection::{ClientConnection, NextStep, Server};
 use crate::head::{next_request, refuse};

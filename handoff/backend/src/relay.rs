@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
-use tributary_wire::http::exchange::{
+use tributary_proto::http::exchange::{
     Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
 };
-use tributary_wire::http::{HeadLimits, Refused, Request};
+use tributary_proto::http::{HeadLimits, Refused, Request};
 
 use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, read_some};
 use crate::head::{next_request, refuse};

@@ -189,7 +189,7 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
 def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) -> None:
     """The gateway's program is known by the sources that it was built from, which the build notes beside it."""
     script = ROOT / "scripts/setup.d/converter"
-    crates = [ROOT / "converter/wire", ROOT / "handoff/link"]
+    crates = [ROOT / "converter/proto", ROOT / "handoff/link"]
     files = [path for crate in crates for path in crate.rglob("*.rs")]
     for path in (script, *ROOT.glob("Cargo.*"), *(ROOT / "guard").glob("*.toml"), *files):
         copied = tmp_path / path.relative_to(ROOT)

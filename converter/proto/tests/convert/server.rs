@@ -1,0 +1,189 @@
+//! Requests that a converter takes, and its replies.
+
+use std::net::SocketAddr;
+
+use tributary_proto::convert::{
+    MAX_LENGTH, Reply, Request, SUPPORTED_TCP_EXTENSIONS, TcpOption, option_kind, server,
+};
+
+use crate::hex::hex;
+use crate::incremental::accepts;
+
+fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, server::Refusal> {
+    server::parse(bytes, &SUPPORTED_TCP_EXTENSIONS)
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn table() -> Vec<(&'static str, Request)> {
+    let v4 = address("192.0.2.7:443");
+    let v6 = address("[2001:db8::1]:80");
+    let mptcp = [option_kind::MPTCP];
+    vec![
+        ("0102 2263  0101 0000", Request::info()),
+        (
+            "0106 2263  0a05 01bb 0000 0000 0000 0000 0000 ffff c000 0207",
+            Request::connect(v4),
+        ),
+        (
+            "0106 2263  0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001",
+            Request::connect(v6),
+        ),
+        (
+            "0107 2263  0101 0000  0a05 01bb 0000 0000 0000 0000 0000 ffff c000 0207",
+            Request::connect(v4).with_info(),
+        ),
+        (
+            "0107 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 1e02 0000",
+            Request::connect(v6).with_options(&mptcp),
+        ),
+        (
+            "0107 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 0000 0000",
+            Request::connect(v6).with_options(&[]),
+        ),
+        (
+            "0104 2263  0101 0000  1602 0000 6b65 7931",
+            Request::info().with_cookie(b"key1"),
+        ),
+        (
+            "0109 2263  0101 0000  0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001
+             1602 0000 6b65 7931",
+            Request::connect(v6).with_info().with_cookie(b"key1"),
+        ),
+        (
+            "0108 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 1e02 0802
+             1601 0000",
+            Request::connect(v6).with_options(&[30, 8]).with_cookie(b""),
+        ),
+    ]
+}
+
+#[test]
+fn every_request_is_taken_whole_and_cut_at_every_byte() {
+    for (bytes, request) in table() {
+        accepts(parse, &hex(bytes), &request);
+    }
+}
+
+#[test]
+fn a_client_encodes_what_the_converter_parses() {
+    for (bytes, request) in table() {
+        assert_eq!(request.encode(), Ok(hex(bytes)));
+    }
+}
+
+#[test]
+fn tlvs_come_in_any_order() {
+    let bytes = hex(
+        "0109 2263  1602 0000 6b65 7931  0a05 0050 2001 0db8 0000 0000 0000 0000 0000 0001
+         0101 0000",
+    );
+    let request = Request::connect(address("[2001:db8::1]:80"))
+        .with_info()
+        .with_cookie(b"key1");
+    accepts(parse, &bytes, &request);
+}
+
+#[test]
+fn options_0_1_2_3_and_5_are_ignored() {
+    let bytes = hex(
+        "010d 2263  0a0c 0050 2001 0db8 0000 0000 0000 0000 0000 0001
+         0204 05b4  0303 07 01  050a 0000 0001 0000 0002  00 01  1e02  0402 0000 0000",
+    );
+    let request = Request::connect(address("[2001:db8::1]:80")).with_options(&[30, 4]);
+    accepts(parse, &bytes, &request);
+}
+
+#[test]
+fn an_extended_connect_with_only_ignored_options_is_still_extended() {
+    let bytes = hex("0107 2263  0a06 0050 2001 0db8 0000 0000 0000 0000 0000 0001 0204 05b4");
+    let (request, _) = parse(&bytes).expect("valid").expect("whole");
+    let connect = request.connect.expect("a Connect TLV");
+    assert!(connect.extended());
+    assert_eq!(connect.options, Some(vec![]));
+}
+
+#[test]
+fn a_connect_says_whether_it_wants_mptcp() {
+    let target = address("192.0.2.7:443");
+    let wants = |request: Request| request.connect.expect("a Connect TLV").wants_mptcp();
+    assert!(wants(Request::connect(target).with_options(&[4, 30])));
+    assert!(!wants(Request::connect(target).with_options(&[4])));
+    assert!(!wants(Request::connect(target)));
+}
+
+#[test]
+fn the_largest_request_is_taken() {
+    let request = Request::connect(address("192.0.2.7:443")).with_cookie(&[5; 992]);
+    let bytes = request.encode().expect("255 words");
+    assert_eq!(bytes.len(), MAX_LENGTH);
+    accepts(parse, &bytes, &request);
+    assert!(request.with_info().encode().is_err());
+}
+
+#[test]
+fn a_base_connect_gets_an_empty_message() {
+    let reply = Request::connect(address("192.0.2.7:443")).reply(&[2, 4, 5, 180], &[30]);
+    assert_eq!(reply.encode(), hex("0101 2263"));
+}
+
+#[test]
+fn an_extended_connect_gets_the_options_of_the_servers_syn_ack() {
+    let request = Request::connect(address("192.0.2.7:443")).with_options(&[30]);
+    let reply = request.reply(&hex("0204 05b4 0402"), &[30]);
+    assert_eq!(
+        reply.encode(),
+        hex("0104 2263 1403 0000 0204 05b4 0402 0000")
+    );
+    assert_eq!(
+        request.reply(&[], &[30]).encode(),
+        hex("0102 2263 1401 0000")
+    );
+}
+
+#[test]
+fn info_gets_the_supported_extensions() {
+    let reply = Request::info().reply(&[], &SUPPORTED_TCP_EXTENSIONS);
+    assert_eq!(reply.encode(), hex("0103 2263 1502 0000 0408 1e00"));
+    let both = Request::connect(address("192.0.2.7:443"))
+        .with_options(&[])
+        .with_info();
+    let reply = both.reply(&hex("0402 0101"), &[30]);
+    assert_eq!(
+        reply.encode(),
+        hex("0105 2263 1402 0000 0402 0101 1502 0000 1e00 0000")
+    );
+}
+
+#[test]
+fn kinds_that_must_not_be_announced_are_left_out_of_a_reply() {
+    let reply = Reply {
+        supported_tcp_extensions: Some(vec![0, 1, 2, 3, 4, 5, 29, 30, 30]),
+        extended_tcp_header: None,
+    };
+    assert_eq!(reply.encode(), hex("0103 2263 1502 0000 041e 0000"));
+}
+
+#[test]
+fn any_reply_fits_into_a_message() {
+    let reply = Reply {
+        extended_tcp_header: Some(vec![1; 3000]),
+        supported_tcp_extensions: Some((0..=255).cycle().take(3000).collect()),
+    };
+    // Header, 4 + 40 bytes of options, 4 + 250 kinds that may be announced, padding.
+    assert_eq!(reply.encode().len(), 4 + 44 + 256);
+}
+
+#[test]
+fn option_values_survive_where_the_client_sends_them() {
+    let cookie = TcpOption {
+        kind: option_kind::FAST_OPEN,
+        value: vec![1, 2, 3, 4],
+    };
+    let mut request = Request::connect(address("192.0.2.7:443"));
+    request.connect.as_mut().expect("a Connect TLV").options = Some(vec![cookie]);
+    let bytes = request.encode().expect("short");
+    assert_eq!(bytes[24..], hex("2206 0102 0304 0000"));
+}

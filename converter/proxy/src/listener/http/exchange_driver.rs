@@ -1,0 +1,324 @@
+//! Carries an exchange out on its two connections: reads and writes, and asks [`Exchange`] what each thing means.
+
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::Interest;
+use tributary_proto::http::Refused;
+use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Input};
+
+use super::exchange::ServerConnection;
+use super::{ClientBuffer, counted};
+use crate::io::buffers::BufferedWriter;
+use crate::io::conn::Conn;
+use crate::io::relay::{RelayContext, TURNS};
+use crate::io::stream::{ResetOnDrop, poll_read};
+use crate::listener::PIECE;
+
+/// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
+/// body. The request, which the caller keeps meanwhile, takes `kept` bytes.
+pub async fn drive_exchange(
+    conn: &Conn,
+    client_buffer: &mut ClientBuffer,
+    back: &mut ServerConnection,
+    exchange: &mut Exchange<'_>,
+    head: &mut Vec<u8>,
+    kept: usize,
+) -> ExchangeResult {
+    let context = RelayContext::of(conn);
+    let (client, server) = (&conn.stream, &back.server.stream);
+    let mut driver = ExchangeDriver {
+        conn,
+        exchange,
+        client,
+        server,
+        client_inbox: &mut client_buffer.inbox,
+        server_inbox: &mut back.inbox,
+        up: BufferedWriter::new(server, context.budget, context.up),
+        down: BufferedWriter::new(client, context.budget, context.down),
+        out: head,
+        kept: counted(kept),
+        context: &context,
+    };
+    if let Err(ending) = driver.begin() {
+        return ending;
+    }
+    let mut client_broke = pin!(client.ready(Interest::ERROR));
+    let mut server_broke = pin!(server.ready(Interest::ERROR));
+    let mut server_is_broken = false;
+    let idle = &mut client_buffer.idle;
+    idle.restart();
+    poll_fn(|cx| {
+        let before = driver.moved();
+        let mut turn = || {
+            driver.poll(cx)?;
+            // Who is not read would not be seen to break off.
+            if !driver.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
+                driver.happened(Event::Client(Input::Reset))?;
+            }
+            if !driver.reads_server() && !server_is_broken {
+                server_is_broken = server_broke.as_mut().poll(cx).is_ready();
+            }
+            if server_is_broken {
+                driver.happened(Event::Server(Input::Reset))?;
+            }
+            Ok(())
+        };
+        if let Err(ending) = turn() {
+            return Poll::Ready(ending);
+        }
+        if driver.moved() != before {
+            idle.restart();
+        }
+        ready!(idle.poll_after(cx, context.idle));
+        Poll::Ready(driver.silence())
+    })
+    .await
+}
+
+/// Room for what a head gets on its way.
+const ADDED: usize = 256;
+
+struct ExchangeDriver<'a, 'limits> {
+    conn: &'a Conn,
+    exchange: &'a mut Exchange<'limits>,
+    client: &'a ResetOnDrop,
+    server: &'a ResetOnDrop,
+    client_inbox: &'a mut Vec<u8>,
+    server_inbox: &'a mut Vec<u8>,
+    /// To the server.
+    up: BufferedWriter<'a>,
+    /// To the client.
+    down: BufferedWriter<'a>,
+    /// Heads on their way out.
+    out: &'a mut Vec<u8>,
+    /// Bytes of the request.
+    kept: usize,
+    context: &'a RelayContext<'a>,
+}
+
+/// An ending is what stops everything else.
+type Result<T> = std::result::Result<T, ExchangeResult>;
+
+impl ExchangeDriver<'_, '_> {
+    /// Sends the request's head and what is here of its body: a whole small request is one write, and one packet.
+    fn begin(&mut self) -> Result<()> {
+        let inbox = mem::take(self.client_inbox);
+        let used = self.take_from_client(&inbox)?;
+        *self.client_inbox = inbox;
+        let body = self.client_inbox.drain(..used);
+        self.out.extend(body);
+        let head = mem::take(self.out);
+        // There was memory for the head as well; from now on what the server does not take of it is counted by itself.
+        self.holds();
+        self.send_up(&head)?;
+        // What came behind the next converter's answer is the server's.
+        let early = mem::take(self.server_inbox);
+        if early.is_empty() {
+            return Ok(());
+        }
+        self.server_sent(&early)
+    }
+
+    /// Does what can be done now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Result<()> {
+        for _ in 0..TURNS {
+            let up = self.poll_up(cx);
+            let down = self.poll_down(cx);
+            match (up, down) {
+                (Poll::Ready(Err(ending)), _) | (_, Poll::Ready(Err(ending))) => {
+                    return Err(ending);
+                }
+                (Poll::Pending, Poll::Pending) => return Ok(()),
+                _ => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Moves some of the request's body.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if ready!(self.up.poll_flush(cx)).is_err() {
+            return Poll::Ready(self.upstream_write_failed());
+        }
+        if let Err(ending) = self.happened(Event::RequestFlushed) {
+            return Poll::Ready(Err(ending));
+        }
+        if !self.exchange.reads_client() {
+            return Poll::Pending;
+        }
+        let (client, size) = (self.client, self.upload_size());
+        let read = poll_read(client, cx, size, |bytes| self.client_sent(bytes));
+        read.map(|read| read.unwrap_or_else(|_| self.happened(Event::Client(Input::Reset))))
+    }
+
+    /// Moves some of the response; ends when the client has it.
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if ready!(self.down.poll_flush(cx)).is_err() {
+            return Poll::Ready(self.happened(Event::Client(Input::Reset)));
+        }
+        if let Err(ending) = self.happened(Event::ResponseFlushed) {
+            return Poll::Ready(Err(ending));
+        }
+        if !self.exchange.reads_server() {
+            return Poll::Pending;
+        }
+        let (server, size) = (self.server, self.download_size());
+        let read = poll_read(server, cx, size, |bytes| {
+            if bytes.is_empty() {
+                self.happened(Event::Server(Input::End))
+            } else {
+                self.server_sent(bytes)
+            }
+        });
+        read.map(|read| read.unwrap_or_else(|_| self.happened(Event::Server(Input::Reset))))
+    }
+
+    /// What follows the end of the body is the next request's, and waits for it: little of it is taken.
+    fn upload_size(&self) -> usize {
+        let owed = usize::try_from(self.exchange.client_owes()).unwrap_or(usize::MAX);
+        self.context.read_size().min(owed.saturating_add(PIECE))
+    }
+
+    /// A head is small.
+    fn download_size(&self) -> usize {
+        if self.exchange.is_in_body() {
+            self.context.read_size()
+        } else {
+            PIECE
+        }
+    }
+
+    fn client_sent(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return self.happened(Event::Client(Input::End));
+        }
+        let used = self.take_from_client(bytes)?;
+        self.send_up(&bytes[..used])?;
+        self.client_inbox.extend_from_slice(&bytes[used..]);
+        self.holds();
+        Ok(())
+    }
+
+    /// How many of the bytes are the request's.
+    fn take_from_client(&mut self, bytes: &[u8]) -> Result<usize> {
+        if bytes.is_empty() || !self.exchange.reads_client() {
+            return Ok(0);
+        }
+        let event = Event::Client(Input::Bytes(bytes));
+        match self.exchange.handle(event, self.out) {
+            Action::Pass { used, .. } => Ok(used),
+            Action::End(ending) => Err(ending),
+            Action::Wait | Action::Head(_) => Ok(0),
+        }
+    }
+
+    fn send_up(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.up.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => self.upstream_write_failed(),
+        }
+    }
+
+    fn upstream_write_failed(&mut self) -> Result<()> {
+        self.up.discard();
+        self.happened(Event::UpstreamWriteFailed)
+    }
+
+    /// Shows what came, behind what was shown in vain before, and passes on what goes to the client.
+    fn server_sent(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.conn.context.is_draining() {
+            self.exchange.drain();
+        }
+        if self.server_inbox.is_empty() {
+            let used = self.pass(bytes)?;
+            self.server_inbox.extend_from_slice(&bytes[used..]);
+        } else {
+            self.server_inbox.extend_from_slice(bytes);
+            let inbox = mem::take(self.server_inbox);
+            let used = self.pass(&inbox)?;
+            // Of just the size of what is left.
+            self.server_inbox.extend_from_slice(&inbox[used..]);
+        }
+        if self.holds() || !self.exchange.awaits_head() {
+            Ok(())
+        } else {
+            let refused = Refused::new(503, "out of memory for responses");
+            Err(ExchangeResult::Refused(refused))
+        }
+    }
+
+    /// How many of the bytes were used. A head and the content behind it leave in one write.
+    fn pass(&mut self, bytes: &[u8]) -> Result<usize> {
+        if !self.exchange.is_in_body() {
+            self.out.reserve(bytes.len() + ADDED);
+        }
+        let mut used = 0;
+        let mut direct = 0..0;
+        while used < bytes.len() {
+            let rest = Event::Server(Input::Bytes(&bytes[used..]));
+            match self.exchange.handle(rest, self.out) {
+                Action::Wait => break,
+                Action::End(ending) => return Err(ending),
+                Action::Head(length) => used += length,
+                Action::Pass { used: length, data } => {
+                    let data = used + data.start..used + data.end;
+                    used += length;
+                    if self.out.is_empty() && used == bytes.len() {
+                        direct = data;
+                    } else {
+                        self.out.extend_from_slice(&bytes[data]);
+                    }
+                }
+            }
+        }
+        self.exchange.commit();
+        // It takes no memory beyond this: what waits for the client is in its outlet, and counted there.
+        let out = mem::take(self.out);
+        let sent = if out.is_empty() {
+            self.down.write(&bytes[direct])
+        } else {
+            self.down.write(&out)
+        };
+        if sent.is_err() {
+            self.happened(Event::Client(Input::Reset))?;
+        }
+        Ok(used)
+    }
+
+    fn happened(&mut self, event: Event<'_>) -> Result<()> {
+        match self.exchange.handle(event, self.out) {
+            Action::End(ending) => Err(ending),
+            Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
+        }
+    }
+
+    fn silence(&mut self) -> ExchangeResult {
+        let upstream_blocked = !self.up.is_flushed();
+        self.happened(Event::IdleTimeout { upstream_blocked })
+            .err()
+            .unwrap_or(ExchangeResult::Refused(Refused::new(504, "nothing moved")))
+    }
+
+    fn moved(&self) -> u64 {
+        self.up.moved() + self.down.moved()
+    }
+
+    fn reads_client(&self) -> bool {
+        self.exchange.reads_client() && self.up.is_flushed()
+    }
+
+    fn reads_server(&self) -> bool {
+        self.exchange.reads_server() && self.down.is_flushed()
+    }
+
+    /// Counts what waits here; whether there is memory for it.
+    fn holds(&self) -> bool {
+        self.conn
+            .permit
+            .reserve(self.kept + self.client_inbox.len() + self.server_inbox.len())
+    }
+}

@@ -1,0 +1,58 @@
+//! From a client's request to the connection that serves it.
+
+use std::time::Instant;
+
+use tributary_proto::http::Authority;
+use tributary_proto::proxy_protocol;
+
+use super::{DialError, DialOptions, Upstream};
+use crate::io::conn::Conn;
+use crate::policy::admission::client_key;
+
+/// Connects to `target`, which the client calls `name`, via the gateway if the listener has `via_gateway`. `early` was
+/// read from the client before; if it is sent with the request to the gateway or in the SYN to the server, `early_sent`
+/// of the result is true.
+pub async fn connect(
+    conn: &Conn,
+    target: &Authority,
+    name: &str,
+    options: DialOptions,
+    early: &[u8],
+) -> Result<Upstream, DialError> {
+    conn.stats().set_target(name);
+    let options = DialOptions {
+        client: Some(client_key(conn.client.ip())),
+        ..options
+    };
+    let since = Instant::now();
+    let (dialer, config) = (&conn.context.dialer, &conn.config);
+    // Nothing goes before the PROXY protocol's header.
+    let has_proxy_header = config.upstream.proxy_protocol;
+    let early = if has_proxy_header { &[] } else { early };
+    let early_syns = options.early_syn.then_some(&conn.context.shared.early);
+    let address = target.address();
+    let mut begun = early_syns.and_then(|syns| syns.claim(conn.client, address?));
+    let is_source_routed = options.source_route.is_some();
+    if let Some(elsewhere) = begun.take_if(|_| is_source_routed) {
+        elsewhere.give_up();
+    }
+    let mut upstream = if let Some(begun) = begun {
+        dialer.resume(begun, options, early, config).await
+    } else if is_source_routed || conn.listener.listen.via_gateway {
+        dialer
+            .dial_via_gateway(target, options, early, config)
+            .await
+    } else {
+        dialer.dial(target, options, early, config).await
+    }?;
+    let seconds = since.elapsed().as_secs_f64();
+    conn.metrics().dial_seconds.observe(seconds);
+    if has_proxy_header {
+        let header = proxy_protocol::header(conn.client, upstream.address);
+        let deadline = tokio::time::Instant::now() + config.timeouts.connect;
+        upstream.stream.send(&header, Some(deadline)).await?;
+    }
+    // No early data means that none was sent: later bytes must not be taken for it.
+    upstream.early_sent &= !early.is_empty();
+    Ok(upstream)
+}
