@@ -20,7 +20,6 @@
 mod cli;
 mod config;
 mod early;
-mod failure;
 mod io;
 mod kernel;
 mod listener;
@@ -30,38 +29,14 @@ mod policy;
 mod server;
 mod upstream;
 
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
-
 use cli::{Arguments, Ask, Command, report, top};
-use failure::{Exit, Failure};
+use tributary_program::{Exit, Failure};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return said_by_clap(&error),
-    };
-    start_log();
-    match execute(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("tributary-converter: {failure}");
-            ExitCode::from(failure.exit as u8)
-        }
-    }
-}
-
-/// Help and version are no errors; anything else is wrong usage, and leaves with the code for that.
-fn said_by_clap(error: &clap::Error) -> ExitCode {
-    // Whoever closed the pipe does not want to read it.
-    let _ = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(Exit::Usage as u8),
-    }
+    tributary_program::main(|arguments: Arguments| execute(&arguments))
 }
 
 fn execute(arguments: &Arguments) -> Result<(), Failure> {
@@ -85,17 +60,4 @@ fn show(ask: &Ask) -> Result<(), Failure> {
     // Whoever closed the pipe has read enough.
     let _ = stdout().write_all(text.as_bytes());
     Ok(())
-}
-
-/// To standard error; the journal adds times of its own.
-fn start_log() {
-    let log = tracing_subscriber::fmt()
-        .with_writer(stderr)
-        .with_target(false)
-        .with_ansi(false);
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().init();
-    } else {
-        log.init();
-    }
 }

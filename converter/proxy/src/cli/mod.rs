@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tributary_program::Failure;
 
-use crate::failure::Failure;
 use crate::server::ask;
 
 /// What a user can ask for.

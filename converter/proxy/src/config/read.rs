@@ -1,10 +1,10 @@
 //! From a file to a checked configuration, or to the one line that says what is wrong with it.
 
 use std::path::Path;
+use tributary_program::{Exit, Failure};
 
 use super::check::{self, Invalid};
 use super::{Config, Handoff, routes_file};
-use crate::failure::{Exit, Failure};
 
 /// The configuration in `path`, or the one without a file; a failure exits with 66 if it cannot be read, with 64 if it is
 /// wrong.

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::IpNet;
+use tributary_program::{Exit, Failure};
 
 use super::gateway::RouteSettings;
 use super::units;
-use crate::failure::{Exit, Failure};
 
 /// The routes in the file; a failure exits with 66 if it cannot be read, with 64 if a line is wrong.
 pub fn load(path: &Path) -> Result<Vec<RouteSettings>, Failure> {

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
-
-use crate::failure::Failure;
+use tributary_program::Failure;
 
 /// Lines that wait for the disk; more are dropped, and counted.
 const WAITING: usize = 16_384;

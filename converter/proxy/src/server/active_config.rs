@@ -10,10 +10,10 @@ use handoff_front::{BackEndSettings, Identity, Role, SwitchAddress};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tributary_program::{Exit, Failure};
 
 use super::upgrade::InheritedSockets;
 use crate::config::{Config, Listen};
-use crate::failure::{Exit, Failure};
 use crate::kernel::sockets;
 use crate::observe::metrics::{ListenerMetrics, Metrics};
 use crate::policy::handoff::SizeEstimator;

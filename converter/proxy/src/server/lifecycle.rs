@@ -6,6 +6,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio::signal::unix::Signal;
 use tokio::time::{Instant, sleep, sleep_until};
+use tributary_program::{Exit, Failure};
 
 use super::active_config::ActiveConfig;
 use super::status::{accept_scrape, metrics_socket, watched};
@@ -13,7 +14,6 @@ use super::upgrade::InheritedSockets;
 use super::worker::{Phase, accepted};
 use super::{Service, ShutdownReason, first, notify, syn_watcher};
 use crate::config;
-use crate::failure::{Exit, Failure};
 
 impl Service {
     /// Reads the file again; changes nothing if it is wrong. Returns when all threads use the new configuration.

@@ -24,7 +24,6 @@ use tributary_proto::http::Pseudonym;
 
 use crate::config::{self, Config};
 use crate::early::SynWatcher;
-use crate::failure::{Exit, Failure};
 use crate::io::conn::Shared;
 use crate::kernel::route::Routes;
 use crate::observe::ConnectionRegistry;
@@ -39,6 +38,7 @@ use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 pub use status::ListenerStatus;
 use status::{Answers, ControlSocket, accept_scrape, metrics_socket, watched};
 pub use status::{Status, ask};
+use tributary_program::{Exit, Failure};
 use upgrade::{InheritedSockets, Predecessor, Successor};
 use worker::{Phase, Pool, accepted, dialer};
 

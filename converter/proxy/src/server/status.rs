@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, timeout};
+use tributary_program::{Exit, Failure};
 
 use super::Service;
 use super::upgrade::{InheritedSockets, Predecessor};
 use super::worker::accepted;
-use crate::failure::{Exit, Failure};
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::netstat::MptcpCounters;
 use crate::kernel::sockets;

@@ -21,9 +21,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use socket2::Socket;
 use tokio::process::{Child, Command};
+use tributary_program::{Exit, Failure};
 
 use crate::config::Listen;
-use crate::failure::{Exit, Failure};
 use crate::kernel::{sockets, sys};
 
 const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
