@@ -17,6 +17,8 @@
 //! | `observe` | who is in, what became of the others: metrics, access log |
 //! | `kernel` | what the kernel is asked for: sockets, routes, options, programs |
 
+#![cfg_attr(not(feature = "offload"), allow(dead_code))] // some is for the offloader alone
+
 mod cli;
 mod config;
 mod early;
