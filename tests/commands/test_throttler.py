@@ -74,7 +74,7 @@ def test_somebody_else_than_root_is_refused(policy: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets so far")
 def test_a_missing_tool_is_named(policy: Path, tmp_path: Path) -> None:
     result = throttler("run", "--policy", str(policy), env={"PATH": str(tmp_path)})
-    assert "install the package nftables" in refusal(result, Exit.UNAVAILABLE)
+    assert refusal(result, Exit.UNAVAILABLE) == "throttler: nft is missing: install nftables"
 
 
 @pytest.mark.parametrize("command", ["status", "watch", "set x rate=1mbit", "unset x", "reload", "explain 1a2b3c4d"])
