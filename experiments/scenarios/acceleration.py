@@ -44,6 +44,8 @@ _OWN = 0.3
 _ROUNDS = 1.2
 """Of slow start that a transfer may take more than by the model, with its time at the converters."""
 _WHOLE = {1: 33.0, 2: 44.0, 3: 49.0}
+_ROUNDED = 0.5
+"""The paper has whole per cents of these: what rounds to them holds."""
 _SHORT = Size(25_000)
 _COLOURS = {1: "#0072B2", 2: "#E69F00", 3: "#009E73"}
 _NOBODY = "#555555"
@@ -177,7 +179,7 @@ def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, prox
     yield at_least(claim, gain(taken[By.DIRECT], taken[By.ZERO_RTT], first_byte), possible, "%")
     if _SHORT in options.size:
         claim = f"25 kB come {_WHOLE[proxies]:g} % sooner through {through}"
-        yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], "whole_ms_25"), _WHOLE[proxies], "%")
+        yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], "whole_ms_25"), _WHOLE[proxies] - _ROUNDED, "%")
     for by in By:
         model = Model(link, proxies, by)
         over = [_rounds_over(taken[by], model, size) for size in kilobytes]
