@@ -11,11 +11,10 @@ pub static SMALL_LIMITS: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {
 });
 
 /// HeadLimits that no forwarded head reaches, at another proxy.
-pub static WHOLE: LazyLock<HeadLimits> =
-    LazyLock::new(|| HeadLimits {
-        pseudonym: Pseudonym::new("other-proxy"),
-        ..HeadLimits::default()
-    });
+pub static WHOLE: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {
+    pseudonym: Pseudonym::new("other-proxy"),
+    ..HeadLimits::default()
+});
 
 /// The field lines of one head, read in the most lenient way there is.
 pub struct Head<'a>(Vec<(Vec<u8>, &'a [u8])>);

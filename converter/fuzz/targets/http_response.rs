@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
-use tributary_proto::http::ResponseBodyRule;
 use tributary_proto::http::{
-    RequestContext, BadResponse, Body, HeadReader, Hop, Pseudonym, Response, Version, parse_response,
+    BadResponse, Body, HeadReader, Hop, Pseudonym, RequestContext, Response, ResponseBodyRule,
+    Version, parse_response,
 };
 
 static PSEUDONYM: LazyLock<Pseudonym> =
