@@ -47,6 +47,9 @@ _SMALL_BUFFERS = "4096 65536 131072"
 """Of the relay's sockets then, in bytes: least, default and most (tcp(7), tcp_rmem)."""
 _LAST = 60
 """Seconds within which the last connection is over, beside its rest."""
+_PROBES = 2 * 120
+"""Seconds besides for one that rested: when the update of its window is lost, its sender's next probe is up to
+TCP_RTO_MAX away (RFC 9293 section 3.8.6.1; include/net/tcp.h), and may get lost as well."""
 _SILENCE = 300
 """Seconds after which the relay takes an offloaded connection for one that is over."""
 _OF_BOTH = ("transfers", "offloaded", "offloaded_percent", "rested", "offloaded_at_rest")
@@ -147,7 +150,8 @@ def _transfer(
 def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, size: int, rest: float = 0) -> Process:
     """Transfers at once, which are over in time or end."""
     what = ("--connections", str(connections), "--bytes", str(size), how, "--rest", str(rest))
-    command = ("timeout", str(_LAST + rest), str(native.build().load), "bulk", *route, *what)
+    longest = _LAST + rest + (_PROBES if rest else 0)
+    command = ("timeout", str(longest), str(native.build().load), "bulk", *route, *what)
     return testbed.client.start(f"bulk{how}", command)
 
 
