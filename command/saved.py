@@ -1,39 +1,23 @@
 """Limits that are kept: each a drop-in of the throttler's policy."""
 
-import os
 from pathlib import Path
 
 from throttler.policy import model
-from tributary.settings.errors import CommandError, Exit
+from tributary.daemons.state_file import unlink, write_atomic
 
 
-def save(policy: Path, name: str, keys: dict[str, str]) -> Path:
+def save(policy: Path, name: str, keys: dict[str, str]) -> None:
     """Write the rule ``name`` with these ``keys`` as a drop-in of ``policy``; raises CommandError, exit 71."""
-    file = _file(policy, name)
     lines = (f'{key} = "{value}"\n' for key, value in keys.items())
-    new = file.with_name(f".{file.name}.new")
-    try:
-        file.parent.mkdir(mode=0o755, exist_ok=True)
-        with new.open("w") as written:
-            written.write("[[rules]]\n" + "".join(lines))
-            written.flush()
-            os.fsync(written.fileno())
-        new.replace(file)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{file}: cannot be written: {error.strerror}") from error
-    return file
+    write_atomic(_file(policy, name), ("[[rules]]\n" + "".join(lines)).encode(), mode=0o644)
 
 
 def forget(policy: Path, name: str) -> bool:
     """Remove that drop-in, and say whether there was one; raises CommandError, exit 71."""
     file = _file(policy, name)
-    try:
-        file.unlink()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{file}: cannot be removed: {error.strerror}") from error
-    return True
+    was_there = file.exists()
+    unlink(file)
+    return was_there
 
 
 def _file(policy: Path, name: str) -> Path:

@@ -65,12 +65,15 @@ class StateFile:
         unlink(self._path)
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Replace a private file by ``content`` atomically, also across a power cut; raises CommandError, exit 71."""
+def write_atomic(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file by ``content`` atomically, also across a power cut; raises CommandError, exit 71.
+
+    Whoever may read it by its ``mode`` may also enter a directory that is created for it.
+    """
     new = path.with_suffix(".new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(new, "wb", opener=_private) as file:
+        path.parent.mkdir(mode=mode | (mode & 0o444) >> 2, parents=True, exist_ok=True)
+        with open(new, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -85,7 +88,3 @@ def unlink(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise CommandError(Exit.SYSTEM, f"{path}: cannot be removed: {error.strerror}") from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
