@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,45 +48,54 @@ def converter() -> dict[str, Any]:
     return answer
 
 
-def links() -> list[Link]:
-    """The access links of a home router, and the throttler's paths; raises CommandError, exit 69, without either."""
-    return _of_any(lambda: mapping.wan_links(router()), lambda: mapping.paths(throttler()))
+def _or_failure(ask: Callable[[], _T]) -> _T | CommandError:
+    try:
+        return ask()
+    except CommandError as failure:
+        return failure
 
 
-def sessions() -> list[Session]:
-    """The throttler's sessions."""
-    return mapping.sessions(throttler())
+class Answers:
+    """What the programs say; each is asked once, when its answer is needed first."""
+
+    @cached_property
+    def _throttler(self) -> Status | CommandError:
+        return _or_failure(throttler)
+
+    @cached_property
+    def _router(self) -> dict[str, Any] | CommandError:
+        return _or_failure(router)
+
+    def links(self) -> list[Link]:
+        """A home router's access links, and the throttler's paths; raises CommandError, exit 69, without either."""
+        wan, paths = self._router, self._throttler
+        if isinstance(wan, CommandError) and isinstance(paths, CommandError):
+            raise wan if wan.code != Exit.UNAVAILABLE else paths
+        return [
+            *([] if isinstance(wan, CommandError) else mapping.wan_links(wan)),
+            *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
+        ]
+
+    def sessions(self) -> list[Session]:
+        """The throttler's sessions; raises CommandError, exit 69, where none runs."""
+        if isinstance(self._throttler, CommandError):
+            raise self._throttler
+        return mapping.sessions(self._throttler)
+
+    def services(self) -> list[Service]:
+        """The programs of Tributary, whether they run here, and what they do."""
+        return [
+            _service("converter", _or_failure(converter), mapping.converter),
+            _service("throttler", self._throttler, mapping.throttler),
+            _service("router", self._router, mapping.router),
+        ]
 
 
-def _of_any(*questions: Callable[[], list[_T]]) -> list[_T]:
-    """All answers of those that run here; raises the last CommandError if none does."""
-    found: list[_T] = []
-    failures = []
-    for question in questions:
-        try:
-            found += question()
-        except CommandError as failure:
-            failures.append(failure)
-    if len(failures) == len(questions):
-        raise next((each for each in failures if each.code != Exit.UNAVAILABLE), failures[-1])
-    return found
-
-
-def services() -> list[Service]:
-    """The programs of Tributary, whether they run here, and what they do."""
-    asked: tuple[tuple[str, Callable[[], Service]], ...] = (
-        ("converter", lambda: mapping.converter(converter())),
-        ("throttler", lambda: mapping.throttler(throttler())),
-        ("router", lambda: mapping.router(router())),
-    )
-    found = []
-    for name, question in asked:
-        try:
-            found.append(question())
-        except CommandError as failure:
-            is_hidden = failure.code != Exit.UNAVAILABLE
-            found.append(Service(name=name, running=is_hidden, uptime=None, summary=str(failure) if is_hidden else ""))
-    return found
+def _service(name: str, answer: _T | CommandError, of: Callable[[_T], Service]) -> Service:
+    if not isinstance(answer, CommandError):
+        return of(answer)
+    is_hidden = answer.code != Exit.UNAVAILABLE
+    return Service(name=name, running=is_hidden, uptime=None, summary=str(answer) if is_hidden else "")
 
 
 def versions() -> dict[str, str]:

@@ -174,13 +174,14 @@ def parser() -> Arguments:
     explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
     routers = command("routers", Listing, _routers, "the home routers of this gateway", _ROUTERS)
+    gateways = gateway.cli.parser()
     for name, about in (
         ("enrol", "enrol a home router at this gateway"),
         ("rotate", "give a home router new keys"),
         ("revoke", "revoke a home router"),
         ("forward", "forward ports of this gateway to a home router"),
     ):
-        commands.adopt(name, gateway.cli.parser(), about)
+        commands.adopt(name, gateways, about)
     commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
     watch = command("monitor", Status, _monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
@@ -217,11 +218,11 @@ def _rate(text: str) -> PositiveRate | None:
 
 
 def _status(options: Status) -> None:
-    show.show("services", box.services(), show.SERVICES, Selection(options.json))
+    show.show("services", box.Answers().services(), show.SERVICES, Selection(options.json))
 
 
 def _links(options: Listing) -> None:
-    links = box.links()
+    links = box.Answers().links()
     show.show("links", links, show.LINKS, options.selection)
     if not options.json:
         for link in links:
@@ -230,7 +231,7 @@ def _links(options: Listing) -> None:
 
 
 def _sessions(options: Sessions) -> None:
-    found = box.sessions()
+    found = box.Answers().sessions()
     if options.token is not None:
         one = next((session for session in found if session.token == options.token), None)
         if one is None:
@@ -270,8 +271,8 @@ def _limit(options: Limit) -> None:
 def _explain(options: Explain) -> int:
     if len(options.which) == 1:
         with suppress(CommandError):
-            for link in box.links():
-                if link.name == options.which[0] and link.kind == "wan":
+            for link in mapping.wan_links(box.router()):
+                if link.name == options.which[0]:
                     _explain_link(link, options.json)
                     return 0
     return throttler.cli.main(["explain", *options.which, *(["--json"] if options.json else [])])
@@ -281,8 +282,7 @@ def _explain_link(link: Link, as_json: bool) -> None:
     if as_json:
         show.print_json(links=[link.model_dump(mode="json")])
         return
-    state = f"{link.state}, {link.reason}" if link.reason else link.state
-    print("\n".join((f"{link.name}: {state}", *(f"  {sentence}" for sentence in link.advice))))
+    print("\n".join((f"{link.name}: {link.condition}", *(f"  {sentence}" for sentence in link.advice))))
 
 
 def _routers(options: Listing) -> None:

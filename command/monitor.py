@@ -20,11 +20,15 @@ Seen = Mapping[tuple[Kind, str], Document]
 
 def look() -> Seen:
     """All that is watched; what does not run has nothing."""
-    found: dict[tuple[Kind, str], Document] = {("service", each.name): each for each in box.services()}
-    lists: tuple[tuple[Kind, Callable[[], Sequence[Document]]], ...] = (("link", box.links), ("session", box.sessions))
-    for kind, ask in lists:
+    answers = box.Answers()
+    found: dict[tuple[Kind, str], Document] = {("service", each.name): each for each in answers.services()}
+    lists: tuple[tuple[Kind, Callable[[], Sequence[Document]]], ...] = (
+        ("link", answers.links),
+        ("session", answers.sessions),
+    )
+    for kind, listed in lists:
         with suppress(CommandError):
-            found |= {(kind, key_of(each)): each for each in ask()}
+            found |= {(kind, key_of(each)): each for each in listed()}
     return found
 
 
@@ -58,8 +62,7 @@ def essence(document: Document) -> str:
         case Link():
             rates = [f"{scaled(rate, 'bit/s')} {way}" for way, rate in _rates(document) if rate]
             limit = [f"limited to {document.limit}"] if document.limit else []
-            state = f"{document.state}, {document.reason}" if document.reason else document.state
-            return ", ".join([state, *rates, *limit])
+            return ", ".join([document.condition, *rates, *limit])
         case Service():
             return "runs" if document.running else "does not run"
     raise TypeError(document)

@@ -65,7 +65,7 @@ def _cap(link: Link) -> str:
 
 LINKS: tuple[Column[Link], ...] = (
     Column("link", lambda each: each.name),
-    Column("state", lambda each: f"{each.state}, {each.reason}" if each.reason else each.state),
+    Column("state", lambda each: each.condition),
     Column("for", lambda each: _age(each.age), lambda each: each.age),
     Column("interface", lambda each: each.interface or ""),
     Column("use", lambda each: each.use or ""),

@@ -37,6 +37,11 @@ class Link(Document):
     limit: str | None = Field(description="the rate that `tributary limit` set")
     advice: tuple[str, ...] = Field(description="what is wrong with it, and what would help, in words")
 
+    @property
+    def condition(self) -> str:
+        """Its state, and the reason if there is one."""
+        return f"{self.state}, {self.reason}" if self.reason else self.state
+
 
 class Subflow(Document):
     """One TCP connection of a session."""
