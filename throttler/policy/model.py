@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -140,6 +141,11 @@ class Rule(Settings):
         return not self.dry_run and (self.rate is not None or self.dscp is not None or self.quota is not None)
 
 
+Rules = Annotated[
+    tuple[Rule, ...], Field(strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]")
+]
+
+
 class LimitSettings(Settings):
     """One client's share of classes, and the time-out of silent subflows."""
 
@@ -167,9 +173,7 @@ class Policy(Settings):
         {}, description="tables [links.INTERFACE] with the rates of the paths' interfaces"
     )
     limits: LimitSettings = Field(LimitSettings(), description="a table [limits]")
-    rules: tuple[Rule, ...] = Field(
-        strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]"
-    )
+    rules: Rules
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -191,9 +195,7 @@ class Policy(Settings):
 class DropIn(Settings):
     """Rules that come before those of the policy's file."""
 
-    rules: tuple[Rule, ...] = Field(
-        strict=False, min_length=1, max_length=1000, description="1 to 1000 tables [[rules]]"
-    )
+    rules: Rules
 
 
 def read(file: Path) -> Policy:
