@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from throttler.sources.handshakes import Handshakes, Limits
+from throttler.sources.tracker import Limits, Tracker
 from tributary.wire import options as mptcp
 from tributary.wire.keys import address_hmac, join_hmac, token
 from tributary.wire.segments import Flags, Segment
 
 SHARE = 50_000
-"""Blocks that one task makes, on one Handshakes."""
+"""Blocks that one task makes, on one Tracker."""
 _PROGRESS = 5
 """Seconds between two lines."""
 _MOST_GROWTH = 64 * 2**20
@@ -157,7 +157,7 @@ def run(task: tuple[int, int, int]) -> Done | Crash:
     """One share: seed, number and size."""
     seed, share, size = task
     chance = random.Random(f"{seed} {share}")
-    handshakes = Handshakes(_LIMITS[share % len(_LIMITS)])
+    tracker = Tracker(_LIMITS[share % len(_LIMITS)])
     before, recent, malformed, events = _memory(), [""] * 8, 0, Counter[str]()
     time, stream = 10**18, blocks(chance)
     try:
@@ -166,7 +166,7 @@ def run(task: tuple[int, int, int]) -> Done | Crash:
             recent[number % len(recent)] = block.hex()
             malformed += not check(block)
             time += chance.randrange(_STEP)
-            events.update(type(event).__name__ for event in handshakes.handle(segment(chance, time, step, block)))
+            events.update(type(event).__name__ for event in tracker.handle(segment(chance, time, step, block)))
     except Exception:
         at = (number + 1) % len(recent)
         return Crash(share, tuple(recent[at:] + recent[:at]), traceback.format_exc())

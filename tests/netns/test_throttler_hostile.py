@@ -20,7 +20,7 @@ import pytest
 from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, classes, connection, elements, status, throttler
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run
 from throttler.sources.draining import PAUSE, SECOND
-from throttler.sources.handshakes import Limits
+from throttler.sources.tracker import Limits
 from tributary.wire.options import (
     MPTCP,
     AddAddr,

@@ -19,7 +19,7 @@ from experiments.testbed.cables import PATHS
 from tests.unit.throttler.test_capture_filter import run as run_filter
 from throttler.policy import model as policy
 from throttler.sources.dissect import segment
-from throttler.sources.handshakes import Handshakes
+from throttler.sources.tracker import Tracker
 from tributary.mptcp.events import Event, SubflowEstablished
 from tributary.settings.errors import CommandError
 
@@ -57,19 +57,19 @@ def test_a_notification_cut_short_gives_what_is_whole() -> None:
 
 
 def test_every_played_subflow_is_established_and_nothing_is_ignored() -> None:
-    handshakes = Handshakes()
+    tracker = Tracker()
     found: list[Event] = []
     for time, subflow in enumerate(subflows(ENDS, 12, by_session=4, by_client=8)):
         for step, (frame, outgoing) in enumerate(((subflow.syn, False), (subflow.syn_ack, True), (subflow.ack, False))):
             seen = segment(frame, Ether, 10 * time + step, "path1", outgoing)
             assert seen is not None
-            found += handshakes.handle(seen)
+            found += tracker.handle(seen)
     events = [event for event in found if isinstance(event, SubflowEstablished)]
     assert events == found
     assert Counter(event.token for event in events).most_common() == [(event.token, 4) for event in events[::4]]
     assert Counter(event.subflow.remote for event in events) == {"10.64.0.1": 8, "10.64.0.2": 4}
     assert len({event.subflow for event in events}) == 12
-    assert sum(handshakes.counts.values()) == 12
+    assert sum(tracker.counts.values()) == 12
 
 
 def test_played_frames_have_right_checksums() -> None:

@@ -1,12 +1,13 @@
 """Evaluates the policy for a subflow at a moment: the first rule whose every condition matches decides."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from ipaddress import ip_address
 
 from throttler.policy.model import Policy, Rule
-from throttler.policy.values import HIGHEST, Direction, Networks, SharedBy, SubflowType
+from throttler.policy.values import HIGHEST, Day, Direction, Networks, SharedBy, SubflowType
 from throttler.sessions import Session, Subflow
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.segments import client_of
@@ -203,3 +204,18 @@ def _subflow_type(subflow: Subflow) -> SubflowType:
 
 def _either(choices: Collection[object]) -> str:
     return " or ".join(map(str, choices))
+
+
+def active_rules(rules: Iterable[Rule], now: datetime) -> frozenset[str]:
+    """The names of the rules whose hours and days include ``now``, which is local time."""
+    return frozenset(rule.name for rule in rules if _holds(rule, now))
+
+
+def _holds(rule: Rule, now: datetime) -> bool:
+    # Past midnight: what began yesterday goes on until its end.
+    ago = rule.hours.days_ago(now) if rule.hours else 0
+    return ago is not None and _on(rule, now.weekday() - ago)
+
+
+def _on(rule: Rule, weekday: int) -> bool:
+    return not rule.days or list(Day)[weekday % 7] in rule.days

@@ -5,10 +5,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from throttler.policy.decide import Assignment, EvaluationContext, Matcher, Owner
+from throttler.policy.decide import Assignment, EvaluationContext, Matcher, Owner, active_rules
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
-from throttler.policy.windows import active_rules
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, PolicyChanged, Shutdown
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.sessions import Sessions

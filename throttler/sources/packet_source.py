@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from selectors import EVENT_READ, EpollSelector
 
-from throttler.sources.handshakes import Handshakes
-from throttler.sources.reorder import ReorderBuffer, complete_until
-from throttler.sources.sniffer import Sniffer
+from throttler.sources.sniffer import ReorderBuffer, Sniffer, complete_until
 from throttler.sources.source import BATCH, Known, SourceKind
+from throttler.sources.tracker import Tracker
 from tributary.closing import Closing
 from tributary.daemons.loop import Descriptor
 from tributary.kernel import routes
@@ -27,7 +26,7 @@ class PacketSource(Closing):
 
     def __init__(self) -> None:
         self._sniffers: dict[str, tuple[int, Sniffer]] = {}
-        self._handshakes = Handshakes()
+        self._tracker = Tracker()
         self._reorder = ReorderBuffer()
         # One descriptor for the loop, for all interfaces (epoll(7)).
         self._selector = EpollSelector()
@@ -80,12 +79,12 @@ class PacketSource(Closing):
         except OSError as error:
             raise CommandError(Exit.SYSTEM, f"cannot look at this host's sockets: {error}") from error
         own = [event for event in found if isinstance(event, SubflowEstablished) and event.interface in self._sniffers]
-        return [each for event in own for each in (*self._handshakes.import_existing(event), event)]
+        return [each for event in own for each in (*self._tracker.import_existing(event), event)]
 
     def events(self, _known: Known, /) -> Sequence[Event]:
         """The events of new segments."""
-        found = [event for segment in self._segments() for event in self._handshakes.handle(segment)]
-        return [*found, *self._handshakes.expire(time.monotonic_ns())]
+        found = [event for segment in self._segments() for event in self._tracker.handle(segment)]
+        return [*found, *self._tracker.expire(time.monotonic_ns())]
 
     def _segments(self) -> list[Segment]:
         wall, now = time.time_ns(), time.monotonic_ns()
@@ -96,7 +95,7 @@ class PacketSource(Closing):
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
         """Stop following these."""
         now = time.monotonic_ns()
-        return [event for each in subflows for event in self._handshakes.drop(each, now, reason)]
+        return [event for each in subflows for event in self._tracker.drop(each, now, reason)]
 
     def capture(self) -> dict[str, dict[str, int]]:
         """The counters of each packet socket."""
@@ -104,4 +103,4 @@ class PacketSource(Closing):
 
     def counts(self) -> Counter[str]:
         """The counters of the handshakes."""
-        return Counter({str(name): count for name, count in self._handshakes.counts.items()})
+        return Counter({str(name): count for name, count in self._tracker.counts.items()})

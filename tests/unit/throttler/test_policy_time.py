@@ -5,11 +5,10 @@ from datetime import datetime
 import pytest
 
 from throttler.policy import quotas as quotas_module
-from throttler.policy.decide import Owner
+from throttler.policy.decide import Owner, active_rules
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND, Quotas, as_json, period_start
 from throttler.policy.values import Day, Period, Quota, SharedBy
-from throttler.policy.windows import active_rules
 from tributary.settings.hours import Hours
 from tributary.settings.units import PositiveRate, Size
 

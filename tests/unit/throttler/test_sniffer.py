@@ -10,7 +10,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet
 
 from throttler.sources.dissect import segment
-from throttler.sources.reorder import Captured, ReorderBuffer, complete_until, monotonic
+from throttler.sources.sniffer import Captured, ReorderBuffer, complete_until, monotonic
 from tributary.wire.segments import Flags, Segment
 
 OPTIONS = bytes.fromhex("020405b40402080a323b3e6c000000000103030a1e040101")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from throttler.sources.fair_lru import FairLru
-from throttler.sources.handshakes import SECOND, Count, Handshakes, Limits
+from throttler.sources.tracker import SECOND, Count, Limits, Tracker
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.keys import join_hmac, token
@@ -53,7 +53,7 @@ class Script:
     """Feeds segments and gathers events; a nanosecond passes with each."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.handshakes = Handshakes(limits)
+        self.tracker = Tracker(limits)
         self.now = START
 
     def client(self, flags: Flags, *options: Option, subflow: FourTuple = FIRST, raw: bytes = b"") -> list[Event]:
@@ -67,9 +67,7 @@ class Script:
         ends = (subflow.local, subflow.local_port), (subflow.remote, subflow.remote_port)
         source, destination = ends if outgoing else ends[::-1]
         interface = "wired" if subflow == FIRST else "wireless"
-        return list(
-            self.handshakes.handle(Segment(self.now, interface, outgoing, *source, *destination, flags, options))
-        )
+        return list(self.tracker.handle(Segment(self.now, interface, outgoing, *source, *destination, flags, options)))
 
     def open(self, subflow: FourTuple = FIRST, listener_key: bytes = LISTENER_KEY) -> list[Event]:
         return [
@@ -86,7 +84,7 @@ class Script:
         ]
 
     def count(self, what: Count) -> int:
-        return self.handshakes.counts[what]
+        return self.tracker.counts[what]
 
 
 @pytest.fixture
@@ -128,7 +126,7 @@ def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> N
         options=emit(MpCapable(1, 1, LISTENER_KEY)),
     )
     third = replace(segment, flags=ACK, options=emit(MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)))
-    events = [event for one in (segment, answer, third) for event in script.handshakes.handle(one)]
+    events = [event for one in (segment, answer, third) for event in script.tracker.handle(one)]
     assert [event.interface for event in events if isinstance(event, SubflowEstablished)] == ["other"]
 
 
@@ -331,10 +329,9 @@ def test_the_oldest_subflow_makes_room() -> None:
     assert script.count(Count.SUBFLOWS_EVICTED) == 1
 
 
-def sizes(handshakes: Handshakes) -> list[int]:
+def sizes(tracker: Tracker) -> list[int]:
     """How many entries each table has."""
-    parts = [*vars(handshakes).values(), *vars(handshakes._established).values()]
-    return [len(part) for part in parts if isinstance(part, FairLru)]
+    return [len(part) for part in vars(tracker).values() if isinstance(part, FairLru)]
 
 
 def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
@@ -347,7 +344,7 @@ def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:
     script.client(RST)
     script.now += 61 * SECOND
     script.client(ACK)
-    assert sizes(script.handshakes) == [0] * 6
+    assert sizes(script.tracker) == [0] * 6
 
 
 def test_a_subflow_that_only_one_side_closes_is_over_after_five_minutes(script: Script) -> None:
@@ -366,7 +363,7 @@ def test_time_alone_ends_it_when_no_segment_comes(script: Script) -> None:
     script.open()
     script.listener(FIN | ACK)
     later = script.now + 301 * SECOND
-    assert list(script.handshakes.expire(later)) == [SubflowClosed(later, TOKEN, FIRST, Ended.TIMEOUT)]
+    assert list(script.tracker.expire(later)) == [SubflowClosed(later, TOKEN, FIRST, Ended.TIMEOUT)]
 
 
 FLAGS = st.integers(0, 31).map(Flags)

@@ -1,4 +1,4 @@
-"""Addresses, sessions that were there before, and floods, as scripts like those of test_handshakes."""
+"""Addresses, sessions that were there before, and floods, as scripts like those of test_tracker."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.throttler.test_handshakes import (
+from tests.unit.throttler.test_tracker import (
     ACK,
     CLIENT_KEY,
     CLIENT_NONCE,
@@ -25,7 +25,7 @@ from tests.unit.throttler.test_handshakes import (
     Script,
 )
 from throttler.sources.fair_lru import FairLru
-from throttler.sources.handshakes import Count, Limits
+from throttler.sources.tracker import Count, Limits
 from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
@@ -113,7 +113,7 @@ ADOPTED = SubflowEstablished(START, TOKEN, FIRST, "wired", initial=True)
 
 @pytest.fixture
 def adopted(script: Script) -> Script:
-    assert script.handshakes.import_existing(ADOPTED) == []
+    assert script.tracker.import_existing(ADOPTED) == []
     return script
 
 
@@ -129,9 +129,7 @@ def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Scri
 
 
 def test_an_adopted_subflow_ends_as_any_other(adopted: Script) -> None:
-    assert (
-        adopted.handshakes.import_existing(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
-    )
+    assert adopted.tracker.import_existing(replace(ADOPTED, subflow=SECOND_SUBFLOW, initial=False, address_id=2)) == []
     assert adopted.client(RST) == [SubflowClosed(adopted.now, TOKEN, FIRST, Ended.RESET)]
     adopted.client(FIN | ACK, subflow=SECOND_SUBFLOW)
     events = adopted.listener(FIN | ACK, subflow=SECOND_SUBFLOW)
@@ -162,14 +160,14 @@ def test_a_handshake_seen_after_its_subflow_was_adopted_gives_the_keys_and_tells
 
 def test_adopting_what_is_known_changes_nothing(script: Script) -> None:
     script.open()
-    assert script.handshakes.import_existing(replace(ADOPTED, time=script.now)) == []
+    assert script.tracker.import_existing(replace(ADOPTED, time=script.now)) == []
     assert script.join(proof=bytes(20)) == []
 
 
 def test_adopting_says_what_had_to_make_room() -> None:
     script = Script(Limits(subflows=1))
-    script.handshakes.import_existing(ADOPTED)
-    evicted = script.handshakes.import_existing(replace(ADOPTED, time=START + 1, subflow=SECOND_SUBFLOW))
+    script.tracker.import_existing(ADOPTED)
+    evicted = script.tracker.import_existing(replace(ADOPTED, time=START + 1, subflow=SECOND_SUBFLOW))
     assert evicted == [SubflowClosed(START + 1, TOKEN, FIRST, Ended.EVICTED)]
 
 
