@@ -13,7 +13,7 @@ from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
-from tributary.api.documents import Link, Service, Session
+from tributary.api.documents import Link, Rule, Service, Session
 from tributary.kernel import process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -32,6 +32,11 @@ def throttler() -> Status:
 def router() -> dict[str, Any]:
     """The router daemon's status; raises CommandError, exit 69, where none runs."""
     return ROUTER.ask("status")
+
+
+def whole(name: str) -> dict[str, Any]:
+    """All that the program ``name`` says of itself; raises CommandError, exit 69, where none runs."""
+    return {"converter": converter, "throttler": lambda: THROTTLER.ask("status"), "router": router}[name]()
 
 
 def converter() -> dict[str, Any]:
@@ -81,6 +86,12 @@ class Answers:
         if isinstance(self._throttler, CommandError):
             raise self._throttler
         return mapping.sessions(self._throttler)
+
+    def rules(self) -> list[Rule]:
+        """The rules of the throttler's policy; raises CommandError, exit 69, where none runs."""
+        if isinstance(self._throttler, CommandError):
+            raise self._throttler
+        return mapping.rules(self._throttler)
 
     def services(self) -> list[Service]:
         """The programs of Tributary, whether they run here, and what they do."""

@@ -1,6 +1,7 @@
 """The command line of ``tributary``."""
 
 import ipaddress
+import json
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -9,14 +10,13 @@ from pathlib import Path
 
 import doctor.__main__
 import gateway.cli
-import throttler.cli
 from command import box, files, mapping, monitor, saved, show
 from command.show import Selection
 from throttler.policy import model
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api.documents import Link, Session
 from tributary.settings.cli import Arguments, Subcommands
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
 
 _DESCRIPTION = """\
@@ -33,7 +33,7 @@ exit codes:
 """
 
 _STATUS = """\
-Shows which programs of Tributary run here, and what they do.
+Shows which programs of Tributary run here, and what they do; or all that one of them says of itself, as JSON.
 """
 
 _LINKS = """\
@@ -43,6 +43,11 @@ would help, follows below the table.
 
 _SESSIONS = """\
 Shows the sessions of Multipath TCP that the throttler sees, or with a token that session's subflows. On a gateway.
+"""
+
+_RULES = """\
+Shows the rules of the running throttler: which apply now, to how many subflows, and how much of each quota was used by
+the client that has used most. On a gateway.
 """
 
 _LIMIT = """\
@@ -89,10 +94,17 @@ Prints the version of Tributary, and those of what runs.
 
 
 @dataclass(frozen=True)
-class Status:
-    """``tributary status``."""
+class Plain:
+    """``tributary monitor``, ``tributary version``."""
 
     json: bool
+
+
+@dataclass(frozen=True)
+class Status(Plain):
+    """``tributary status``."""
+
+    service: str | None
 
 
 @dataclass(frozen=True)
@@ -160,12 +172,14 @@ def parser() -> Arguments:
     commands = Subcommands(made, _EXIT_CODES)
     command = commands.add
     status = command("status", Status, _status, "what runs here", _STATUS)
+    status.add_argument("service", nargs="?", choices=("converter", "throttler", "router"), help="all about this one")
     links = command("links", Listing, _links, "links or paths", _LINKS)
     sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
     sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
     sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
+    rules = command("rules", Listing, _rules, "the throttler's rules", _RULES)
     limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
     limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
@@ -183,7 +197,7 @@ def parser() -> Arguments:
     ):
         commands.adopt(name, gateways, about)
     commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
-    watch = command("monitor", Status, _monitor, "print changes as they come", _MONITOR)
+    watch = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
         ("plan", _plan, "what the settings would change", _PLAN),
         ("check", _check, "whether the settings are accepted", _CHECK),
@@ -191,11 +205,11 @@ def parser() -> Arguments:
         command(name, Folder, act, about, text).add_argument(
             "folder", nargs="?", type=Path, default=files.FOLDER, help=f"default: {files.FOLDER}"
         )
-    version = command("version", Status, _version, "which version this is", _VERSION)
-    for listing in (links, sessions, routers):
+    version = command("version", Plain, _version, "which version this is", _VERSION)
+    for listing in (links, sessions, rules, routers):
         listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
         listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
-    for each in (status, links, sessions, limit, explain, routers, watch, version):
+    for each in (status, links, sessions, rules, limit, explain, routers, watch, version):
         each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     return made
 
@@ -218,6 +232,9 @@ def _rate(text: str) -> PositiveRate | None:
 
 
 def _status(options: Status) -> None:
+    if options.service is not None:
+        print(json.dumps(box.whole(options.service), indent=2))
+        return
     show.show("services", box.Answers().services(), show.SERVICES, Selection(options.json))
 
 
@@ -249,6 +266,10 @@ def _is_meant(session: Session, options: Sessions) -> bool:
     )
 
 
+def _rules(options: Listing) -> None:
+    show.show("rules", box.Answers().rules(), show.RULES, options.selection)
+
+
 def _limit(options: Limit) -> None:
     name, policy = f"{mapping.LIMIT}{options.path}", Path(box.throttler().policy)
     if options.dry_run:
@@ -268,14 +289,25 @@ def _limit(options: Limit) -> None:
     show.show("links", paths, show.LINKS, Selection(options.json))
 
 
-def _explain(options: Explain) -> int:
+def _explain(options: Explain) -> None:
     if len(options.which) == 1:
         with suppress(CommandError):
             for link in mapping.wan_links(box.router()):
                 if link.name == options.which[0]:
                     _explain_link(link, options.json)
-                    return 0
-    return throttler.cli.main(["explain", *options.which, *(["--json"] if options.json else [])])
+                    return
+    if len(options.which) > 2:
+        raise invalid_value("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
+    answer = THROTTLER.ask("explain", ends=options.which)
+    if options.json:
+        show.print_json(**answer)
+        return
+    for subflow in answer["subflows"]:
+        print(f"{subflow['subflow']} on path {subflow['path'] or '(none)'} (session {subflow['token']})")
+        for result in subflow["rules"]:
+            print(f"  {result['rule']}: " + ("applies" if result["applies"] else f"does not apply: {result['reason']}"))
+        if not any(result["applies"] for result in subflow["rules"]):
+            print("  no rule applies: it is not throttled")
 
 
 def _explain_link(link: Link, as_json: bool) -> None:
@@ -290,7 +322,7 @@ def _routers(options: Listing) -> None:
     show.show("routers", mapping.routers(listed), show.ROUTERS, options.selection)
 
 
-def _monitor(options: Status) -> None:
+def _monitor(options: Plain) -> None:
     monitor.monitor(options.json)
 
 
@@ -302,7 +334,7 @@ def _check(options: Folder) -> int:
     return files.check(options.folder)
 
 
-def _version(options: Status) -> None:
+def _version(options: Plain) -> None:
     versions = box.versions()
     if options.json:
         show.print_json(versions=versions)

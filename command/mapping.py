@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from throttler.service.status import PathStatus, SessionStatus, Status, SubflowStatus
-from tributary.api.documents import Link, Router, Service, Session, Subflow
+from throttler.service.status import PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from tributary.api.documents import Link, Router, Rule, Service, Session, Subflow
 from tributary.daemons.text import end, plural
+from tributary.settings.units import Size
 from tributary.wireguard.addresses import DEFAULT_SLOT
 
 LIMIT = "limit-"
@@ -100,6 +101,27 @@ def _subflow(subflow: SubflowStatus) -> Subflow:
         rtt=None if subflow.rtt_us is None else subflow.rtt_us / 10**6,
         sent=subflow.sent_bytes,
         received=subflow.received_bytes,
+    )
+
+
+def rules(status: Status) -> list[Rule]:
+    """The rules of a throttler's policy, in its order."""
+    return [_rule(rule) for rule in status.rules]
+
+
+def _rule(rule: RuleStatus) -> Rule:
+    state = ("active" if rule.active else "not now", "only counts" * rule.dry_run, "set at run time" * rule.runtime)
+    quota = rule.quota
+    return Rule(
+        name=rule.name,
+        state=", ".join(filter(None, state)),
+        rate=rule.rate,
+        shared_by=rule.shared_by,
+        subflows=rule.subflows,
+        matches=rule.matches,
+        quota=f"{Size(quota.bytes)} per {quota.period}" if quota else None,
+        used=quota.max_used if quota else None,
+        exhausted=quota.exhausted if quota else None,
     )
 
 

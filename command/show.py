@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from tributary.api.documents import VERSION, Document, Link, Router, Service, Session, Subflow
+from tributary.api.documents import VERSION, Document, Link, Router, Rule, Service, Session, Subflow
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, scaled
 from tributary.settings.errors import CommandError, Exit
@@ -97,6 +97,17 @@ SUBFLOWS: tuple[Column[Subflow], ...] = (
     Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
     Column("received", lambda each: _bytes(each.received), lambda each: each.received),
     Column("throttled by", lambda each: each.rule or ""),
+)
+RULES: tuple[Column[Rule], ...] = (
+    Column("rule", lambda each: each.name),
+    Column("state", lambda each: each.state),
+    Column("rate", lambda each: each.rate or ""),
+    Column("for each", lambda each: each.shared_by),
+    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
+    Column("matches", lambda each: _count(each.matches), lambda each: each.matches),
+    Column("quota", lambda each: each.quota or ""),
+    Column("most used", lambda each: _bytes(each.used), lambda each: each.used),
+    Column("exhausted", lambda each: _count(each.exhausted), lambda each: each.exhausted),
 )
 ROUTERS: tuple[Column[Router], ...] = (
     Column("router", lambda each: each.name),

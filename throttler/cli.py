@@ -5,19 +5,9 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from throttler import dry_run
-from throttler.options import (
-    ExplainOptions,
-    PlanOptions,
-    ReloadOptions,
-    RunOptions,
-    SetOptions,
-    StatusOptions,
-    UnsetOptions,
-    WatchOptions,
-)
+from throttler.options import PlanOptions, ReloadOptions, RunOptions, SetOptions, UnsetOptions
 from throttler.policy import model
 from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
@@ -28,14 +18,11 @@ from tributary.kernel import interfaces
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import invalid_value
 
-if TYPE_CHECKING:
-    from throttler.service.status import Status
-
-
 _DESCRIPTION = """\
 Limits the rate of chosen subflows of Multipath TCP sessions, so that MPTCP moves their load to the other subflows.
 
-'run' is the daemon; all other commands but 'plan' ask the daemon of this network namespace.
+'run' is the daemon. 'set', 'unset' and 'reload' change the policy of the daemon of this network namespace; tributary(8)
+shows what it does.
 """
 
 _EXIT_CODES = """\
@@ -43,11 +30,11 @@ exit codes:
   0   done; for run: stopped by SIGTERM or SIGINT, and everything it installed was removed
   64  wrong arguments, or something in a policy is not accepted; the message names the file, key and value
   66  the policy file cannot be read
-  69  nft, tc or ip is not installed; for the commands that ask: no throttler runs here
+  69  nft, tc or ip is not installed; for set, unset and reload: no throttler runs here
   71  the kernel refused an operation
   75  a throttler already runs in this network namespace, an interface has a root qdisc that is not the throttler's, or
       the port for metrics is taken
-  77  not root, nor, to ask, in the group tributary
+  77  not root
 """
 
 _RUN = f"""\
@@ -105,30 +92,9 @@ accepted, nothing changes and the message says what. No connection is broken, an
 gets its first rule. Needs root.
 """
 
-_STATUS = """\
-Shows sessions and limits of the running throttler: rules, paths, classes, its sessions by token (the listener's, the
-second one that 'ss -ti' shows) with their subflows, and counters.
-For root, and members of the group tributary.
-"""
-
-_WATCH = """\
-Shows sessions, subflows, rates, classes and rules live, until Ctrl-C; one line an interval where the output is not a
-terminal. For root, and members of the group tributary.
-"""
-
 _PLAN = """\
 Prints what a policy would do to the kernel: the text for tc and nft when the throttler starts, when each rule throttles
 and releases a subflow, and when it stops. Nothing is asked of the kernel, nothing is changed; needs no root.
-"""
-
-_EXPLAIN = """\
-Says which rule of the running throttler applies to each subflow of a session, and why the rules before it do not. The
-session is named by its token (8 hexadecimal digits, see 'throttler status'), or one subflow by its 4-tuple:
-
-  throttler explain 1a2b3c4d
-  throttler explain 10.0.1.1:3128 10.0.1.2:40000
-
-For root, and members of the group tributary.
 """
 
 
@@ -159,15 +125,8 @@ def parser() -> Arguments:
     reload = command("reload", ReloadOptions, _reload, "read the policy file again", _RELOAD)
     for live in (change, remove, reload):
         live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
-    status = command("status", StatusOptions, _status, "show sessions and limits", _STATUS)
-    watch = command("watch", WatchOptions, _watch, "show them live", _WATCH)
-    watch.add_argument("--interval", default="1s", metavar="TIME", help="time between two looks (default 1s)")
     plan = command("plan", PlanOptions, _plan, "show what a policy would install", _PLAN)
     plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
-    explain = command("explain", ExplainOptions, _explain, "which rule applies to a subflow, and why", _EXPLAIN)
-    explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE", help="a session, or the ends of a subflow")
-    for question in (status, explain):
-        question.add_argument("--json", action="store_true", help="one JSON document instead of text")
     return made
 
 
@@ -240,50 +199,3 @@ def _changed(answer: Response, as_json: bool) -> None:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _status(given: StatusOptions) -> None:
-    # Not at the top: the other commands neither take nor show a status.
-    from rich.console import Console
-
-    from throttler import status_text
-    from throttler.service.status import encode
-
-    status = _ask_status()
-    if given.json:
-        print(json.dumps(encode(status), indent=2))
-    else:
-        status_text.show(status, Console())
-
-
-def _watch(given: WatchOptions) -> None:
-    from rich.console import Console
-
-    from throttler.watch import Interval, watch
-
-    try:
-        interval = Interval.parse(given.interval)
-    except ValueError as error:
-        raise invalid_value("watch", "--interval", given.interval, str(error)) from error
-    watch(_ask_status, interval, Console())
-
-
-def _ask_status() -> "Status":
-    from throttler.service.status import decode
-
-    return decode(CONTROL.ask("status"))
-
-
-def _explain(given: ExplainOptions) -> None:
-    if len(given.which) > 2:
-        raise invalid_value("explain", "argument", " ".join(given.which), "a token, or the two ends of a subflow")
-    answer = CONTROL.ask("explain", ends=given.which)
-    if given.json:
-        print(json.dumps(answer, indent=2))
-        return
-    for subflow in answer["subflows"]:
-        print(f"{subflow['subflow']} on path {subflow['path'] or '(none)'} (session {subflow['token']})")
-        for result in subflow["rules"]:
-            print(f"  {result['rule']}: " + ("applies" if result["applies"] else f"does not apply: {result['reason']}"))
-        if not any(result["applies"] for result in subflow["rules"]):
-            print("  no rule applies: it is not throttled")

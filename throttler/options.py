@@ -47,25 +47,3 @@ class ReloadOptions:
     """``throttler reload``."""
 
     json: bool
-
-
-@dataclass(frozen=True)
-class StatusOptions:
-    """``throttler status``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """``throttler watch``; ``interval`` is a time with its unit."""
-
-    interval: str
-
-
-@dataclass(frozen=True)
-class ExplainOptions:
-    """``throttler explain``; ``which`` is a token, or both ends of a subflow."""
-
-    which: Sequence[str]
-    json: bool

@@ -74,7 +74,7 @@ def start_throttler(testbed: Testbed, policy: Path) -> Process:
 
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
-    return decode(json.loads(testbed.gateway.run(sys.executable, "-m", "throttler", "status", "--json")))
+    return decode(json.loads(testbed.gateway.run(sys.executable, "-m", "command", "status", "throttler")))
 
 
 def lengthen_held_queue(testbed: Testbed) -> None:

@@ -131,7 +131,7 @@ def test_a_reload_takes_up_that_names_are_looked_up(guest: Guest, ready: str) ->
 
 def throttler(guest: Guest) -> str:
     """Which start of it answers, with the tunnels as its path; empty: none does."""
-    asked = "tributary-throttler status --json"
+    asked = "tributary status throttler"
     return guest.ask(f"{asked} | grep -q tunnels && systemctl show --property=InvocationID --value tributary-throttler")
 
 

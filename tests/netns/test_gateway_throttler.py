@@ -66,8 +66,8 @@ def throttled(gateway: World, source: str) -> Iterator[None]:
         yield
 
 
-def throttler(gateway: World, *words: str) -> dict[str, Any]:
-    command = in_namespace(gateway.gate.namespace, sys.executable, "-m", "throttler", *words, "--json")
+def status(gateway: World) -> dict[str, Any]:
+    command = in_namespace(gateway.gate.namespace, sys.executable, "-m", "command", "status", "throttler")
     return dict(json.loads(run(*command)))
 
 
@@ -87,15 +87,14 @@ def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_throttled(g
             assert client.stdout.readline() == "done\n"
 
         moved(1000)
-        seen = eventually(
-            lambda: [session for session in throttler(gateway, "status")["sessions"] if len(session["subflows"]) == 2]
-        )
+        seen = eventually(lambda: [session for session in status(gateway)["sessions"] if len(session["subflows"]) == 2])
         assert {each["remote"]: (each["path"], each["dry_run"]) for each in seen[0]["subflows"]} == {
             DSL: ("tunnels", True),
             LTE: ("tunnels", True),
         }
         # Of one router's links, by its address inside.
-        throttler(gateway, "set", "lte", "path=tunnels", f'clients=["{LTE}/32"]', f"rate={RATE}bit", "direction=both")
+        rule = ("lte", "path=tunnels", f'clients=["{LTE}/32"]', f"rate={RATE}bit", "direction=both")
+        run(*in_namespace(gateway.gate.namespace, sys.executable, "-m", "throttler", "set", *rule))
         for way, size in (("download", 3_000_000), ("upload", -3_000_000)):
             before, started = _of_class(gateway, way), time.monotonic()
             moved(size)
@@ -105,6 +104,6 @@ def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_throttled(g
 
 def _of_class(gateway: World, way: str) -> int:
     """Bytes that the held class of one direction has sent."""
-    (held,) = [each for each in throttler(gateway, "status")["classes"] if each["direction"] == way]
+    (held,) = [each for each in status(gateway)["classes"] if each["direction"] == way]
     assert (held["rule"], held["device"]) == ("lte", gateway.interface if way == "download" else "tributary-up")
     return int(held["sent_bytes"])

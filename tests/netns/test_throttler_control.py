@@ -19,9 +19,9 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKET = Path("/run/tributary/throttler.sock")
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A throttler command of nobody's."""
-    called = in_namespace(GATEWAY, *NOBODY, sys.executable, "-m", "throttler", *arguments)
+def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of nobody's."""
+    called = in_namespace(GATEWAY, *NOBODY, sys.executable, "-m", module, *arguments)
     return subprocess.run(called, capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
 
@@ -47,7 +47,7 @@ def let_everybody_in() -> None:
 def test_who_is_neither_root_nor_in_the_group_may_not_even_ask() -> None:
     with throttler("kernel"):
         assert SOCKET.stat().st_mode & 0o007 == 0
-        refused = command("status")
+        refused = command("command", "sessions")
         assert (refused.returncode, "needs root or the group tributary" in refused.stderr) == (Exit.NO_PERMISSION, True)
     assert not SOCKET.exists()
 
@@ -58,11 +58,11 @@ def test_who_is_not_root_may_ask_and_change_nothing() -> None:
         let_everybody_in()
         (session,) = status()["sessions"]
         for arguments, code in (
-            (("status",), 0),
-            (("explain", session["token"]), 0),
-            (("set", "x", "rate=1mbit"), Exit.NO_PERMISSION),
-            (("unset", "wired-slow"), Exit.NO_PERMISSION),
-            (("reload",), Exit.NO_PERMISSION),
+            (("command", "sessions"), 0),
+            (("command", "explain", session["token"]), 0),
+            (("throttler", "set", "x", "rate=1mbit"), Exit.NO_PERMISSION),
+            (("throttler", "unset", "wired-slow"), Exit.NO_PERMISSION),
+            (("throttler", "reload"), Exit.NO_PERMISSION),
         ):
             result = command(*arguments)
             assert result.returncode == code, result.stderr

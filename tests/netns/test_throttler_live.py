@@ -4,8 +4,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from tests.netns.throttler_world import (
     status,
     throttler,
     throttler_beside,
+    tributary,
 )
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, run
 from tributary.settings.errors import Exit
@@ -150,50 +149,31 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
         wired = subflows()["wired"]
         ends = f"{wired['local']}:{wired['local_port']}", f"{wired['remote']}:{wired['remote_port']}"
         (session,) = status()["sessions"]
-        text = ask("explain", *ends)
+        text = tributary("explain", *ends)
         assert text.splitlines() == [
             f"{ends[0]} > {ends[1]} on path wired (session {session['token']})",
             "  mail: does not apply: this host's port is 3128, not 25",
             "  wired-slow: applies",
         ]
-        both = json.loads(ask("explain", session["token"], "--json"))["subflows"]
+        both = json.loads(tributary("explain", session["token"], "--json"))["subflows"]
         assert {one["path"]: [rule["applies"] for rule in one["rules"]] for one in both} == {
             "wired": [False, True],
             "wireless": [False, False],
         }
-        assert "no rule applies: it is not throttled" in ask("explain", session["token"])
-        assert "accepted: the token of a session" in ask("explain", "00000000", code=Exit.USAGE)
+        assert "no rule applies: it is not throttled" in tributary("explain", session["token"])
+        assert "accepted: a token, or the two ends" in tributary("explain", "a", "b", "c", code=Exit.USAGE)
+        assert "accepted: the token of a session" in tributary("explain", "00000000", code=Exit.USAGE)
 
 
-def test_watch_prints_a_line_each_interval_into_a_pipe() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
-        lines = watched(3)
-        assert all("sessions=1 " in line and "unread=" not in line for line in lines)
-
-
-def watched(count: int) -> list[str]:
-    """The first lines that ``watch`` prints into a pipe."""
-    command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "watch", "--interval", "100ms")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
-        assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(count)]
-        child.send_signal(signal.SIGINT)
-        assert child.wait(10) in (0, Exit.INTERRUPTED)
-    return lines
-
-
-def test_a_removed_class_is_shown_as_not_read() -> None:
+def test_a_removed_class_has_no_counters() -> None:
     series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
     with throttler("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
         eventually(elements)
-        assert series in metrics() and "not read" not in ask("status")
+        assert series in metrics()
         (held,) = class_statuses()
         on(GATEWAY, f"tc class del dev wired classid {held['class']}")
         (entry,) = class_statuses()
         assert entry == held | dict.fromkeys(COUNTERS)
-        assert ", not read\n" in " ".join(ask("status").split("\n    "))
-        assert all(line.endswith(" unread=1\n") and " classes=1 download=- " in line for line in watched(2))
         page = metrics()
         assert series not in page and "class_backlog_bytes{" not in page
         assert "tributary_throttler_unread_classes 1.0\n" in page and "tributary_throttler_classes 1.0\n" in page

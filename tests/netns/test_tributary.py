@@ -2,15 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process
+from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler, tributary
+from tests.netns.world import eventually, in_namespace, process
 from throttler.policy import model
 from tributary.settings.errors import Exit
 
@@ -19,14 +18,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]
-
-
-def tributary(*words: str, code: int = 0) -> str:
-    """What it prints in the gateway's namespace, on standard error if it is to be refused."""
-    command = in_namespace(GATEWAY, sys.executable, "-m", "command", *words)
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
-    assert result.returncode == code, result.stderr
-    return result.stderr if code else result.stdout
 
 
 def listed(name: str, *words: str) -> list[dict[str, Any]]:
@@ -46,6 +37,8 @@ def test_sessions_links_and_an_explanation_of_a_download() -> None:
         assert {subflow["path"] for subflow in subflows} == {"wired", "wireless"}
         assert {link["name"]: link["throttled"] for link in listed("links", "links")} == {"wired": 1, "wireless": 0}
         assert "wired-slow: applies" in tributary("explain", session["token"])
+        (rule,) = listed("rules", "rules")
+        assert (rule["name"], rule["subflows"], rule["state"]) == ("wired-slow", 1, "active")
         services = {each["name"]: each["running"] for each in listed("services", "status")}
         assert services["throttler"] and not services["router"]
         assert session["token"] in tributary("sessions") and "throttled" in tributary("links")

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from experiments.testbed.network import standing_nodes
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, said_ready
 from tributary.paths import ROOT
 
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
@@ -107,12 +107,17 @@ def throttler_beside(source: str, policy: Path, *options: str) -> Iterator[subpr
         yield child
 
 
-def ask(*arguments: str, code: int = 0) -> str:
+def ask(*arguments: str, code: int = 0, module: str = "throttler") -> str:
     """What a throttler command in the gateway's namespace prints, on standard error if it is to be refused."""
-    command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", *arguments)
+    command = in_namespace(GATEWAY, sys.executable, "-m", module, *arguments)
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
     assert result.returncode == code, result.stderr
     return result.stderr if code else result.stdout
+
+
+def tributary(*words: str, code: int = 0) -> str:
+    """The same for ``tributary``."""
+    return ask(*words, code=code, module="command")
 
 
 class Connection:
@@ -147,8 +152,7 @@ def connection(address: str = IPV4) -> Iterator[Connection]:
 
 
 def status() -> dict[str, Any]:
-    answer = run(*in_namespace(GATEWAY, sys.executable, "-m", "throttler", "status", "--json"))
-    return dict(json.loads(answer))
+    return dict(json.loads(tributary("status", "throttler")))
 
 
 def class_statuses() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The reports for ``throttler status`` and ``throttler explain``. They have no keys."""
+"""The reports for ``tributary``: the status, and explanations. They have no keys."""
 
 import re
 from collections import Counter, defaultdict
@@ -261,7 +261,7 @@ def question(engine: Engine, ends: object) -> ExplainQuery:
     found = _asked(engine, ends) if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else None
     if found is None:
         given = " ".join(map(str, ends[:3])) if isinstance(ends, list) else str(ends)
-        accepted = "the token of a session or both ends of a subflow that 'throttler status' shows"
+        accepted = "the token of a session or both ends of a subflow that 'tributary sessions' shows"
         raise invalid_value("explain", "argument", given[:_ECHOED], accepted)
     return found
 

@@ -70,6 +70,20 @@ class Session(Document):
     subflows: tuple[Subflow, ...] = Field(description="its subflows")
 
 
+class Rule(Document):
+    """A rule of the throttler's policy."""
+
+    name: str = Field(description="its name")
+    state: str = Field(description="in words")
+    rate: str | None = Field(description="its rate")
+    shared_by: str = Field(description="who shares a class")
+    subflows: int = Field(description="its subflows")
+    matches: int = Field(description="matches so far")
+    quota: str | None = Field(description="its quota")
+    used: int | None = Field(description="most used by one owner")
+    exhausted: int | None = Field(description="owners over their quota")
+
+
 class Router(Document):
     """A home router that is enrolled at this gateway."""
 

@@ -103,7 +103,7 @@ def downloads() -> dict[str, Any]:
         found: dict[str, Any] = {"squid": fetch(3128), "converter": fetch(3129)}
         run("tributary-throttler set wired-slow path=wired rate=1mbit")
         found["held"] = fetch(3129)
-        found["status"] = json.loads(run("tributary-throttler status --json"))
+        found["status"] = json.loads(run("tributary status throttler"))
         run("tributary-throttler unset wired-slow")
     found["joins"] = quietly("nstat -asz MPTcpExtMPJoinAckRx | tail -n 1")
     found["server_saw"] = quietly("ip netns exec server nstat -asz MPTcpExtMPCapableSYNRX | tail -n 1")

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from command import mapping, show
-from command.show import LINKS, SESSIONS, Selection
+from command.show import LINKS, RULES, SESSIONS, Selection
 from tests.unit.throttler.answer import answer
 from tributary.api.documents import Link
 from tributary.settings.errors import CommandError, Exit
@@ -57,6 +57,13 @@ def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -
     document = json.loads(capsys.readouterr().out)
     assert document["version"] == 1
     assert document["links"][0].keys() == Link.model_fields.keys()
+
+
+def test_a_rules_state_and_its_quota_are_shown() -> None:
+    slow, quota = mapping.rules(answer())
+    assert (slow.state, slow.rate, slow.subflows, slow.matches) == ("active", "5mbit", 1, 17)
+    assert (quota.state, quota.quota, quota.used, quota.exhausted) == ("not now", "20GB per month", 3_000_000_000, 0)
+    assert [column.title for column in RULES if column.cell(quota) == "3.00 GB"] == ["most used"]
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
