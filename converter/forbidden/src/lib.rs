@@ -1,6 +1,5 @@
 //! Addresses that are no targets: the list `guard/forbidden-targets.toml`, which Squid goes by as well, and what it says of an
 //! address. Pure.
-#![forbid(unsafe_code)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;

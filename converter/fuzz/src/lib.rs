@@ -1,5 +1,4 @@
 //! What must hold for every incremental parser, whatever bytes it gets.
-#![forbid(unsafe_code)]
 
 pub mod http;
 

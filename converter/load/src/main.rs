@@ -1,6 +1,5 @@
 //! Traffic for benchmarks and soak tests of a converter, and a relay as a peer to compare it with.
 
-#![forbid(unsafe_code)]
 #![allow(clippy::cast_precision_loss)] // figures for people
 
 mod bulk;

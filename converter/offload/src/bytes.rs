@@ -1,9 +1,6 @@
 //! Parts of byte strings whose places are known.
 
-/// So many bytes from `at` on, which are there.
-pub fn array<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
-    std::array::from_fn(|index| bytes[at + index])
-}
+use tributary_sys::array;
 
 /// The number of two bytes at `at`, in network byte order.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::{fmt, io};
 
 use socket2::{Protocol, SockFilter, SockRef};
+use tributary_sys::{
+    SocketOption, TcpInfo, array, get_number, get_option, set_number, set_option,
+    wait_for_packets_under_way,
+};
 
-use crate::bytes::array;
 use crate::leg::{Leg, Timestamps};
-use crate::sys::{self, TcpOption, wait_for_packets_under_way};
-use crate::tcp_info::{self, TcpInfo};
 
 pub(crate) const RECEIVE_QUEUE: u32 = 1; // TCP_RECV_QUEUE
 pub(crate) const SEND_QUEUE: u32 = 2; // TCP_SEND_QUEUE
@@ -168,7 +169,7 @@ impl NotQuiescent {
             Self::NotTcp => "mptcp",
             Self::LinkLocal => "link-local",
             Self::State(_) => "state",
-            Self::Options(bits) if bits & tcp_info::ECN != 0 => "ecn",
+            Self::Options(bits) if bits & TcpInfo::ECN != 0 => "ecn",
             Self::Options(_) => "options",
             Self::Upper => "tls",
             Self::InFlight(_) => "in-flight",
@@ -227,7 +228,7 @@ pub fn drop_incoming_data(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     wait_for_packets_under_way()
 }
 
-/// The first half of [`drop_incoming_data`], which does not wait: data may be under way to them until [`wait_for_packets_under_way`]
+/// The first half of [`drop_incoming_data`], which does not wait: data may be under way to them until [`tributary_sys::wait_for_packets_under_way`]
 /// has returned.
 pub fn begin_dropping_data(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     for socket in sockets {
@@ -239,7 +240,7 @@ pub fn begin_dropping_data(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
 /// Has a socket go on that dropped packets or data; [`Checkpoint::release`] is for one that was checkpointed.
 pub fn release(socket: impl AsFd) -> io::Result<()> {
     SockRef::from(&socket).detach_filter()?;
-    set(socket.as_fd(), TcpOption::REPAIR, REPAIR_OFF_SILENTLY)?;
+    set_number(&socket, SocketOption::TCP_REPAIR, REPAIR_OFF_SILENTLY)?;
     // Out of repair mode it is gone (`do_tcp_setsockopt()` in net/ipv4/tcp.c), and a listener that starts again could not
     // have the port.
     SockRef::from(&socket).set_reuse_address(true)
@@ -264,15 +265,15 @@ pub fn checkpoint(socket: impl AsFd) -> Result<Checkpoint, NotQuiescent> {
     let [local, remote] = ends(socket)?;
     let info = TcpInfo::of(socket)?;
     check(socket, &info)?;
-    set(socket, TcpOption::QUICK_ACK, ACKNOWLEDGE_NOW)?;
-    set(socket, TcpOption::REPAIR, REPAIR_ON)?;
+    set_number(socket, SocketOption::TCP_QUICKACK, ACKNOWLEDGE_NOW)?;
+    set_number(socket, SocketOption::TCP_REPAIR, REPAIR_ON)?;
     let keepalive = SockRef::from(&socket).keepalive()?;
     SockRef::from(&socket).set_keepalive(false)?;
     state(socket, &info, local, remote)
         .map(|state| Checkpoint { keepalive, ..state })
         .inspect_err(|_| {
             // Both were so a moment ago, and nothing else is of use to who asks.
-            let _ = set(socket, TcpOption::REPAIR, REPAIR_OFF_SILENTLY);
+            let _ = set_number(socket, SocketOption::TCP_REPAIR, REPAIR_OFF_SILENTLY);
             let _ = SockRef::from(&socket).set_keepalive(keepalive);
         })
         .map_err(NotQuiescent::from)
@@ -302,8 +303,8 @@ pub fn is_unchanged(socket: impl AsFd, state: &Checkpoint) -> io::Result<bool> {
 
 /// Sends a window probe (RFC 9293 section 3.8.6.1) to the other end of a socket in repair mode, which stays in it.
 pub(crate) fn ask_for_window(socket: BorrowedFd<'_>) -> io::Result<()> {
-    set(socket, TcpOption::REPAIR, REPAIR_OFF)?;
-    set(socket, TcpOption::REPAIR, REPAIR_ON)
+    set_number(socket, SocketOption::TCP_REPAIR, REPAIR_OFF)?;
+    set_number(socket, SocketOption::TCP_REPAIR, REPAIR_ON)
 }
 
 /// Both addresses, this end's first, as segments have them.
@@ -332,26 +333,26 @@ fn on_the_wire(end: SocketAddr) -> SocketAddr {
 }
 
 fn check(socket: BorrowedFd<'_>, info: &TcpInfo) -> Result<(), NotQuiescent> {
-    if info.state() != tcp_info::ESTABLISHED {
+    if info.state() != TcpInfo::ESTABLISHED {
         return Err(NotQuiescent::State(info.state()));
     }
-    let known = tcp_info::TIMESTAMPS | tcp_info::SACK | tcp_info::SCALED | tcp_info::HARMLESS;
+    let known = TcpInfo::TIMESTAMPS | TcpInfo::SACK | TcpInfo::SCALED | TcpInfo::HARMLESS;
     if info.options() & !known != 0 {
         return Err(NotQuiescent::Options(info.options() & !known));
     }
-    if sys::get(socket, TcpOption::ULP, &mut [0; 16])? != 0 {
+    if get_option(socket, SocketOption::TCP_ULP, &mut [0; 16])? != 0 {
         return Err(NotQuiescent::Upper);
     }
-    match sys::unacknowledged(socket)? {
+    match tributary_sys::unacknowledged(socket)? {
         0 => {}
         bytes => return Err(NotQuiescent::InFlight(bytes)),
     }
-    match sys::unread(socket)? {
+    match tributary_sys::unread(socket)? {
         0 => {}
         bytes => return Err(NotQuiescent::Unread(bytes)),
     }
     // All that is in order was read: what still takes memory is not in order.
-    if sys::receive_memory(socket)? != 0 {
+    if tributary_sys::receive_memory(socket)? != 0 {
         return Err(NotQuiescent::OutOfOrder);
     }
     Ok(())
@@ -365,22 +366,23 @@ fn state(
 ) -> io::Result<Checkpoint> {
     let agreed = |bit| info.options() & bit != 0;
     let (snd, rcv) = info.scales();
-    let clock = agreed(tcp_info::TIMESTAMPS).then(|| number(socket, TcpOption::TIMESTAMP));
+    let clock =
+        agreed(TcpInfo::TIMESTAMPS).then(|| get_number(socket, SocketOption::TCP_TIMESTAMP));
     // Timestamps are taken off what was said (tcp_finish_connect() in net/ipv4/tcp_input.c); in a restored socket they are
     // not, and this is too much, which is the safe side.
     let spent = if clock.is_some() { TIMESTAMPS_SPACE } else { 0 };
     let mut window = [0; WINDOW];
-    sys::get(socket, TcpOption::REPAIR_WINDOW, &mut window)?;
+    get_option(socket, SocketOption::TCP_REPAIR_WINDOW, &mut window)?;
     Ok(Checkpoint {
         local,
         remote,
         snd_nxt: queue_end(socket, SEND_QUEUE)?,
         rcv_nxt: queue_end(socket, RECEIVE_QUEUE)?,
-        scales: agreed(tcp_info::SCALED).then_some(Scales { snd, rcv }),
+        scales: agreed(TcpInfo::SCALED).then_some(Scales { snd, rcv }),
         clock: clock.transpose()?,
-        sack: agreed(tcp_info::SACK),
+        sack: agreed(TcpInfo::SACK),
         mss_in: info.advertised_mss() + spent,
-        mss_out: number(socket, TcpOption::MAXSEG)?,
+        mss_out: SockRef::from(&socket).tcp_mss()?,
         path_mtu: info.path_mtu(),
         window,
         keepalive: false,
@@ -388,16 +390,6 @@ fn state(
 }
 
 fn queue_end(socket: BorrowedFd<'_>, queue: u32) -> io::Result<u32> {
-    sys::set(socket, TcpOption::REPAIR_QUEUE, &queue.to_ne_bytes())?;
-    number(socket, TcpOption::QUEUE_SEQ)
-}
-
-fn number(socket: BorrowedFd<'_>, option: TcpOption) -> io::Result<u32> {
-    let mut value = [0; 4];
-    sys::get(socket, option, &mut value)?;
-    Ok(u32::from_ne_bytes(value))
-}
-
-fn set(socket: BorrowedFd<'_>, option: TcpOption, value: i32) -> io::Result<()> {
-    sys::set(socket, option, &value.to_ne_bytes())
+    set_option(socket, SocketOption::TCP_REPAIR_QUEUE, &queue.to_ne_bytes())?;
+    get_number(socket, SocketOption::TCP_QUEUE_SEQ)
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use tributary_sys::array;
 
-use crate::bytes::array;
 use crate::checkpoint::{Checkpoint, Scales, WINDOW};
 
 const VERSION: u8 = 1;

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use crate::bytes::{array, put, u16_at};
+use crate::bytes::{put, u16_at};
 use crate::checksum;
+use tributary_sys::array;
 
 const TCP: u8 = 6;
 

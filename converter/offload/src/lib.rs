@@ -33,10 +33,8 @@ mod pause;
 mod probe;
 mod restore;
 mod slow_start;
-mod sys;
 #[cfg(feature = "kernel")]
 mod take_over;
-mod tcp_info;
 mod translation;
 
 pub use checkpoint::{
@@ -51,8 +49,6 @@ pub use pause::Pause;
 pub use probe::send_probe;
 pub use restore::restore;
 pub use slow_start::SlowStartDetector;
-pub use sys::{unacknowledged, wait_for_packets_under_way};
 #[cfg(feature = "kernel")]
 pub use take_over::OffloadError;
-pub use tcp_info::round_trip_time;
 pub use translation::{Event, Outcome, Refusal, SenderState, Translation};

@@ -6,8 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::sys::{self, TcpOption};
-use crate::tcp_info::TcpInfo;
+use tributary_sys::{SocketOption, TcpInfo, get_number, set_option};
 
 /// The kernel takes the least that it knows instead, about a kilobyte (`tcp_set_window_clamp()` in net/ipv4/tcp.c).
 const LEAST: u32 = 1;
@@ -64,11 +63,9 @@ impl Pause {
 }
 
 fn offered(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut bytes = [0; 4];
-    sys::get(socket, TcpOption::WINDOW_CLAMP, &mut bytes)?;
-    Ok(u32::from_ne_bytes(bytes))
+    get_number(socket, SocketOption::TCP_WINDOW_CLAMP)
 }
 
 fn offer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    sys::set(socket, TcpOption::WINDOW_CLAMP, &bytes.to_ne_bytes())
+    set_option(socket, SocketOption::TCP_WINDOW_CLAMP, &bytes.to_ne_bytes())
 }

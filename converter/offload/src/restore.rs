@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use tributary_sys::{SocketOption, set_number, set_option};
 
 use crate::checkpoint::{Checkpoint, RECEIVE_QUEUE, REPAIR_OFF, REPAIR_ON, SEND_QUEUE};
-use crate::sys::{self, TcpOption};
 
 // Kinds of options, as `struct tcp_repair_opt` names them.
 const MSS: u32 = 2;
@@ -20,26 +20,26 @@ pub fn restore(state: &Checkpoint) -> io::Result<OwnedFd> {
     let domain = Domain::for_address(state.local);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_ON.to_ne_bytes())?;
+    set_number(&socket, SocketOption::TCP_REPAIR, REPAIR_ON)?;
     socket.bind(&SockAddr::from(state.local))?;
     set_queue_end(socket.as_fd(), SEND_QUEUE, state.snd_nxt)?;
     set_queue_end(socket.as_fd(), RECEIVE_QUEUE, state.rcv_nxt)?;
     // In repair mode it is connected at once, and nothing is sent.
     socket.connect(&SockAddr::from(state.remote))?;
-    sys::set(socket.as_fd(), TcpOption::REPAIR_OPTIONS, &options(state))?;
+    set_option(&socket, SocketOption::TCP_REPAIR_OPTIONS, &options(state))?;
     if let Some(clock) = state.clock {
-        sys::set(socket.as_fd(), TcpOption::TIMESTAMP, &clock.to_ne_bytes())?;
+        set_option(&socket, SocketOption::TCP_TIMESTAMP, &clock.to_ne_bytes())?;
     }
-    sys::set(socket.as_fd(), TcpOption::REPAIR_WINDOW, &state.window)?;
-    sys::set(socket.as_fd(), TcpOption::REPAIR, &REPAIR_OFF.to_ne_bytes())?;
+    set_option(&socket, SocketOption::TCP_REPAIR_WINDOW, &state.window)?;
+    set_number(&socket, SocketOption::TCP_REPAIR, REPAIR_OFF)?;
     // As in checkpoint::release: a listener that starts again could not have the port.
     socket.set_reuse_address(true)?;
     Ok(socket.into())
 }
 
 fn set_queue_end(socket: BorrowedFd<'_>, queue: u32, number: u32) -> io::Result<()> {
-    sys::set(socket, TcpOption::REPAIR_QUEUE, &queue.to_ne_bytes())?;
-    sys::set(socket, TcpOption::QUEUE_SEQ, &number.to_ne_bytes())
+    set_option(socket, SocketOption::TCP_REPAIR_QUEUE, &queue.to_ne_bytes())?;
+    set_option(socket, SocketOption::TCP_QUEUE_SEQ, &number.to_ne_bytes())
 }
 
 /// What was agreed on: `struct tcp_repair_opt`s, each a kind and a value.

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::bytes::{array, put, u16_at};
+use crate::bytes::{put, u16_at};
 use crate::checksum;
 use crate::ip::{self, Header};
 use crate::leg::{Flow, Incompatible, Leg};
+use tributary_sys::array;
 
 // Offsets in a TCP header, its length without options and with most of them, and its flags.
 const SOURCE_PORT: usize = 0;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tributary_offload::{
     NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all,
-    drop_incoming_data, release, restore, unacknowledged,
+    drop_incoming_data, release, restore,
 };
+use tributary_sys::unacknowledged;
 
 /// Where one end listens, and where the other one looks for it: with IPv4, with IPv6, and with IPv4 where both can come.
 const WAYS: [(&str, &str); 3] = [

@@ -5,16 +5,16 @@ mod cases;
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 
 use cases::segment::{Ip, Segment, checksum, sack, timestamps};
 use cases::{Case, both_ways, cases, from_client};
-use rustix::net::netdevice::name_to_index;
 use tributary_offload::{
     Action, Connection, Devices, Flow, Outcome, Translation, Translator, checkpoint, drop_all,
 };
+use tributary_sys::device_number;
 
 fn action(outcome: Outcome) -> Action {
     match outcome {
@@ -116,8 +116,7 @@ impl WayOut {
         }
         let forwarding = "/proc/sys/net/ipv4/conf/way-out/forwarding";
         fs::write(forwarding, "1").expect("a setting");
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        Self(name_to_index(&socket, "way-out").expect("a number"))
+        Self(device_number("way-out").expect("a number"))
     }
 }
 

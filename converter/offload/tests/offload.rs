@@ -6,8 +6,6 @@
 //!           fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
 //! ```
 
-#![allow(unsafe_code)]
-
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,10 +15,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use nix::sched::{CloneFlags, unshare};
 use socket2::SockRef;
 use tributary_offload::{
     Checkpoint, Connection, Limits, Translator, check_quiescent, checkpoint, drop_all,
 };
+use tributary_sys::device_number;
 
 const DOWN: usize = 24 << 20;
 const UP: usize = 4 << 20;
@@ -75,9 +75,7 @@ struct Cable(&'static str);
 
 impl Cable {
     fn number(&self) -> u32 {
-        let name = std::ffi::CString::new(self.0).expect("a name");
-        // SAFETY: the name outlives the call.
-        unsafe { libc::if_nametoindex(name.as_ptr()) }
+        device_number(self.0).expect("a device")
     }
 }
 
@@ -143,8 +141,7 @@ fn bring_up(device: &str, net: u8, host: u8) {
 
 /// Puts this thread into a new network namespace, and waits for its cable.
 fn apart(place: &Sender<String>, connected: &Receiver<()>) {
-    // SAFETY: it touches no memory.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "root");
+    unshare(CloneFlags::CLONE_NEWNET).expect("root");
     let own = fs::read_link("/proc/thread-self").expect("proc(5)");
     place
         .send(format!("/proc/{}/ns/net", own.display()))

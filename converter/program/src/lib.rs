@@ -1,5 +1,4 @@
 //! The frame of Tributary's programs in Rust: arguments, log, exit codes, signals, and the files of an identity.
-#![forbid(unsafe_code)]
 #![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod capabilities;

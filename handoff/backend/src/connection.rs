@@ -11,7 +11,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-use tributary_offload::unacknowledged;
+use tributary_sys::unacknowledged;
 
 /// After the last answer, what the client still sends is read for so long: closing at once would reset the connection, and
 /// the reset might overtake the answer (RFC 9112 section 9.6).

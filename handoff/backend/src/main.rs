@@ -1,5 +1,4 @@
 //! The program `tributary-backend`: a back end that serves a folder, or forwards to an HTTP server on the same machine.
-#![forbid(unsafe_code)]
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;

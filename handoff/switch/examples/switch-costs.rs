@@ -1,9 +1,8 @@
 //! Measures a switch: the time to install a rule over a front's link, and the time in which each of the eBPF programs
 //! rewrites a small frame and a large one. Prints one line of JSON.
-#![forbid(unsafe_code)]
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,9 +10,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use handoff_link::{Identity, Role, Sender, Session};
 use handoff_protocol::{Message, Payload, Rule};
-use rustix::net::netdevice::name_to_index;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tributary_offload::{Devices, Flow, Translation, Translator};
+use tributary_sys::device_number;
 
 /// The largest hop count.
 const HOPS: u8 = 255;
@@ -161,8 +160,7 @@ impl Times {
     fn begin(arguments: &Arguments) -> io::Result<Self> {
         let mut translator = Translator::load()?;
         translator.load_for_drivers()?;
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        let device = name_to_index(&socket, &arguments.device)?;
+        let device = device_number(&arguments.device)?;
         // It is sent back to where it came from, so that the next run finds it again.
         let there = translation();
         let to_client = Translation {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::time::Duration;
 
 use handoff_protocol::{Payload, Rejection, Rule};
-use rustix::time::{ClockId, clock_gettime};
 use tributary_offload::{Flow, Seen, Translator};
+use tributary_sys::monotonic;
 
 use crate::rules::{Change, Limits, Rules};
 
@@ -111,16 +110,11 @@ fn apply_all(changes: Vec<Change>, make: impl Fn(Change) -> io::Result<()>) -> i
     done
 }
 
-/// As the eBPF program reads it.
-fn monotonic() -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
     use std::net::SocketAddrV4;
+    use std::time::Duration;
 
     use super::*;
     use crate::rules::RulesConfig;

@@ -1,11 +1,9 @@
 //! The program `tributary-switch`.
-#![forbid(unsafe_code)]
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::rc::Rc;
@@ -15,11 +13,11 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
 use handoff_switch::{Limits, Rules, RulesConfig, Switch, guard, serve};
-use rustix::net::netdevice::name_to_index;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::interval;
 use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
+use tributary_sys::device_number;
 
 /// Between two checks for expired rules.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -173,9 +171,7 @@ fn log_attachment(attached: io::Result<()>, must_be_drivers: bool) -> Result<(),
 }
 
 fn interface_index(device: &str) -> Result<u32, Failure> {
-    let asked = std::net::UdpSocket::bind("127.0.0.1:0")
-        .and_then(|socket| Ok(name_to_index(socket.as_fd(), device)?));
-    asked.map_err(Failure::at(Exit::System, format!("device {device:?}")))
+    device_number(device).map_err(Failure::at(Exit::System, format!("device {device:?}")))
 }
 
 async fn listen(

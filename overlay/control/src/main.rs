@@ -1,7 +1,5 @@
 //! The command `tributary-overlay`: agents and controllers of the overlay.
 
-#![forbid(unsafe_code)]
-
 mod arguments;
 
 use std::convert::Infallible;

@@ -1,7 +1,5 @@
 //! The command `overlay-dns`: a name server that sends clients to their ingress of the overlay.
 
-#![forbid(unsafe_code)]
-
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;

@@ -6,7 +6,6 @@
 //!
 //! No I/O and no clock: [`read`] parses a [`Graph`], [`Chains`] has the answers for all pairs.
 
-#![forbid(unsafe_code)]
 #![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod chains;

@@ -1,7 +1,5 @@
 //! The chains of a graph, as JSON for scripts/overlay.
 
-#![forbid(unsafe_code)]
-
 mod answers;
 mod bench;
 

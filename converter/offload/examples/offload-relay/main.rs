@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Parser;
-use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, SocketType, socket};
 use tributary_offload::Pause;
+use tributary_sys::device_number;
 
 use crate::offloaded::OffloadedConnections;
 
@@ -88,7 +87,6 @@ fn serve(options: Options) -> Result<(), String> {
 
 /// The number of a device.
 fn number(device: &str) -> Result<u32, String> {
-    socket(AddressFamily::INET, SocketType::DGRAM, None)
-        .and_then(|socket| name_to_index(&socket, device))
+    device_number(device)
         .map_err(|error| format!("device {device:?}: {error}: accepted: one that ip-link(8) shows"))
 }

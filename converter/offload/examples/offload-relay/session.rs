@@ -10,8 +10,9 @@ use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use tributary_offload::{
     Checkpoint, NotQuiescent, Pause, SlowStartDetector, check_quiescent, checkpoint_both,
-    drop_incoming_data, release, round_trip_time,
+    drop_incoming_data, release,
 };
+use tributary_sys::TcpInfo;
 
 use crate::Options;
 use crate::direction::Direction;
@@ -110,8 +111,8 @@ impl Session {
     }
 
     fn round(&self) -> io::Result<Duration> {
-        let [client, server] = &self.sockets;
-        Ok((round_trip_time(client)? + round_trip_time(server)?).max(SHORTEST_ROUND))
+        let [client, server] = [&self.sockets[0], &self.sockets[1]].map(TcpInfo::of);
+        Ok((client?.round_trip_time() + server?.round_trip_time()).max(SHORTEST_ROUND))
     }
 
     /// Waits until something can be moved, or for so long.

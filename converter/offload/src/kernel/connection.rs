@@ -5,10 +5,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tributary_sys::monotonic;
+
 use super::table::{Devices, Table};
 use super::{Seen, Translator};
 use crate::leg::Flow;
-use crate::sys;
 use crate::translation::Translation;
 
 /// How long a connection is kept that may be over.
@@ -44,7 +45,7 @@ impl Connection {
         let connection = Self {
             table: Arc::clone(&translator.table),
             flows: directions.map(|(translation, _)| translation.from),
-            begun: sys::monotonic(),
+            begun: monotonic(),
         };
         for (translation, device) in directions {
             translator.insert(&translation, Devices::to(device))?;
@@ -67,7 +68,7 @@ impl Connection {
     /// What both directions have seen, if it is over.
     pub fn over(&self, limits: &Limits) -> io::Result<Option<[Seen; 2]>> {
         let seen = self.seen()?;
-        Ok(is_over(&seen, self.begun, sys::monotonic(), limits).then_some(seen))
+        Ok(is_over(&seen, self.begun, monotonic(), limits).then_some(seen))
     }
 }
 

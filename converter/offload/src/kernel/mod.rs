@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp, XdpFlags, tc};
 use aya::{Ebpf, include_bytes_aligned};
+use tributary_sys::bpf::{self, Run};
+use tributary_sys::{array, device_number};
 
-use crate::bytes::array;
 use crate::leg::Flow;
-use crate::sys;
 use crate::translation::Translation;
 
 pub use connection::{Connection, Limits};
@@ -196,10 +196,10 @@ impl Translator {
         Ok(is_sent.then_some(run.time))
     }
 
-    fn run(&self, name: &str, frame: &mut [u8], times: u32) -> io::Result<sys::Run> {
+    fn run(&self, name: &str, frame: &mut [u8], times: u32) -> io::Result<Run> {
         let program = self.ebpf.program(name).ok_or_else(missing)?;
         let program = program.fd().map_err(io::Error::other)?;
-        sys::run_program(program.as_fd(), frame, times)
+        bpf::run(program.as_fd(), frame, times)
     }
 }
 
@@ -230,7 +230,7 @@ fn frames(ebpf: &mut Ebpf) -> io::Result<&mut Xdp> {
 
 /// Raises that a device does not send out what the program of another one has rewritten.
 fn check_driver(device: &str) -> io::Result<()> {
-    let number = sys::device_number(device).map_err(|error| named(device, &error))?;
+    let number = device_number(device).map_err(|error| named(device, &error))?;
     match driver::sends_frames(number) {
         Ok(true) => Ok(()),
         Ok(false) => Err(named(

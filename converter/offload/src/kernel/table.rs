@@ -4,11 +4,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tributary_sys::array;
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError};
 
-use crate::bytes::array;
 use crate::leg::Flow;
 use crate::translation::Translation;
 

@@ -15,12 +15,12 @@ use super::EarlyConnects;
 use super::table::{NotStarted, Pair};
 use crate::config::{Config, Listen, ListenerKind};
 use crate::kernel::netstat::syn_cookies_sent;
-use crate::kernel::packet_filter::{
-    WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
-};
 use crate::observe::metrics::EarlySyns;
 use crate::policy::admission::is_allowed;
 use crate::upstream::Dialer;
+use tributary_sys::packet_filter::{
+    WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
+};
 
 /// How often floods and expired connections are looked for.
 const STEP: Duration = Duration::from_millis(50);

@@ -13,7 +13,6 @@ use tributary_proto::http::{HeadLimits, Pseudonym};
 use super::stream::ResetOnDrop;
 use crate::config::{Config, Listen};
 use crate::early::EarlyConnects;
-use crate::kernel::multipath::{self, Multipath, Subflow};
 use crate::observe::metrics::{ListenerMetrics, Metrics};
 use crate::observe::{
     ConnectionGuard, ConnectionRegistry, ConnectionStats, Line, PathLine, Summary, now,
@@ -24,6 +23,7 @@ use crate::policy::convert::Cookies;
 use crate::policy::handoff::SizeEstimator;
 use crate::policy::rate_limit::RateLimit;
 use crate::upstream::{Dialer, FdPool, SystemFiles};
+use tributary_sys::{Multipath, Subflow};
 
 /// A listener's settings and counters.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Conn {
 
     /// What the kernel knows of the client's side, if that is MPTCP.
     pub fn multipath(&self) -> Option<Multipath> {
-        multipath::of(self.stream.as_fd(), self.client.ip())
+        Multipath::of(self.stream.as_fd(), self.client.ip())
     }
 
     fn write(&self, summary: &Summary<'_>, paths: Option<Vec<PathLine>>) {

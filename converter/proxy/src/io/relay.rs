@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::buffers::{Budget, BufferedWriter};
 use super::stream::{IdleTimer, poll_read};
 use crate::io::conn::Conn;
-use crate::kernel::multipath::{self, Subflow};
 use crate::kernel::sockets;
 use crate::observe::RelayResult;
 use crate::offload::{Offloader, Pair};
 use crate::upstream::Upstream;
+use tributary_sys::{Multipath, Subflow};
 
 /// Sends `reply` to the client, and relays until the end. `early` was read from the client before. Unless the result is
 /// `Completed`, both connections will be reset.
@@ -219,7 +219,7 @@ impl<'a> RelayContext<'a> {
     }
 
     fn keep_subflows(&self, client: &TcpStream) {
-        let multipath = multipath::of(client.as_fd(), self.client);
+        let multipath = Multipath::of(client.as_fd(), self.client);
         self.at_half.replace(multipath.unwrap_or_default().subflows);
     }
 

@@ -11,11 +11,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tributary_offload::Pause;
+use tributary_sys::{SocketOption, queued_icmp_code, receive, set_number};
 
-use super::sys;
 use crate::config::{Intercept, Listen, ListenerKind, UpstreamSettings};
 
-const TCP_FASTOPEN_NO_COOKIE: i32 = 34; // include/uapi/linux/tcp.h
 const NO_COOKIE: &str = "TCP_FASTOPEN_NO_COOKIE";
 /// Connections whose SYN may carry data before their handshake ended (RFC 7413 section 5.1).
 const FAST_OPEN_QUEUE: i32 = 1024;
@@ -63,28 +62,23 @@ pub fn set_up(socket: &impl AsFd, listen: &Listen) -> io::Result<()> {
     if matches!(listen.kind, ListenerKind::Convert(_)) {
         // RFC 8803 section 6: Convert has a cookie of its own, so that TCP's is not needed. Without the sysctl's bit 2
         // the kernel ignores both.
-        for (text, name, value) in [
-            ("TCP_FASTOPEN", libc::TCP_FASTOPEN, FAST_OPEN_QUEUE),
-            (NO_COOKIE, TCP_FASTOPEN_NO_COOKIE, 1),
+        for (name, option, value) in [
+            ("TCP_FASTOPEN", SocketOption::TCP_FASTOPEN, FAST_OPEN_QUEUE),
+            (NO_COOKIE, SocketOption::TCP_FASTOPEN_NO_COOKIE, 1),
         ] {
-            optional(text, set_of_tcp(socket.as_fd(), name, value));
+            optional(name, set_number(socket, option, value));
         }
     }
     set_up_for_clients(socket);
     Ok(())
 }
 
-fn set_of_tcp(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<()> {
-    sys::set_option(socket, libc::IPPROTO_TCP, name, value)
-}
-
 /// Lets the socket have addresses that are not this machine's (ip(7), `IP_TRANSPARENT`).
 fn transparent(socket: &Socket, address: SocketAddr) -> io::Result<()> {
-    let six = (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT);
     match address {
         SocketAddr::V4(_) => needed("IP_TRANSPARENT", socket.set_ip_transparent_v4(true)),
         SocketAddr::V6(_) => {
-            let set = sys::set_option(socket.as_fd(), six.0, six.1, 1);
+            let set = set_number(socket, SocketOption::IPV6_TRANSPARENT, 1);
             needed("IPV6_TRANSPARENT", set)
         }
     }
@@ -120,8 +114,7 @@ pub fn to_server(
         transparent(&socket, server)?;
         socket.bind(&client.into())?;
     } else if let Some(address) = own_source(server, settings) {
-        let no_port = libc::IP_BIND_ADDRESS_NO_PORT;
-        let set = sys::set_option(socket.as_fd(), libc::IPPROTO_IP, no_port, 1);
+        let set = set_number(&socket, SocketOption::IP_BIND_ADDRESS_NO_PORT, 1);
         optional("IP_BIND_ADDRESS_NO_PORT", set);
         socket.bind(&SocketAddr::new(address, 0).into())?;
     }
@@ -160,7 +153,7 @@ pub fn set_up_accepted_for_reads(stream: &TcpStream) {
 }
 
 fn tell_what_is_left(socket: &SockRef<'_>) {
-    let set = sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, sys::TCP_INQ, 1);
+    let set = set_number(&**socket, SocketOption::TCP_INQ, 1);
     optional("TCP_INQ", set);
 }
 
@@ -202,7 +195,7 @@ pub fn end_writing(stream: &TcpStream) -> io::Result<()> {
 pub fn read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut count = None;
     let tried = stream.try_io(Interest::READABLE, || {
-        let (read, left) = sys::receive(stream.as_fd(), buffer)?;
+        let (read, left) = receive(stream.as_fd(), buffer)?;
         count = Some(read);
         if read > 0 && left == Some(0) {
             Err(io::ErrorKind::WouldBlock.into())
@@ -264,37 +257,28 @@ impl IcmpError {
 /// Keeps the ICMP error that ends a connection attempt (ip(7), `IP_RECVERR`): without it a port unreachable looks
 /// like a reset.
 #[derive(Clone, Copy, Debug)]
-pub struct IcmpWatch {
-    level: i32,
-    name: i32,
-}
+pub struct IcmpWatch(SocketOption);
 
 impl IcmpWatch {
     /// Before connect(2).
     pub fn on(socket: &Socket, server: SocketAddr) -> Self {
-        let watch = match server {
-            SocketAddr::V4(_) => Self {
-                level: libc::IPPROTO_IP,
-                name: libc::IP_RECVERR,
-            },
-            SocketAddr::V6(_) => Self {
-                level: libc::IPPROTO_IPV6,
-                name: libc::IPV6_RECVERR,
-            },
+        let option = match server {
+            SocketAddr::V4(_) => SocketOption::IP_RECVERR,
+            SocketAddr::V6(_) => SocketOption::IPV6_RECVERR,
         };
         // MPTCP sockets do not have it; there the error number has to do.
-        let _ = sys::set_option(socket.as_fd(), watch.level, watch.name, 1);
-        watch
+        let _ = set_number(socket, option, 1);
+        Self(option)
     }
 
     /// Once connected: from then on an ICMP message must not end the connection.
     pub fn off(self, stream: &TcpStream) {
-        let _ = sys::set_option(stream.as_fd(), self.level, self.name, 0);
+        let _ = set_number(stream, self.0, 0);
     }
 
     /// The ICMP error that ended the attempt, if one did.
     pub fn error(stream: &TcpStream) -> Option<IcmpError> {
-        sys::queued_icmp_code(stream.as_fd()).map(|code| IcmpError { code })
+        queued_icmp_code(stream.as_fd()).map(|code| IcmpError { code })
     }
 }
 
@@ -309,7 +293,7 @@ pub fn to_next_hop(
     let socket = to_server(address, mptcp, settings, None)?;
     if fast_open {
         open_fast(socket.as_fd());
-        let set = set_of_tcp(socket.as_fd(), TCP_FASTOPEN_NO_COOKIE, 1);
+        let set = set_number(&socket, SocketOption::TCP_FASTOPEN_NO_COOKIE, 1);
         optional(NO_COOKIE, set);
     }
     Ok(socket)
@@ -318,7 +302,7 @@ pub fn to_next_hop(
 /// From now on the SYN waits for the first data, and takes them along if the kernel has a cookie of the server's
 /// (`TCP_FASTOPEN_CONNECT`, tcp(7)).
 pub fn open_fast(socket: BorrowedFd<'_>) {
-    let set = set_of_tcp(socket, libc::TCP_FASTOPEN_CONNECT, 1);
+    let set = set_number(socket, SocketOption::TCP_FASTOPEN_CONNECT, 1);
     optional("TCP_FASTOPEN_CONNECT", set);
 }
 

@@ -8,7 +8,7 @@ use std::sync::Once;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::TcpStream;
 
-use super::packet_filter::{
+use tributary_sys::packet_filter::{
     WHOLE, and, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
 

@@ -7,11 +7,11 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::net::sockopt::socket_cookie;
 use socket2::Socket;
 use tributary_proto::syn::{DESTINATION_OPTION, destination_option};
 
-use super::bpf::{self, LruTable, Register};
-use super::sys::{self, Readable};
+use tributary_sys::bpf::{self, LruTable, Register};
 
 /// Connections whose SYN, or whose repeated SYN, may still have to be written.
 const MOST: u32 = 65_536;
@@ -58,8 +58,7 @@ impl SynOption {
 
     /// Has the SYN of `socket`, which is of TCP and has not connected yet, tell of `destination`.
     pub fn tell(&self, socket: &Socket, destination: SocketAddrV4) -> io::Result<()> {
-        let mut cookie = [0; KEY];
-        sys::get_option(socket.as_fd(), Readable::COOKIE, &mut cookie)?;
+        let cookie = socket_cookie(socket)?.to_ne_bytes();
         let mut value = [0; VALUE];
         value[..DESTINATION_OPTION].copy_from_slice(&destination_option(destination));
         self.options.put(&cookie, &value)

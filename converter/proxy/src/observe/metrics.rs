@@ -11,8 +11,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use super::PathLine;
-use crate::kernel::multipath::Multipath;
 use crate::kernel::netstat::MptcpCounters;
+use tributary_sys::Multipath;
 
 /// The outcome of a request or connection that both sides ended in an orderly way.
 pub const OK: &str = "ok";

@@ -15,10 +15,10 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::multipath::Multipath;
 use crate::upstream::{ExpectedSize, Upstream};
 use log::AccessLog;
 use metrics::{Metrics, OK};
+use tributary_sys::Multipath;
 
 /// What became of one request, or of one connection of an application that has no requests.
 #[derive(Clone, Copy, Debug, Serialize)]

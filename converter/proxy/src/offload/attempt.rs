@@ -13,8 +13,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tributary_offload::{
     Checkpoint, NotQuiescent, Pause, SlowStartDetector, begin_dropping_data, check_quiescent,
-    checkpoint_both, release, round_trip_time, wait_for_packets_under_way,
+    checkpoint_both, release,
 };
+use tributary_sys::{TcpInfo, wait_for_packets_under_way};
 
 /// How long data of either end is dropped at most, and how long a pause without progress lasts.
 const REST: Duration = Duration::from_secs(1);
@@ -159,5 +160,6 @@ pub async fn slow_start_is_over(
 
 /// As long as a byte from one end to the other and its acknowledgement take, at least.
 fn round([one, other]: [&TcpStream; 2]) -> io::Result<Duration> {
-    Ok((round_trip_time(one)? + round_trip_time(other)?).max(SHORTEST_ROUND))
+    let [one, other] = [one, other].map(TcpInfo::of);
+    Ok((one?.round_trip_time() + other?.round_trip_time()).max(SHORTEST_ROUND))
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use parking_lot::Mutex;
-use rustix::net::netdevice::name_to_index;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 use tributary_offload::{
     Connection, Incompatible, Limits, NotQuiescent, OffloadError, Seen, Translator, check_quiescent,
 };
+use tributary_sys::device_number;
 
 use super::Pair;
 use super::attempt::{OffloadAttempt, slow_start_is_over};
@@ -268,13 +268,8 @@ fn ended([client, server]: &[Seen; 2]) -> RelayResult {
 
 /// The number of a device. Raises [`io::ErrorKind::NotFound`] if there is none of this name.
 fn number(device: &str) -> io::Result<u32> {
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    )?;
-    let number = name_to_index(&socket, device);
-    number.map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
+    device_number(device)
+        .map_err(|error| io::Error::new(error.kind(), format!("{device}: {error}")))
 }
 
 /// A permanent reason.

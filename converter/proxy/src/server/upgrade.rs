@@ -24,7 +24,7 @@ use tokio::process::{Child, Command};
 use tributary_program::{Exit, Failure};
 
 use crate::config::Listen;
-use crate::kernel::{sockets, sys};
+use crate::kernel::sockets;
 
 const PREDECESSOR: &str = "TRIBUTARY_PREDECESSOR";
 const SOCKETS: &str = "TRIBUTARY_SOCKETS";
@@ -174,7 +174,7 @@ impl InheritedSockets {
             None => (announced().collect(), &[][..]),
         };
         let mut sockets = Vec::with_capacity(numbers.len());
-        for descriptor in sys::inherited(numbers)? {
+        for descriptor in tributary_sys::inherited(numbers)? {
             let is_ours = ours.contains(&descriptor.as_raw_fd());
             let listener = TcpListener::from(Socket::from(descriptor));
             listener.set_nonblocking(true)?;

@@ -20,8 +20,7 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::proto::xfer::Protocol;
 use hickory_resolver::{ResolveError, TokioResolver};
 use parking_lot::Mutex;
-use rustix::net::netdevice::name_to_index;
-use socket2::{Domain, Socket, Type};
+use tributary_sys::device_number;
 
 use super::{DialError, resolv_conf};
 
@@ -217,18 +216,12 @@ impl SystemFiles {
 }
 
 fn servers(file: &[u8]) -> Vec<SocketAddr> {
-    let conf = resolv_conf::parse(file, number);
+    let conf = resolv_conf::parse(file, |name| device_number(name).ok());
     if !conf.ignored.is_empty() {
         let ignored = conf.ignored.join("; ");
         tracing::warn!("{RESOLV_CONF}: ignored: {ignored}");
     }
     conf.servers
-}
-
-/// The number of the interface of this name.
-fn number(interface: &str) -> Option<u32> {
-    let asks = Socket::new(Domain::UNIX, Type::DGRAM, None).ok()?;
-    name_to_index(&asks, interface).ok()
 }
 
 /// Tells one state of a file from another: number of the inode, size, time of the last change.

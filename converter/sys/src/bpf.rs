@@ -1,12 +1,13 @@
 //! bpf(2): the few of its commands that are used, and the instructions of a program (RFC 9669).
-#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::time::Duration;
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
+const TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
 
 /// `BPF_MAP_TYPE_LRU_HASH`.
@@ -29,9 +30,9 @@ impl<const KEY: usize, const VALUE: usize> LruTable<KEY, VALUE> {
             key.map_err(io::Error::other)?,
             value.map_err(io::Error::other)?,
         );
-        let attributes = [LRU_HASH, key, value, entries];
+        let mut attributes = [LRU_HASH, key, value, entries];
         // SAFETY: nothing in them is a pointer.
-        unsafe { descriptor(MAP_CREATE, &attributes) }.map(Self)
+        unsafe { descriptor(MAP_CREATE, &mut attributes) }.map(Self)
     }
 
     /// Puts `value` there under `key`.
@@ -44,7 +45,7 @@ impl<const KEY: usize, const VALUE: usize> LruTable<KEY, VALUE> {
             value: u64,
             flags: u64,
         }
-        let attributes = Attributes {
+        let mut attributes = Attributes {
             table: self.0.as_raw_fd(),
             padding: 0,
             key: key.as_ptr() as u64,
@@ -52,7 +53,7 @@ impl<const KEY: usize, const VALUE: usize> LruTable<KEY, VALUE> {
             flags: 0,
         };
         // SAFETY: both pointers outlive the call, which reads as much as the table was made for: the arrays' lengths.
-        unsafe { call(MAP_UPDATE, &attributes) }.map(drop)
+        unsafe { call(MAP_UPDATE, &mut attributes) }.map(drop)
     }
 
     /// `to` = this table; takes two instructions. The program holds it from the moment it is loaded.
@@ -79,7 +80,7 @@ pub fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
         attach_type: i32,
     }
     let mut log = [0_u8; LOG];
-    let attributes = Attributes {
+    let mut attributes = Attributes {
         kind: SOCK_OPS,
         count: u32::try_from(instructions.len()).map_err(io::Error::other)?,
         instructions: instructions.as_ptr() as u64,
@@ -94,7 +95,7 @@ pub fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
         attach_type: CGROUP_SOCK_OPS,
     };
     // SAFETY: the pointers outlive the call, which reads `count` instructions and a string, and writes `log_size` bytes.
-    unsafe { descriptor(PROG_LOAD, &attributes) }.map_err(|error| {
+    unsafe { descriptor(PROG_LOAD, &mut attributes) }.map_err(|error| {
         let said = String::from_utf8_lossy(&log);
         match said.trim_end_matches('\0').lines().rev().nth(1) {
             Some(last) => io::Error::new(error.kind(), format!("{error}: {last}")),
@@ -106,16 +107,59 @@ pub fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
 /// Attaches a program to a control group: it is asked about the sockets of its processes for as long as what this returns
 /// is open.
 pub fn attach(program: BorrowedFd<'_>, group: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let attributes = [program.as_raw_fd(), group.as_raw_fd(), CGROUP_SOCK_OPS, 0];
+    let mut attributes = [program.as_raw_fd(), group.as_raw_fd(), CGROUP_SOCK_OPS, 0];
     // SAFETY: nothing in them is a pointer.
-    unsafe { descriptor(LINK_CREATE, &attributes) }
+    unsafe { descriptor(LINK_CREATE, &mut attributes) }
+}
+
+/// What came of a run of a program.
+pub struct Run {
+    /// The program's answer, to the last of them.
+    pub answer: i32,
+    /// What it took; of several the mean.
+    pub time: Duration,
+}
+
+/// Runs a program of tc's or XDP's so many times on an Ethernet frame, which becomes what the program makes of it.
+pub fn run(program: BorrowedFd<'_>, frame: &mut [u8], times: u32) -> io::Result<Run> {
+    /// The first fields of `union bpf_attr`'s `test`.
+    #[repr(C)]
+    struct Attributes {
+        program: RawFd,
+        answer: i32,
+        length_in: u32,
+        length_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        nanoseconds: u32,
+    }
+    let length = u32::try_from(frame.len()).map_err(io::Error::other)?;
+    let mut result = vec![0; frame.len()];
+    let mut attributes = Attributes {
+        program: program.as_raw_fd(),
+        answer: 0,
+        length_in: length,
+        length_out: length,
+        data_in: frame.as_ptr() as u64,
+        data_out: result.as_mut_ptr() as u64,
+        repeat: times,
+        nanoseconds: 0,
+    };
+    // SAFETY: all pointers and lengths describe memory that outlives the call; the kernel writes no further.
+    unsafe { call(TEST_RUN, &mut attributes) }?;
+    frame.copy_from_slice(&result);
+    Ok(Run {
+        answer: attributes.answer,
+        time: Duration::from_nanos(attributes.nanoseconds.into()),
+    })
 }
 
 /// The descriptor that a command gives.
 ///
 /// # Safety
 /// As for [`call`].
-unsafe fn descriptor<A>(command: libc::c_long, attributes: &A) -> io::Result<OwnedFd> {
+unsafe fn descriptor<A>(command: libc::c_long, attributes: &mut A) -> io::Result<OwnedFd> {
     // SAFETY: the caller's.
     let number = unsafe { call(command, attributes) }?;
     // SAFETY: the kernel has just made it for this process, and nobody else has it.
@@ -124,13 +168,13 @@ unsafe fn descriptor<A>(command: libc::c_long, attributes: &A) -> io::Result<Own
 
 /// # Safety
 /// `attributes` are those of `command` in `union bpf_attr`, and what they point to is valid for it.
-unsafe fn call<A>(command: libc::c_long, attributes: &A) -> io::Result<RawFd> {
-    // SAFETY: the size is that of `attributes`, which the kernel reads; the rest is the caller's.
+unsafe fn call<A>(command: libc::c_long, attributes: &mut A) -> io::Result<RawFd> {
+    // SAFETY: the size is that of `attributes`, which the kernel reads and may write; the rest is the caller's.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
             command,
-            std::ptr::from_ref(attributes),
+            std::ptr::from_mut(attributes),
             size_of::<A>(),
         )
     };

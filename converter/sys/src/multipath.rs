@@ -4,11 +4,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-use super::sys::{self, Readable};
+use crate::options::{SocketOption, get_option};
+use crate::tcp_info::{TcpInfo, array};
 
 /// `mptcpi_subflows` and `mptcpi_subflows_total` of `struct mptcp_info`; the first alone can be 0 beside a joined subflow,
 /// when the initial one was taken away.
 const JOINED: usize = 0;
+/// `mptcpi_flags` and `mptcpi_bytes_retrans`.
+const FLAGS: usize = 8;
+const RETRANSMITTED: usize = 48;
 const TOTAL: usize = 80;
 const FALLBACK: u32 = 1;
 const MOST_SUBFLOWS: usize = 16;
@@ -42,34 +46,33 @@ pub struct Subflow {
     pub retransmissions: u32,
 }
 
-/// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
-pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Multipath> {
-    let mut info = [0; 128];
-    let length = sys::get_option(socket, Readable::MPTCP_INFO, &mut info).ok()?;
-    let info = &info[..length];
-    // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
-    let subflows = if (info.get(JOINED), info.get(TOTAL)) == (Some(&0), Some(&1)) {
-        only_subflow(socket, peer).into_iter().collect()
-    } else {
-        subflows(socket).unwrap_or_default()
-    };
-    Some(Multipath {
-        fallback: u32_at(info, 8) & FALLBACK != 0,
-        bytes_retransmitted: u64_at(info, 48),
-        subflows,
-    })
+impl Multipath {
+    /// `None` if the socket carries plain TCP, as after accept(2) of a client without MPTCP. `peer` is the client's address.
+    pub fn of(socket: BorrowedFd<'_>, peer: IpAddr) -> Option<Self> {
+        let mut info = [0; 128];
+        get_option(socket, SocketOption::MPTCP_INFO, &mut info).ok()?;
+        // Most sessions have the first subflow and no other, and its state is cheaper to ask for.
+        let subflows = if (info[JOINED], info[TOTAL]) == (0, 1) {
+            only_subflow(socket, peer).into_iter().collect()
+        } else {
+            subflows(socket).unwrap_or_default()
+        };
+        Some(Self {
+            fallback: u32::from_ne_bytes(array(&info, FLAGS)) & FALLBACK != 0,
+            bytes_retransmitted: u64::from_ne_bytes(array(&info, RETRANSMITTED)),
+            subflows,
+        })
+    }
 }
 
 /// On an MPTCP socket TCP's own option tells of the first subflow (net/mptcp/sockopt.c).
 fn only_subflow(socket: BorrowedFd<'_>, remote: IpAddr) -> Option<Subflow> {
-    let mut state = [0; TCP_INFO];
-    sys::get_option(socket, Readable::TCP_INFO, &mut state).ok()?;
-    Some(subflow_of(remote, &state))
+    Some(subflow_of(remote, &TcpInfo::of(socket).ok()?))
 }
 
 fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
-    let addresses = array::<ADDRESSES>(socket, Readable::MPTCP_SUBFLOW_ADDRS)?;
-    let states = array::<TCP_INFO>(socket, Readable::MPTCP_TCPINFO)?;
+    let addresses = elements::<ADDRESSES>(socket, SocketOption::MPTCP_SUBFLOW_ADDRS)?;
+    let states = elements::<TCP_INFO>(socket, SocketOption::MPTCP_TCPINFO)?;
     let pairs = addresses.iter().zip(&states);
     Ok(pairs
         .filter_map(|(addresses, state)| subflow(addresses, state))
@@ -77,12 +80,15 @@ fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<Subflow>> {
 }
 
 /// The option's elements, one for each subflow, each of `SIZE` bytes at most.
-fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: Readable) -> io::Result<Vec<[u8; SIZE]>> {
+fn elements<const SIZE: usize>(
+    socket: BorrowedFd<'_>,
+    name: SocketOption,
+) -> io::Result<Vec<[u8; SIZE]>> {
     let mut buffer = vec![0; DATA + MOST_SUBFLOWS * SIZE];
     buffer[..4].copy_from_slice(&u32::try_from(DATA).map_err(io::Error::other)?.to_ne_bytes());
     buffer[12..16].copy_from_slice(&u32::try_from(SIZE).map_err(io::Error::other)?.to_ne_bytes());
-    sys::get_option(socket, name, &mut buffer)?;
-    let count = (u32_at(&buffer, 4) as usize).min(MOST_SUBFLOWS);
+    get_option(socket, name, &mut buffer)?;
+    let count = (u32::from_ne_bytes(array(&buffer, 4)) as usize).min(MOST_SUBFLOWS);
     Ok(buffer[DATA..]
         .chunks_exact(SIZE)
         .take(count)
@@ -91,15 +97,18 @@ fn array<const SIZE: usize>(socket: BorrowedFd<'_>, name: Readable) -> io::Resul
 }
 
 fn subflow(addresses: &[u8; ADDRESSES], state: &[u8; TCP_INFO]) -> Option<Subflow> {
-    Some(subflow_of(sockaddr_ip(&addresses[REMOTE..])?, state))
+    Some(subflow_of(
+        sockaddr_ip(&addresses[REMOTE..])?,
+        &TcpInfo::from(&state[..]),
+    ))
 }
 
-fn subflow_of(remote: IpAddr, state: &[u8; TCP_INFO]) -> Subflow {
+fn subflow_of(remote: IpAddr, state: &TcpInfo) -> Subflow {
     Subflow {
         remote,
-        sent: u64_at(state, 200).saturating_sub(u64_at(state, 208)),
-        received: u64_at(state, 128),
-        retransmissions: u32_at(state, 100),
+        sent: state.bytes_sent().saturating_sub(state.bytes_sent_again()),
+        received: state.bytes_received(),
+        retransmissions: state.segments_sent_again(),
     }
 }
 
@@ -115,21 +124,6 @@ fn sockaddr_ip(sockaddr: &[u8]) -> Option<IpAddr> {
         }
         _ => None,
     }
-}
-
-/// Zero where the kernel's structure is older and shorter.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..at + 4)
-        .and_then(|slice| slice.try_into().ok())
-        .map_or(0, u32::from_ne_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes
-        .get(at..at + 8)
-        .and_then(|slice| slice.try_into().ok())
-        .map_or(0, u64::from_ne_bytes)
 }
 
 #[cfg(test)]
@@ -165,7 +159,8 @@ mod tests {
         let (mut client, mut server) = connected(Protocol::MPTCP);
         client.write_all(&[7; 1000]).expect("write");
         server.read_exact(&mut [0; 1000]).expect("read");
-        let multipath = of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
+        let multipath =
+            Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("MPTCP");
         assert!(!multipath.fallback);
         let [subflow] = multipath.subflows[..] else {
             panic!("{multipath:?}")
@@ -179,6 +174,9 @@ mod tests {
     #[test]
     fn a_client_without_mptcp_is_plain_tcp() {
         let (_client, server) = connected(Protocol::TCP);
-        assert_eq!(of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)), None);
+        assert_eq!(
+            Multipath::of(server.as_fd(), IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            None
+        );
     }
 }
