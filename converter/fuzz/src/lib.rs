@@ -1,4 +1,5 @@
 //! What must hold for every incremental parser, whatever bytes it gets.
+#![forbid(unsafe_code)]
 
 pub mod http;
 
