@@ -13,7 +13,7 @@ from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
-from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.documents import Link, Service, Session
 from tributary.kernel import process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -86,12 +86,6 @@ class Answers:
         if isinstance(self._throttler, CommandError):
             raise self._throttler
         return mapping.sessions(self._throttler)
-
-    def rules(self) -> list[Rule]:
-        """The rules of the throttler's policy; raises CommandError, exit 69, where none runs."""
-        if isinstance(self._throttler, CommandError):
-            raise self._throttler
-        return mapping.rules(self._throttler)
 
     def services(self) -> list[Service]:
         """The programs of Tributary, whether they run here, and what they do."""

@@ -2,19 +2,23 @@
 
 import ipaddress
 import json
+import time
 from argparse import ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import doctor.__main__
 import gateway.cli
 from command import box, files, mapping, monitor, saved, show
-from command.show import Selection
+from command.show import Column, D, Listed, Selection
+from command.watch import Interval, watch
 from throttler.policy import model
 from throttler.service.control import CONTROL as THROTTLER
-from tributary.api.documents import Link, Session
+from throttler.service.status import Status as ThrottlerStatus
+from tributary.api.documents import Link, Router, Session, Subflow
 from tributary.settings.cli import Arguments, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
@@ -48,6 +52,10 @@ Shows the sessions of Multipath TCP that the throttler sees, or with a token tha
 _RULES = """\
 Shows the rules of the running throttler: which apply now, to how many subflows, and how much of each quota was used by
 the client that has used most. On a gateway.
+"""
+
+_CLASSES = """\
+Shows the HTB classes of the throttler: their rates, what passed, and what they dropped. On a gateway.
 """
 
 _LIMIT = """\
@@ -114,6 +122,7 @@ class Listing:
     json: bool
     sort: str | None
     limit: int | None
+    watch: Interval | None
 
     @property
     def selection(self) -> Selection:
@@ -180,6 +189,7 @@ def parser() -> Arguments:
     sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
     rules = command("rules", Listing, _rules, "the throttler's rules", _RULES)
+    classes = command("classes", Listing, _classes, "the throttler's HTB classes", _CLASSES)
     limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
     limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
@@ -197,7 +207,7 @@ def parser() -> Arguments:
     ):
         commands.adopt(name, gateways, about)
     commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
-    watch = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
+    changes = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
         ("plan", _plan, "what the settings would change", _PLAN),
         ("check", _check, "whether the settings are accepted", _CHECK),
@@ -206,10 +216,18 @@ def parser() -> Arguments:
             "folder", nargs="?", type=Path, default=files.FOLDER, help=f"default: {files.FOLDER}"
         )
     version = command("version", Plain, _version, "which version this is", _VERSION)
-    for listing in (links, sessions, rules, routers):
+    for listing in (links, sessions, rules, classes, routers):
         listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
         listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
-    for each in (status, links, sessions, rules, limit, explain, routers, watch, version):
+        listing.add_argument(
+            "--watch",
+            nargs="?",
+            type=Interval.argument,
+            const=Interval.parse("1s"),
+            metavar="INTERVAL",
+            help="show it again and again, with rates, until Ctrl-C (default: 1s)",
+        )
+    for each in (status, links, sessions, rules, classes, limit, explain, routers, changes, version):
         each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     return made
 
@@ -235,12 +253,37 @@ def _status(options: Status) -> None:
     if options.service is not None:
         print(json.dumps(box.whole(options.service), indent=2))
         return
-    show.show("services", box.Answers().services(), show.SERVICES, Selection(options.json))
+    show.show("services", _listed(box.Answers().services()), show.SERVICES, Selection(options.json))
+
+
+def _listed(documents: Sequence[D]) -> Listed[D]:
+    return Listed(documents, time.monotonic())
+
+
+def _list(name: str, look: Callable[[], Listed[D]], columns: tuple[Column[D], ...], options: Listing) -> None:
+    if options.watch is None:
+        show.show(name, look(), columns, options.selection)
+        return
+    selection = options.selection
+    if selection.sort is None and any(column.title == "sending" for column in columns):
+        selection = replace(selection, sort="-sending")
+    watch(name, look, columns, selection, options.watch)
+
+
+def _throttlers(
+    of: Callable[[ThrottlerStatus], Sequence[D]], total: Callable[[ThrottlerStatus], int] = lambda _: 0
+) -> Callable[[], Listed[D]]:
+    def look() -> Listed[D]:
+        # The daemon's own clock: the time that an answer takes on its way does not matter.
+        status = box.throttler()
+        return Listed(of(status), status.uptime_s, total(status))
+
+    return look
 
 
 def _links(options: Listing) -> None:
     links = box.Answers().links()
-    show.show("links", links, show.LINKS, options.selection)
+    _list("links", lambda: _listed(links if options.watch is None else box.Answers().links()), show.LINKS, options)
     if not options.json:
         for link in links:
             for sentence in link.advice:
@@ -248,14 +291,20 @@ def _links(options: Listing) -> None:
 
 
 def _sessions(options: Sessions) -> None:
-    found = box.Answers().sessions()
     if options.token is not None:
-        one = next((session for session in found if session.token == options.token), None)
-        if one is None:
-            raise CommandError(Exit.USAGE, f"{options.token}: no session has this token: see tributary sessions")
-        show.show("subflows", one.subflows, show.SUBFLOWS, options.selection)
-        return
-    show.show("sessions", [each for each in found if _is_meant(each, options)], show.SESSIONS, options.selection)
+        _list("subflows", _throttlers(partial(_subflows, options.token)), show.SUBFLOWS, options)
+    elif options.client or options.path or options.throttled:
+        look = _throttlers(lambda status: [each for each in mapping.sessions(status) if _is_meant(each, options)])
+        _list("sessions", look, show.SESSIONS, options)
+    else:
+        _list("sessions", _throttlers(mapping.sessions, lambda status: status.sessions_total), show.SESSIONS, options)
+
+
+def _subflows(token: str, status: ThrottlerStatus) -> Sequence[Subflow]:
+    for session in mapping.sessions(status):
+        if session.token == token:
+            return session.subflows
+    raise CommandError(Exit.USAGE, f"{token}: no session has this token: see tributary sessions")
 
 
 def _is_meant(session: Session, options: Sessions) -> bool:
@@ -267,7 +316,11 @@ def _is_meant(session: Session, options: Sessions) -> bool:
 
 
 def _rules(options: Listing) -> None:
-    show.show("rules", box.Answers().rules(), show.RULES, options.selection)
+    _list("rules", _throttlers(mapping.rules), show.RULES, options)
+
+
+def _classes(options: Listing) -> None:
+    _list("classes", _throttlers(mapping.classes, lambda status: status.classes_total), show.CLASSES, options)
 
 
 def _limit(options: Limit) -> None:
@@ -286,7 +339,7 @@ def _limit(options: Limit) -> None:
         if options.save:
             saved.save(policy, name, {"name": name, **keys})
     paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
-    show.show("links", paths, show.LINKS, Selection(options.json))
+    show.show("links", _listed(paths), show.LINKS, Selection(options.json))
 
 
 def _explain(options: Explain) -> None:
@@ -300,7 +353,7 @@ def _explain(options: Explain) -> None:
         raise invalid_value("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
     answer = THROTTLER.ask("explain", ends=options.which)
     if options.json:
-        show.print_json(**answer)
+        show.print_object(**answer)
         return
     for subflow in answer["subflows"]:
         print(f"{subflow['subflow']} on path {subflow['path'] or '(none)'} (session {subflow['token']})")
@@ -312,14 +365,16 @@ def _explain(options: Explain) -> None:
 
 def _explain_link(link: Link, as_json: bool) -> None:
     if as_json:
-        show.print_json(links=[link.model_dump(mode="json")])
+        show.print_object(links=[link.model_dump(mode="json")])
         return
     print("\n".join((f"{link.name}: {link.condition}", *(f"  {sentence}" for sentence in link.advice))))
 
 
 def _routers(options: Listing) -> None:
-    listed = gateway.cli.listed(gateway.cli.Common(gateway.cli.SETTINGS, None))
-    show.show("routers", mapping.routers(listed), show.ROUTERS, options.selection)
+    def look() -> Listed[Router]:
+        return _listed(mapping.routers(gateway.cli.listed(gateway.cli.Common(gateway.cli.SETTINGS, None))))
+
+    _list("routers", look, show.ROUTERS, options)
 
 
 def _monitor(options: Plain) -> None:
@@ -337,7 +392,7 @@ def _check(options: Folder) -> int:
 def _version(options: Plain) -> None:
     versions = box.versions()
     if options.json:
-        show.print_json(versions=versions)
+        show.print_object(versions=versions)
         return
     for name, each in versions.items():
         print(f"{name} {each}")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from throttler.service.status import PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
-from tributary.api.documents import Link, Router, Rule, Service, Session, Subflow
+from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from tributary.api.documents import HtbClass, Link, Router, Rule, Service, Session, Subflow
 from tributary.daemons.text import end, plural
 from tributary.settings.units import Size
 from tributary.wireguard.addresses import DEFAULT_SLOT
@@ -98,6 +98,7 @@ def _subflow(subflow: SubflowStatus) -> Subflow:
         initial=subflow.initial,
         backup=subflow.backup,
         rule=None if subflow.dry_run else subflow.rule,
+        counted_by=subflow.rule if subflow.dry_run else None,
         rtt=None if subflow.rtt_us is None else subflow.rtt_us / 10**6,
         sent=subflow.sent_bytes,
         received=subflow.received_bytes,
@@ -122,6 +123,28 @@ def _rule(rule: RuleStatus) -> Rule:
         quota=f"{Size(quota.bytes)} per {quota.period}" if quota else None,
         used=quota.max_used if quota else None,
         exhausted=quota.exhausted if quota else None,
+    )
+
+
+def classes(status: Status) -> list[HtbClass]:
+    """The HTB classes that a throttler's status lists."""
+    return [_class(entry) for entry in status.classes]
+
+
+def _class(entry: ClassStatus) -> HtbClass:
+    counters = entry.counters
+    return HtbClass(
+        device=entry.device,
+        id=entry.id,
+        direction=entry.direction,
+        rule=entry.rule,
+        owner=entry.owner,
+        rate=entry.rate,
+        ceiling=entry.ceiling,
+        subflows=entry.subflows,
+        sent=counters.sent_bytes if counters else None,
+        dropped=counters.dropped_packets if counters else None,
+        backlog=counters.backlog_bytes if counters else None,
     )
 
 

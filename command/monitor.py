@@ -28,16 +28,8 @@ def look() -> Seen:
     )
     for kind, listed in lists:
         with suppress(CommandError):
-            found |= {(kind, key_of(each)): each for each in listed()}
+            found |= {(kind, each.key): each for each in listed()}
     return found
-
-
-def key_of(document: Document) -> str:
-    """Its name, or its token."""
-    match document:
-        case Session(token=name) | Link(name=name) | Service(name=name):
-            return name
-    raise TypeError(document)
 
 
 def changes(before: Seen, after: Seen, now: float) -> Iterator[Change]:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
-from tributary.api.documents import VERSION, Document, Link, Router, Rule, Service, Session, Subflow
+from tributary.api.documents import VERSION, Document, HtbClass, Link, Router, Rule, Service, Session, Subflow
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, scaled
 from tributary.settings.errors import CommandError, Exit
@@ -31,6 +32,18 @@ class Column(Generic[D]):
 
 
 @dataclass(frozen=True)
+class Listed(Generic[D]):
+    """Documents of one kind, and when they were counted, in seconds of any clock.
+
+    ``total`` is how many there are where the daemon does not list them all, else 0.
+    """
+
+    documents: Sequence[D]
+    moment: float
+    total: int = 0
+
+
+@dataclass(frozen=True)
 class Selection:
     """How a list is shown: sorted by a column's title, ``-TITLE`` from the largest; at most so many rows."""
 
@@ -47,7 +60,7 @@ def _bytes(count: int | None) -> str:
     return "" if count is None else scaled(count, "B")
 
 
-def _rate(rate: int | None) -> str:
+def _rate(rate: float | None) -> str:
     return "" if rate is None else scaled(rate, "bit/s")
 
 
@@ -63,6 +76,12 @@ def _cap(link: Link) -> str:
     return f"{_bytes(link.used)} of {_bytes(link.cap)}" if link.cap else ""
 
 
+_COUNTED: tuple[Column[Any], ...] = (
+    Column("sending", lambda each: _rate(each.sent_rate), lambda each: each.sent_rate),
+    Column("receiving", lambda each: _rate(each.received_rate), lambda each: each.received_rate),
+    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
+    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+)
 LINKS: tuple[Column[Link], ...] = (
     Column("link", lambda each: each.name),
     Column("state", lambda each: each.condition),
@@ -84,8 +103,7 @@ SESSIONS: tuple[Column[Session], ...] = (
     Column("subflows", lambda each: _count(len(each.subflows)), lambda each: len(each.subflows)),
     Column("active", lambda each: _count(each.active), lambda each: each.active),
     Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),
-    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
-    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    *_COUNTED,
     Column("paths", lambda each: ", ".join(sorted({subflow.path for subflow in each.subflows if subflow.path}))),
 )
 SUBFLOWS: tuple[Column[Subflow], ...] = (
@@ -94,9 +112,9 @@ SUBFLOWS: tuple[Column[Subflow], ...] = (
     Column("path", lambda each: each.path or ""),
     Column("kind", lambda each: ("initial" if each.initial else "join") + (", backup" if each.backup else "")),
     Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
-    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
-    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    *_COUNTED,
     Column("throttled by", lambda each: each.rule or ""),
+    Column("only counted by", lambda each: each.counted_by or ""),
 )
 RULES: tuple[Column[Rule], ...] = (
     Column("rule", lambda each: each.name),
@@ -109,13 +127,26 @@ RULES: tuple[Column[Rule], ...] = (
     Column("most used", lambda each: _bytes(each.used), lambda each: each.used),
     Column("exhausted", lambda each: _count(each.exhausted), lambda each: each.exhausted),
 )
+CLASSES: tuple[Column[HtbClass], ...] = (
+    Column("interface", lambda each: each.device),
+    Column("class", lambda each: each.id),
+    Column("direction", lambda each: each.direction),
+    Column("rule", lambda each: each.rule),
+    Column("for", lambda each: each.owner),
+    Column("rate", lambda each: each.rate + f" up to {each.ceiling}" * (each.ceiling != each.rate)),
+    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
+    Column("sending", lambda each: _rate(each.sent_rate), lambda each: each.sent_rate),
+    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
+    Column("drops/s", lambda each: f"{each.drop_rate:,.0f}" if each.drop_rate else "", lambda each: each.drop_rate),
+    Column("dropped", lambda each: _count(each.dropped), lambda each: each.dropped),
+    Column("backlog", lambda each: _bytes(each.backlog), lambda each: each.backlog),
+)
 ROUTERS: tuple[Column[Router], ...] = (
     Column("router", lambda each: each.name),
     Column("number", lambda each: str(each.number), lambda each: each.number),
     Column("links up", lambda each: _count(each.links_up), lambda each: each.links_up),
     Column("seen", lambda each: _age(each.last_seen) or "never", lambda each: each.last_seen),
-    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
-    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    *_COUNTED,
     Column("forwards", lambda each: ", ".join(each.forwards)),
 )
 SERVICES: tuple[Column[Service], ...] = (
@@ -126,21 +157,35 @@ SERVICES: tuple[Column[Service], ...] = (
 )
 
 
-def show(name: str, documents: Sequence[D], columns: Sequence[Column[D]], selection: Selection) -> None:
+def show(name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
     """Print the documents, which JSON calls ``name``; raises CommandError, exit 64, for a column that is not there."""
-    shown = chosen(documents, columns, selection)
     if selection.json:
-        print_json(**{name: [each.model_dump(mode="json") for each in shown]})
-        return
-    console = Console()
-    console.print(table(shown, columns), highlight=False)
-    if len(shown) < len(documents):
-        console.print(f"the first {len(shown):,} of {len(documents):,}", style="dim", highlight=False)
+        print_json(name, listed, columns, selection)
+    else:
+        Console().print(view(listed, columns, selection), highlight=False)
 
 
-def print_json(**members: object) -> None:
+def print_json(
+    name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, indent: int | None = 2
+) -> None:
+    """The documents as the list ``name`` of a JSON object."""
+    shown = chosen(listed.documents, columns, selection)
+    print_object(indent, **{name: [each.model_dump(mode="json") for each in shown]})
+
+
+def print_object(indent: int | None = 2, **members: object) -> None:
     """One JSON object, with the version of all documents."""
-    print(json.dumps({"version": VERSION, **members}, indent=2))
+    print(json.dumps({"version": VERSION, **members}, indent=indent), flush=True)
+
+
+def view(listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, room: int | None = None) -> Group:
+    """A table, in ``room`` lines, and below it how many there are if it has not all of them."""
+    shown = chosen(listed.documents, columns, selection)
+    if room is not None and len(shown) > room - 1:
+        shown = shown[: max(1, room - 2)]
+    total = max(listed.total, len(listed.documents))
+    cut = [Text(f"the first {len(shown):,} of {total:,}", "dim")] if len(shown) < total else []
+    return Group(table(shown, columns), *cut)
 
 
 def chosen(documents: Sequence[D], columns: Sequence[Column[D]], selection: Selection) -> Sequence[D]:

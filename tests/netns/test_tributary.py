@@ -39,6 +39,8 @@ def test_sessions_links_and_an_explanation_of_a_download() -> None:
         assert "wired-slow: applies" in tributary("explain", session["token"])
         (rule,) = listed("rules", "rules")
         assert (rule["name"], rule["subflows"], rule["state"]) == ("wired-slow", 1, "active")
+        (entry,) = listed("classes", "classes")
+        assert (entry["rule"], entry["rate"], entry["subflows"]) == ("wired-slow", rule["rate"], 1)
         services = {each["name"]: each["running"] for each in listed("services", "status")}
         assert services["throttler"] and not services["router"]
         assert session["token"] in tributary("sessions") and "throttled" in tributary("links")
@@ -84,6 +86,19 @@ def test_changes_are_printed_as_they_come() -> None:
             come = next(each for each in lines if each["kind"] == "session")
         gone = next(each for each in lines if (each["name"], each["change"]) == (come["name"], "gone"))
         assert gone["text"] == f"session {come['name']} is gone"
+
+
+def test_rates_follow_a_download_while_it_is_watched() -> None:
+    command = in_namespace(GATEWAY, sys.executable, "-m", "command", "sessions", "--watch", "--json")
+    with throttler("kernel"), connection() as client:
+        eventually(elements)
+        with process(*command) as watching:
+            assert watching.stdout
+            looks = map(json.loads, watching.stdout)
+            assert next(looks)["sessions"][0]["sent_rate"] is None
+            client.request(100_000)
+            client.finish()
+            assert any(next(looks)["sessions"][0]["sent_rate"] > 0 for _ in range(5))
 
 
 def test_without_anything_that_runs_it_says_what_does_not() -> None:

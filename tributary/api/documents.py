@@ -3,7 +3,7 @@
 Times are in seconds, sizes in bytes, rates in bits per second, and null is what is not known here.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,22 @@ class Document(BaseModel):
     """The base of all documents."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    KEY: ClassVar[tuple[str, ...]] = ("name",)
+    """The fields that tell it from others of its kind."""
+
+    @property
+    def key(self) -> str:
+        """The values of ``KEY``."""
+        return " ".join(str(getattr(self, field)) for field in self.KEY)
+
+
+class Counted(Document):
+    """The base of those that count bytes."""
+
+    sent: int | None = Field(description="bytes sent to the client or router")
+    received: int | None = Field(description="bytes received from it")
+    sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
+    received_rate: float | None = Field(default=None, description="the same of `received`")
 
 
 class Link(Document):
@@ -43,8 +59,10 @@ class Link(Document):
         return f"{self.state}, {self.reason}" if self.reason else self.state
 
 
-class Subflow(Document):
+class Subflow(Counted):
     """One TCP connection of a session."""
+
+    KEY = ("local", "remote")
 
     local: str = Field(description="this side's address and port")
     remote: str = Field(description="the client's address and port")
@@ -52,21 +70,20 @@ class Subflow(Document):
     initial: bool = Field(description="whether it is the session's first one")
     backup: bool = Field(description="whether it is used only when no other works (RFC 8684 section 3.3.8)")
     rule: str | None = Field(description="the rule that throttles it")
+    counted_by: str | None = Field(description="the rule that would, if it did not only count (`dry-run`)")
     rtt: float | None = Field(description="smoothed round-trip time")
-    sent: int | None = Field(description="bytes to the client")
-    received: int | None = Field(description="bytes from the client")
 
 
-class Session(Document):
-    """A session of Multipath TCP."""
+class Session(Counted):
+    """A session of Multipath TCP; its bytes and rates are those of all its subflows."""
+
+    KEY = ("token",)
 
     token: str = Field(description="the listener's, as the second one that `ss -ti` shows: eight hexadecimal digits")
     client: str = Field(description="the client's address on its first subflow")
     age: float = Field(description="since it was seen first")
     active: int = Field(description="subflows that are no backups")
     throttled: int = Field(description="subflows that are throttled")
-    sent: int | None = Field(description="bytes to the client, over all subflows")
-    received: int | None = Field(description="bytes from the client")
     subflows: tuple[Subflow, ...] = Field(description="its subflows")
 
 
@@ -84,15 +101,33 @@ class Rule(Document):
     exhausted: int | None = Field(description="owners over their quota")
 
 
-class Router(Document):
+class HtbClass(Document):
+    """An HTB class that throttles subflows."""
+
+    KEY = ("device", "id", "rule", "owner")
+
+    device: str = Field(description="its network interface, an IFB for uploads")
+    id: str = Field(description="its class id, as `tc class show` has it")
+    direction: str = Field(description="`download` or `upload`")
+    rule: str = Field(description="the rule that it belongs to")
+    owner: str = Field(description="who shares it")
+    rate: str = Field(description="its rate")
+    ceiling: str = Field(description="its ceiling")
+    subflows: int = Field(description="subflows in it")
+    sent: int | None = Field(description="bytes that passed")
+    sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
+    dropped: int | None = Field(description="packets that it dropped")
+    drop_rate: float | None = Field(default=None, description="packets a second since the last look of `--watch`")
+    backlog: int | None = Field(description="bytes that wait in it")
+
+
+class Router(Counted):
     """A home router that is enrolled at this gateway."""
 
     name: str = Field(description="its name")
     number: int = Field(description="its number, from which its addresses follow")
     links_up: int = Field(description="tunnels with a handshake in the last 180 s")
     last_seen: float | None = Field(description="since its last handshake")
-    sent: int = Field(description="bytes to it")
-    received: int = Field(description="bytes from it")
     forwards: tuple[str, ...] = Field(description="ports of this gateway that lead to it")
 
 

@@ -1,6 +1,6 @@
 """What ``tributary monitor`` says of two looks."""
 
-from command.monitor import Seen, changes, key_of
+from command.monitor import Seen, changes
 from tests.unit.command.test_show import link
 from tributary.api.documents import Document
 
@@ -11,7 +11,7 @@ def said(before: list[Document], after: list[Document]) -> list[str]:
 
 
 def seen(links: list[Document]) -> Seen:
-    return {("link", key_of(each)): each for each in links}
+    return {("link", each.key): each for each in links}
 
 
 def test_a_link_that_fails_is_a_line_and_the_passing_of_time_is_none() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from command import mapping, show
-from command.show import LINKS, RULES, SESSIONS, Selection
+from command.show import LINKS, RULES, SESSIONS, Listed, Selection
 from tests.unit.throttler.answer import answer
 from tributary.api.documents import Link
 from tributary.settings.errors import CommandError, Exit
@@ -48,12 +48,12 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    show.show("links", [link("a"), link("b"), link("c")], LINKS, Selection(json=False, limit=2))
+    show.show("links", Listed([link("a"), link("b"), link("c")], 0.0), LINKS, Selection(json=False, limit=2))
     assert "the first 2 of 3" in capsys.readouterr().out
 
 
 def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    show.show("links", [link("a", rtt=0.02)], LINKS, Selection(json=True))
+    show.show("links", Listed([link("a", rtt=0.02)], 0.0), LINKS, Selection(json=True))
     document = json.loads(capsys.readouterr().out)
     assert document["version"] == 1
     assert document["links"][0].keys() == Link.model_fields.keys()

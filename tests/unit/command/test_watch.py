@@ -1,0 +1,135 @@
+"""Rates from two looks, and the view that they are shown in."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from command import mapping, watch
+from command.show import CLASSES, LINKS, SESSIONS, Listed, Selection
+from command.watch import Interval, with_rates
+from tests.unit.command.test_show import link
+from tests.unit.throttler.answer import answer, session
+from throttler.service.status import Status
+from tributary.api.documents import HtbClass, Link, Session
+from tributary.settings.errors import CommandError, Exit
+
+SECOND = Interval.parse("1s")
+
+
+def later(seconds: float = 2.0, sent: int = 0, received: int = 0, dropped: int = 0) -> Status:
+    """The answer ``seconds`` after the first, with counters of the class and the first subflow grown."""
+    first = answer()
+    entry, (throttled, free) = first.classes[0], first.sessions[0].subflows
+    assert entry.counters is not None and throttled.sent_bytes is not None and throttled.received_bytes is not None
+    counters = replace(
+        entry.counters,
+        sent_bytes=entry.counters.sent_bytes + sent,
+        dropped_packets=entry.counters.dropped_packets + dropped,
+    )
+    throttled = replace(
+        throttled, sent_bytes=throttled.sent_bytes + sent, received_bytes=throttled.received_bytes + received
+    )
+    return answer(
+        uptime_s=first.uptime_s + seconds,
+        classes=(replace(entry, counters=counters),),
+        sessions=(session(first, subflows=(throttled, free)),),
+    )
+
+
+def sessions(status: Status) -> Listed[Session]:
+    return Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
+
+
+def classes(status: Status) -> Listed[HtbClass]:
+    return Listed(mapping.classes(status), status.uptime_s, status.classes_total)
+
+
+def test_rates_are_differences_by_the_daemons_clock() -> None:
+    after = later(2.0, sent=1_000_000, received=500, dropped=10)
+    (entry,) = with_rates(classes(answer()), classes(after)).documents
+    assert entry.sent_rate == pytest.approx(4e6) and entry.drop_rate == pytest.approx(5)
+    (one,) = with_rates(sessions(answer()), sessions(after)).documents
+    assert one.sent_rate == pytest.approx(4e6) and one.received_rate == pytest.approx(2000)
+    assert one.subflows[0].sent_rate == pytest.approx(4e6)
+
+
+@pytest.mark.parametrize("before", [None, answer(uptime_s=99.0), later(2.0)])
+def test_without_an_earlier_answer_of_the_same_daemon_no_rate_is_known(before: Status | None) -> None:
+    (one,) = with_rates(sessions(before) if before else None, sessions(later(2.0))).documents
+    assert one.sent_rate is None
+
+
+def test_a_counter_that_was_set_back_has_no_rate() -> None:
+    (entry,) = with_rates(classes(later(0.0, sent=1_000)), classes(later(2.0))).documents
+    assert entry.sent_rate is None and entry.drop_rate == 0
+
+
+def test_a_session_that_loses_a_subflow_keeps_the_rate_of_the_others() -> None:
+    after = later(2.0, sent=1_000_000)
+    alone = replace(after, sessions=(session(after, subflows=after.sessions[0].subflows[:1]),))
+    (one,) = with_rates(sessions(answer()), sessions(alone)).documents
+    assert one.sent_rate == pytest.approx(4e6)
+
+
+def looks(*outcomes: Listed[Link] | CommandError) -> Callable[[], Listed[Link]]:
+    """One outcome a look, and then Ctrl-C."""
+    left: Iterator[Listed[Link] | CommandError] = iter(outcomes)
+
+    def look() -> Listed[Link]:
+        outcome = next(left, None)
+        if outcome is None:
+            raise KeyboardInterrupt
+        if isinstance(outcome, CommandError):
+            raise outcome
+        return outcome
+
+    return look
+
+
+def watched(*outcomes: Listed[Link] | CommandError, terminal: bool = False, as_json: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=60, height=6)
+    with pytest.raises(KeyboardInterrupt):
+        watch.watch("links", looks(*outcomes), LINKS, Selection(as_json), SECOND, console, lambda _: None)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_each_look_is_shown_and_one_that_fails_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = watched(
+        Listed([link("a")], 1.0), CommandError(Exit.UNAVAILABLE, "no throttler runs"), Listed([link("b")], 2.0)
+    )
+    assert [line.split()[0] for line in shown.splitlines()] == ["link", "a", "link", "b"]
+    assert "no throttler runs: asked again" in capsys.readouterr().err
+
+
+def test_what_is_wrong_at_the_first_look_ends_it() -> None:
+    with pytest.raises(CommandError, match="no throttler runs"):
+        watched(CommandError(Exit.UNAVAILABLE, "no throttler runs"))
+
+
+def test_a_terminal_shows_what_it_has_room_for_and_says_how_much_there_is() -> None:
+    shown = watched(Listed([link(f"link{number}") for number in range(9)], 1.0, 20), terminal=True)
+    assert "link2" in shown and "link3" not in shown and "the first 3 of 20" in shown
+
+
+def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    watched(Listed([link("a")], 1.0), Listed([link("a")], 2.0), as_json=True)
+    assert [json.loads(line)["links"][0]["name"] for line in capsys.readouterr().out.splitlines()] == ["a", "a"]
+
+
+def test_rates_are_shown_where_they_are_known() -> None:
+    after = with_rates(sessions(answer()), sessions(later(2.0, sent=1_000_000)))
+    titles = {column.title: column.cell(after.documents[0]) for column in SESSIONS}
+    assert titles["sending"] == "4.00 Mbit/s"
+    dropping = with_rates(classes(answer()), classes(later(2.0, dropped=10))).documents[0]
+    assert {column.title: column.cell(dropping) for column in CLASSES}["drops/s"] == "5"
+
+
+@pytest.mark.parametrize("wrong", ["0s", "1", "100ms", "2h"])
+def test_an_interval_that_is_none_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="from '500ms' to '3600s'"):
+        Interval.parse(wrong)
