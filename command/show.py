@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -162,7 +163,24 @@ def show(name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: 
     if selection.json:
         print_json(name, listed, columns, selection)
     else:
-        Console().print(view(listed, columns, selection), highlight=False)
+        print_view(Console(), listed, columns, selection)
+
+
+def print_view(console: Console, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
+    """Print a table; no cell is cut, even if its lines get longer than the terminal's."""
+    shown = view(listed, columns, selection)
+    console.width = max(console.width, _least_width(cast(Table, shown.renderables[0]), console.is_terminal))
+    console.print(shown, highlight=False)
+
+
+def _least_width(table: Table, may_fold: bool) -> int:
+    """Columns of text that the table takes; its last column may fold between words."""
+    cells = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    widths = [max(map(cell_len, column), default=0) for column in cells]
+    if may_fold:
+        widths[-1:] = [max((cell_len(word) for cell in cells[-1] for word in cell.split()), default=0)]
+    # Beside each column rich counts a blank on both sides, also at the edges, where it prints none.
+    return sum(widths) + 2 * len(widths)
 
 
 def print_json(

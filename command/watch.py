@@ -98,7 +98,7 @@ def watch(
             elif live:
                 live.update(show.view(shown, columns, selection, room=console.height - 1), refresh=True)
             else:
-                console.print(show.view(shown, columns, selection))
+                show.print_view(console, shown, columns, selection)
             before = seen
             while True:
                 sleep(interval.seconds)

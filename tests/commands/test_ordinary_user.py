@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,14 +44,21 @@ COMMANDS = (
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of the user's, and their home with an environment in it."""
+def clone() -> Iterator[Path]:
+    """A clone of the user's, and their home with an environment in it.
+
+    Not in pytest's own folder: whenever root starts another pytest, it closes that one to all others.
+    """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be somebody else")
-    folder = tmp_path_factory.mktemp("ordinary")
-    for each in (folder, *folder.parents):
-        if not each.stat().st_mode & stat.S_IXOTH:
-            each.chmod(0o755)
+    with TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        _fill(folder)
+        yield folder
+
+
+def _fill(folder: Path) -> None:
     checkout = folder / "checkout"
     checkout.mkdir()
     listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -72,7 +78,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment.symlink_to(sys.prefix)
     for each in (home, home / ".cache", home / ".cache/tributary"):
         os.chown(each, USER, USER)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler, tributary
 from tests.netns.world import eventually, in_namespace, process
 from throttler.policy import model
+from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 
 pytestmark = [
@@ -18,6 +21,10 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
     pytest.mark.usefixtures("world"),
 ]
+
+PAGE = ROOT / "docs" / "command.md"
+EXAMPLE = re.compile(r"^    \$ tributary (.*)\n((?:(?:    (?!\$).*)?\n)*?)(?=    \$|\S|\Z)", re.MULTILINE)
+"""A command in the page, and what it printed."""
 
 
 def listed(name: str, *words: str) -> list[dict[str, Any]]:
@@ -99,6 +106,38 @@ def test_rates_follow_a_download_while_it_is_watched() -> None:
             client.request(100_000)
             client.finish()
             assert any(next(looks)["sessions"][0]["sent_rate"] > 0 for _ in range(5))
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    """REMAKE_GOLDEN=1 writes it anew."""
+    with throttler("kernel"), connection() as client:
+        eventually(elements)
+        client.request(2_000_000)
+        client.finish()
+        page = PAGE.read_text()
+        made = EXAMPLE.sub(lambda example: f"    $ tributary {example[1]}\n{printed(example[1])}\n", page)
+    if "REMAKE_GOLDEN" in os.environ:
+        PAGE.write_text(made.rstrip("\n") + "\n")
+    assert masked(made) == masked(page)
+
+
+def printed(words: str) -> str:
+    """What the command prints on a policy that is where a gateway's is, indented."""
+    if words == "monitor":
+        with process(*in_namespace(GATEWAY, sys.executable, "-m", "command", words)) as watching:
+            assert watching.stdout
+            text = "".join(islice(watching.stdout, 6))
+    else:
+        (session,) = listed("sessions", "sessions")
+        text = tributary(*words.replace("TOKEN", session["token"]).split())
+    text = text.replace(str(WIRED_SLOW), "/etc/tributary/throttler.toml")
+    return "".join(f"    {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def masked(page: str) -> str:
+    """Without what differs from run to run: tokens, figures and their units, and the room that they take."""
+    figures = re.sub(r"\d+(?:[.,]\d+)*", "0", re.sub(r"\b[0-9a-f]{8}\b|TOKEN", "token", page))
+    return re.sub(r"\s+", " ", re.sub(r"0 [kMG]?(B|bit/s)", r"0 \1", figures))
 
 
 def test_without_anything_that_runs_it_says_what_does_not() -> None:

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from command import mapping, show
-from command.show import LINKS, RULES, SESSIONS, Listed, Selection
+from command.show import LINKS, RULES, SERVICES, SESSIONS, Listed, Selection
 from tests.unit.throttler.answer import answer
-from tributary.api.documents import Link
+from tributary.api.documents import Link, Service
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -68,3 +68,21 @@ def test_a_rules_state_and_its_quota_are_shown() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in "".join(printed([link("a\x1b[2J")]))
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(False, 2), (True, 3)])
+def test_no_cell_is_cut_and_on_a_terminal_the_last_column_folds(terminal: bool, lines: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=40)
+    service = Service(name="throttler", running=True, uptime=2.0, summary="1 session, by /etc/tributary/throttler.toml")
+    show.print_view(console, Listed([service], 0.0), SERVICES, Selection(json=False))
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue().splitlines()
+    assert len(printed) == lines
+    assert "/etc/tributary/throttler.toml" in printed[-1]
+
+
+def test_titles_that_are_wider_than_their_cells_leave_the_others_their_room() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    show.print_view(console, Listed(mapping.sessions(answer()), 0.0), SESSIONS, Selection(json=False))
+    assert isinstance(console.file, io.StringIO)
+    assert "…" not in console.file.getvalue()
