@@ -2,23 +2,21 @@
 
 import ipaddress
 import json
-import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import doctor.__main__
-import gateway.cli
-from command import box, files, mapping, monitor, saved, show
-from command.show import Column, D, Listed, Selection
-from command.watch import Interval, watch
+from command import box, files, lists, mapping, monitor, routers, saved, show
+from command.lists import Listing, now, show_list
+from command.show import D, Listed, Selection
 from throttler.policy import model
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status as ThrottlerStatus
-from tributary.api.documents import Link, Router, Session, Subflow
+from tributary.api.documents import Link, Session, Subflow
 from tributary.settings.cli import Arguments, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
@@ -83,10 +81,6 @@ named by its token, or one subflow by its ends. On a home router: says what is w
   tributary explain lte
 """
 
-_ROUTERS = """\
-Shows the home routers that are enrolled at this gateway. Needs root.
-"""
-
 _PLAN = """\
 Prints what the settings in a folder would change now: the commands and rules of throttler, router and gateway, of those
 whose file is there. Changes nothing.
@@ -113,21 +107,6 @@ class Status(Plain):
     """``tributary status``."""
 
     service: str | None
-
-
-@dataclass(frozen=True)
-class Listing:
-    """``tributary links``."""
-
-    json: bool
-    sort: str | None
-    limit: int | None
-    watch: Interval | None
-
-    @property
-    def selection(self) -> Selection:
-        """How the list is shown."""
-        return Selection(self.json, self.sort, self.limit)
 
 
 @dataclass(frozen=True)
@@ -197,15 +176,7 @@ def parser() -> Arguments:
     limit.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
-    routers = command("routers", Listing, _routers, "the home routers of this gateway", _ROUTERS)
-    gateways = gateway.cli.parser()
-    for name, about in (
-        ("enrol", "enrol a home router at this gateway"),
-        ("rotate", "give a home router new keys"),
-        ("revoke", "revoke a home router"),
-        ("forward", "forward ports of this gateway to a home router"),
-    ):
-        commands.adopt(name, gateways, about)
+    routers.add(commands)
     commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
     changes = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
@@ -216,18 +187,9 @@ def parser() -> Arguments:
             "folder", nargs="?", type=Path, default=files.FOLDER, help=f"default: {files.FOLDER}"
         )
     version = command("version", Plain, _version, "which version this is", _VERSION)
-    for listing in (links, sessions, rules, classes, routers):
-        listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
-        listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
-        listing.add_argument(
-            "--watch",
-            nargs="?",
-            type=Interval.argument,
-            const=Interval.parse("1s"),
-            metavar="INTERVAL",
-            help="show it again and again, with rates, until Ctrl-C (default: 1s)",
-        )
-    for each in (status, links, sessions, rules, classes, limit, explain, routers, changes, version):
+    for each in (links, sessions, rules, classes):
+        lists.add_arguments(each)
+    for each in (status, limit, explain, changes, version):
         each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     return made
 
@@ -239,12 +201,6 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ArgumentTypeError(f"{text!r}: accepted: an address, or a network without host bits") from error
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r}: accepted: a count above 0")
-    return int(text)
-
-
 def _rate(text: str) -> PositiveRate | None:
     return None if text == "none" else PositiveRate.argument(text)
 
@@ -253,21 +209,7 @@ def _status(options: Status) -> None:
     if options.service is not None:
         print(json.dumps(box.whole(options.service), indent=2))
         return
-    show.show("services", _listed(box.Answers().services()), show.SERVICES, Selection(options.json))
-
-
-def _listed(documents: Sequence[D]) -> Listed[D]:
-    return Listed(documents, time.monotonic())
-
-
-def _list(name: str, look: Callable[[], Listed[D]], columns: tuple[Column[D], ...], options: Listing) -> None:
-    if options.watch is None:
-        show.show(name, look(), columns, options.selection)
-        return
-    selection = options.selection
-    if selection.sort is None and any(column.title == "sending" for column in columns):
-        selection = replace(selection, sort="-sending")
-    watch(name, look, columns, selection, options.watch)
+    show.show("services", now(box.Answers().services()), show.SERVICES, Selection(options.json))
 
 
 def _throttlers(
@@ -283,7 +225,7 @@ def _throttlers(
 
 def _links(options: Listing) -> None:
     links = box.Answers().links()
-    _list("links", lambda: _listed(links if options.watch is None else box.Answers().links()), show.LINKS, options)
+    show_list("links", lambda: now(links if options.watch is None else box.Answers().links()), show.LINKS, options)
     if not options.json:
         for link in links:
             for sentence in link.advice:
@@ -292,12 +234,14 @@ def _links(options: Listing) -> None:
 
 def _sessions(options: Sessions) -> None:
     if options.token is not None:
-        _list("subflows", _throttlers(partial(_subflows, options.token)), show.SUBFLOWS, options)
+        show_list("subflows", _throttlers(partial(_subflows, options.token)), show.SUBFLOWS, options)
     elif options.client or options.path or options.throttled:
         look = _throttlers(lambda status: [each for each in mapping.sessions(status) if _is_meant(each, options)])
-        _list("sessions", look, show.SESSIONS, options)
+        show_list("sessions", look, show.SESSIONS, options)
     else:
-        _list("sessions", _throttlers(mapping.sessions, lambda status: status.sessions_total), show.SESSIONS, options)
+        show_list(
+            "sessions", _throttlers(mapping.sessions, lambda status: status.sessions_total), show.SESSIONS, options
+        )
 
 
 def _subflows(token: str, status: ThrottlerStatus) -> Sequence[Subflow]:
@@ -316,11 +260,11 @@ def _is_meant(session: Session, options: Sessions) -> bool:
 
 
 def _rules(options: Listing) -> None:
-    _list("rules", _throttlers(mapping.rules), show.RULES, options)
+    show_list("rules", _throttlers(mapping.rules), show.RULES, options)
 
 
 def _classes(options: Listing) -> None:
-    _list("classes", _throttlers(mapping.classes, lambda status: status.classes_total), show.CLASSES, options)
+    show_list("classes", _throttlers(mapping.classes, lambda status: status.classes_total), show.CLASSES, options)
 
 
 def _limit(options: Limit) -> None:
@@ -339,7 +283,7 @@ def _limit(options: Limit) -> None:
         if options.save:
             saved.save(policy, name, {"name": name, **keys})
     paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
-    show.show("links", _listed(paths), show.LINKS, Selection(options.json))
+    show.show("links", now(paths), show.LINKS, Selection(options.json))
 
 
 def _explain(options: Explain) -> None:
@@ -368,13 +312,6 @@ def _explain_link(link: Link, as_json: bool) -> None:
         show.print_object(links=[link.model_dump(mode="json")])
         return
     print("\n".join((f"{link.name}: {link.condition}", *(f"  {sentence}" for sentence in link.advice))))
-
-
-def _routers(options: Listing) -> None:
-    def look() -> Listed[Router]:
-        return _listed(mapping.routers(gateway.cli.listed(gateway.cli.Common(gateway.cli.SETTINGS, None))))
-
-    _list("routers", look, show.ROUTERS, options)
 
 
 def _monitor(options: Plain) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
-from tributary.api.documents import HtbClass, Link, Router, Rule, Service, Session, Subflow
+from tributary.api.documents import HtbClass, Link, Rule, Service, Session, Subflow
 from tributary.daemons.text import end, plural
 from tributary.settings.units import Size
-from tributary.wireguard.addresses import DEFAULT_SLOT
 
 LIMIT = "limit-"
 """What the names of rules begin with that ``tributary limit`` sets."""
@@ -151,22 +150,6 @@ def _class(entry: ClassStatus) -> HtbClass:
 def _sum(counts: Iterable[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-def routers(answer: Iterable[Answer]) -> list[Router]:
-    """The routers that a gateway lists."""
-    return [
-        Router(
-            name=each["name"],
-            number=each["number"],
-            links_up=sum(link["slot"] != DEFAULT_SLOT for link in each["up"]),
-            last_seen=each["last_seen_s"],
-            sent=each["sent"],
-            received=each["received"],
-            forwards=tuple(each["forward"]),
-        )
-        for each in answer
-    ]
 
 
 def throttler(status: Status) -> Service:

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from tributary.api.documents import VERSION, Document, HtbClass, Link, Router, Rule, Service, Session, Subflow
+from tributary.api.documents import VERSION, Document, HtbClass, Link, Router, Rule, Service, Session, Subflow, Tunnel
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, scaled
 from tributary.settings.errors import CommandError, Exit
@@ -71,6 +71,10 @@ def _rtt(seconds: float | None) -> str:
 
 def _count(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
+
+
+def _from(tunnel: Tunnel) -> str:
+    return f"{'all else' if tunnel.link is None else tunnel.link}: {tunnel.outside}"
 
 
 def _cap(link: Link) -> str:
@@ -145,10 +149,14 @@ CLASSES: tuple[Column[HtbClass], ...] = (
 ROUTERS: tuple[Column[Router], ...] = (
     Column("router", lambda each: each.name),
     Column("number", lambda each: str(each.number), lambda each: each.number),
+    Column("address", lambda each: each.addresses[0]),
+    Column("LAN", lambda each: each.prefix or ""),
+    Column("keys", lambda each: "rotating" if each.rotating else ""),
     Column("links up", lambda each: _count(each.links_up), lambda each: each.links_up),
     Column("seen", lambda each: _age(each.last_seen) or "never", lambda each: each.last_seen),
     *_COUNTED,
     Column("forwards", lambda each: ", ".join(each.forwards)),
+    Column("links from", lambda each: ", ".join(_from(tunnel) for tunnel in each.up)),
 )
 SERVICES: tuple[Column[Service], ...] = (
     Column("service", lambda each: each.name),

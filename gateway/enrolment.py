@@ -110,7 +110,7 @@ def get_router(contents: Contents, name: str) -> Router:
 def refuse_taken(contents: Contents, name: str) -> None:
     """Raise CommandError, exit 75, if there is a router ``name``."""
     if name in contents.routers or name in contents.faults:
-        raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary-gateway rotate {name}")
+        raise CommandError(Exit.IN_USE, f"{name} is enrolled: for new keys: tributary rotate {name}")
 
 
 def _identity(gateway: Gateway, contents: Contents, now: datetime) -> tuple[str, Identity]:

@@ -35,7 +35,7 @@ LAN = "the name of an interface that is none of the links, such as 'end0'"
 LAN_IPV6 = "'gateway', 'link', 'translated' or 'off'"
 TRANSLATED = f"with lan_ipv6 = 'translated', and only then, {PRIVATE}"
 INSIDE = "with an enrolment no probe.target, or one at the gateway's inside address, since tunnels lead nowhere else"
-ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
+ENROLMENTS = "tables [[enrolment]] as `tributary enrol` prints them"
 
 
 def _glob(value: object) -> str:

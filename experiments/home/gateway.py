@@ -62,7 +62,8 @@ class Gateway:
         """What ``gateway`` with these words prints; raises CommandError."""
         folder = self.node.directory
         where = ("--settings", str(folder / "gateway.toml"), "--state-directory", str(folder / "gateway"))
-        return self.node.run(sys.executable, "-m", "gateway", *words, *where)
+        module = "gateway" if words[0] in ("up", "down", "sync") else "command"
+        return self.node.run(sys.executable, "-m", module, *words, *where)
 
     def enrol(self) -> Enrolment:
         """Let the router in."""

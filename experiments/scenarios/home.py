@@ -25,7 +25,7 @@ less with them. Without, a call waits as long as the download keeps the queue fi
 what is on its way (RFC 9438 section 4.6) and grows again, so that more than half of the queue is filled most of the
 time.
 
-`revoked` is how long a call still passes behind `gateway revoke`. `link` and `tunnel` are a connection of the router's
+`revoked` is how long a call still passes after `tributary revoke`. `link` and `tunnel` are a connection of the router's
 own to the gateway's converter by a plain cable that stands for a link, and by the tunnel over it, with nothing that
 shapes: what one tunnel costs.
 

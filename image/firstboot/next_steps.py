@@ -37,7 +37,7 @@ def _login(card: Card, where: str) -> Iterator[str]:
 
 def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
     if card.public_name:
-        yield f"Home routers find it at {card.public_name}. To let one in: sudo {USER}-gateway enrol NAME"
+        yield f"Home routers find it at {card.public_name}. To let one in: sudo tributary enrol NAME"
     elif not card.client_networks:
         yield f"The converters serve this box alone: add client_networks to {NAME}, and start the box anew."
     if card.client_networks:
@@ -65,7 +65,7 @@ def _home(card: Card, facts: Facts) -> Iterator[str]:
     if card.enrolments:
         yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-router status"
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
-        yield f"On the gateway, once: tributary-gateway forward NAME {ports}"
+        yield f"On the gateway, once: tributary forward NAME {ports}"
 
 
 def _asking(card: Card, facts: Facts) -> Iterator[str]:

@@ -52,7 +52,7 @@ MOST_WANS = 8
 
 MOST_GATEWAYS = 8
 
-ENROLMENTS = "tables [[enrolment]] as `tributary-gateway enrol` prints them"
+ENROLMENTS = "tables [[enrolment]] as `tributary enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
 MATCHES = "at least one of the keys interface, driver, mac, bus, or a table modem"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"

@@ -88,8 +88,9 @@ def test_the_gateway(number: str, tmp_path: Path) -> None:
     common = ("--settings", settings, "--state-directory", tmp_path)
     without_planted(python("gateway", "check", *common))
     if os.geteuid() == 0:
-        for words in (["plan"], ["list"], ["revoke", "jones"], ["rotate", "--dry-run", "smith"]):
-            without_planted(python("gateway", *words, *map(str, common)))
+        without_planted(python("gateway", "plan", *common))
+        for words in (["routers"], ["revoke", "jones"], ["rotate", "--dry-run", "smith"]):
+            without_planted(python("command", *words, *map(str, common)))
 
 
 @pytest.mark.parametrize("role", ["back-end", "overlay"])

@@ -69,7 +69,7 @@ def ready(guest: Guest) -> str:
 
 
 def test_it_makes_a_gateway_that_is_ready_to_enrol(guest: Guest, ready: str) -> None:
-    assert ready.endswith("ready: now 'tributary-gateway enrol NAME'"), ready
+    assert ready.endswith("ready: now 'tributary enrol NAME'"), ready
     units = "tributary-converter tributary-gateway tributary-firewall tributary-throttler"
     assert set(guest.ask(f"systemctl is-active {units}").split()) == {"active"}
     assert guest.ask("systemctl is-system-running") == "running"
@@ -94,7 +94,7 @@ def answers(guest: Guest, port: int) -> bool:
 
 
 def test_who_was_enrolled_reaches_the_converter(guest: Guest, ready: str) -> None:
-    printed = tomllib.loads(guest.ask("tributary-gateway enrol home"))
+    printed = tomllib.loads(guest.ask("tributary enrol home"))
     enrolment = check(printed["enrolment"][0], Enrolment, "home")
     assert str(enrolment.gateway) == f"{OUTSIDE}:{TUNNELS}", ready
     house = House(guest.server)

@@ -129,7 +129,7 @@ class Home:
 
     def seen(self) -> dict[str, Any]:
         """What the gateway says of the router."""
-        (router,) = json.loads(self.gateway.run("sudo tributary-gateway list --json"))
+        (router,) = json.loads(self.gateway.run("sudo tributary routers --json"))["routers"]
         return dict(router)
 
     def is_whole(self) -> bool:
@@ -159,7 +159,7 @@ def standing_home(image: Path, folder: Path) -> Iterator[Home]:
         internet.ip("address", "add", f"{_ADMIN}/24", "dev", "gateway")
         gateway = Login(internet, GATEWAY, key)
         gateway.wait()
-        printed = gateway.run(f"sudo tributary-gateway enrol {HOME}")
+        printed = gateway.run(f"sudo tributary enrol {HOME}")
 
         (folder / "router").mkdir()
         card = _ROUTER_CARD.format(key=public, router=ROUTER) + printed

@@ -65,7 +65,7 @@ def test_the_gateway_hears_the_router_by_both_links_and_names_it(home: Home) -> 
     eventually(lambda: len(home.seen()["up"]) == 3, SOON)
     seen = home.seen()
     assert seen["name"] == HOME
-    outside = {link["outside"].rpartition(":")[0] for link in seen["up"] if link["slot"]}
+    outside = {link["outside"].rpartition(":")[0] for link in seen["up"] if link["link"]}
     assert outside == {"198.51.100.1", "198.51.100.2"}
 
 
@@ -165,9 +165,9 @@ def test_a_router_that_is_revoked_is_out_within_five_seconds(home: Home) -> None
     file = f"/var/lib/tributary/gateway/routers/{HOME}.toml"
     home.gateway.run(f"sudo cp {file} /root/kept")
     with calling(home.device) as call:
-        home.gateway.run(f"sudo tributary-gateway revoke {HOME}")
+        home.gateway.run(f"sudo tributary revoke {HOME}")
         revoked = time.monotonic()
-        assert json.loads(home.gateway.run("sudo tributary-gateway list --json")) == []
+        assert json.loads(home.gateway.run("sudo tributary routers --json"))["routers"] == []
         # It goes on by a link itself, and is known by that one's address from then on.
         eventually(lambda: not (status := home.status()) or not status["gateway"]["answers"], SOON)
         heard = call()

@@ -8,7 +8,6 @@ tunnels: 10.84.0.18 and others in the houses --- 10.84.0.1 in hgw-gate
 import json
 import os
 import socket
-import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +21,7 @@ import pytest
 
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import in_namespace, needs, on, run, serving
+from tests.netns.world import gateway_command, in_namespace, needs, on, run, serving
 from tributary.kernel import wireguard
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
@@ -131,7 +130,7 @@ class World:
 
     def _command(self, *words: str) -> tuple[str, ...]:
         where = ("--settings", str(self.folder / "gateway.toml"), "--state-directory", str(self.state))
-        return in_namespace(self.gate.namespace, sys.executable, "-m", "gateway", *words, *where)
+        return in_namespace(self.gate.namespace, *gateway_command(*words), *where)
 
     @property
     def state(self) -> Path:
@@ -142,7 +141,7 @@ class World:
         return check(table["enrolment"][0], Enrolment, name)
 
     def list(self) -> dict[str, Any]:
-        return {router["name"]: router for router in json.loads(self.gateway("list", "--json"))}
+        return {router["name"]: router for router in json.loads(self.gateway("routers", "--json"))["routers"]}
 
     def tables(self) -> str:
         return self.gate.run("nft", "list", "tables")

@@ -21,7 +21,7 @@ from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
 from tests.netns.test_gateway import FIREWALL, SITE
-from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
+from tests.netns.world import eventually, gateway_command, in_namespace, needs, process, run, said_ready
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
@@ -59,7 +59,7 @@ class Served(Home):
     def at_gateway(self, *words: str) -> str:
         """What the gateway's command prints."""
         where = ("--settings", f"{self.directory}/gateway.toml", "--state-directory", f"{self.directory}/gateway")
-        return run(*in_namespace(self.gateway.namespace, sys.executable, "-m", "gateway", *words, *where))
+        return run(*in_namespace(self.gateway.namespace, *gateway_command(*words), *where))
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +206,8 @@ def test_what_is_refused_and_what_is_only_tried_changes_nothing(home: Served) ->
     for words, told in WOULD.items():
         assert home.at_gateway("forward", *words, "--dry-run") == told
     assert home.gateway.run("nft", "--stateless", "list", "ruleset") == before
-    (berlin,) = json.loads(home.at_gateway("list", "--json"))
-    assert berlin["forward"] == list(PORTS)
+    (berlin,) = json.loads(home.at_gateway("routers", "--json"))["routers"]
+    assert berlin["forwards"] == list(PORTS)
 
 
 def test_who_is_revoked_takes_the_ports_along(home: Served) -> None:

@@ -65,7 +65,7 @@ def test_a_stranger_gets_nothing(gateway: World) -> None:
     eventually(lambda: gateway.house.pings(known, INSIDE))
     assert not gateway.house.pings(stranger, INSIDE, 2)
     (router,) = gateway.list().values()
-    assert [link["slot"] for link in router["up"]] == [2]
+    assert [tunnel["link"] for tunnel in router["up"]] == [2]
 
 
 def test_a_tunnel_has_one_address_and_no_other(gateway: World) -> None:

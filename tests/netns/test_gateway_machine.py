@@ -46,12 +46,12 @@ def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
     address = gateway.house.tunnel(gateway.enrol("berlin"))
     eventually(lambda: gateway.house.pings(address, INSIDE))
     before = gateway.list()["berlin"]
-    (link,) = before["up"]
-    assert (link["slot"], link["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
+    (tunnel,) = before["up"]
+    assert (tunnel["link"], tunnel["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
     assert before["received"] > 0 and before["sent"] > 0
     gateway.gateway("down")
     away = gateway.list()["berlin"]
-    assert away["up"] == [] and away["last_seen"] == before["last_seen"] and away["received"] >= before["received"]
+    assert away["up"] == [] and away["last_seen"] >= before["last_seen"] and away["received"] >= before["received"]
     gateway.gateway("up")
     gateway.house.forget()
     eventually(lambda: gateway.house.pings(address, INSIDE))

@@ -5,7 +5,6 @@ The world is that of router_world.py; the provider is the gateway as well, and l
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.netns.router_world import SERVER_4, World, world
-from tests.netns.world import eventually, in_namespace, needs, run
+from tests.netns.world import eventually, gateway_command, in_namespace, needs, run
 
 pytestmark = [pytest.mark.slow, needs("wg")]
 
@@ -46,10 +45,10 @@ class Pair:
     def gateway(self, *words: str) -> str:
         folder = self.world.directory
         where = ("--settings", str(folder / "gateway.toml"), "--state-directory", str(folder / "gateway"))
-        return run(*in_namespace(self.world.provider, sys.executable, "-m", "gateway", *words, *where))
+        return run(*in_namespace(self.world.provider, *gateway_command(*words), *where))
 
     def berlin(self) -> dict[str, Any]:
-        (router,) = json.loads(self.gateway("list", "--json"))
+        (router,) = json.loads(self.gateway("routers", "--json"))["routers"]
         return dict(router)
 
     def has_subflows(self, addresses: list[str]) -> None:
@@ -86,7 +85,7 @@ def test_what_enrol_prints_brings_a_router_in_over_both_links_until_it_is_revoke
                 transfer.goes_on()
             # It waits for what does not come.
             transfer.child.kill()
-    assert pair.gateway("list", "--json") == "[]\n"
+    assert json.loads(pair.gateway("routers", "--json"))["routers"] == []
 
 
 def test_a_router_that_gets_its_new_table_goes_on_by_its_new_keys(pair: Pair) -> None:

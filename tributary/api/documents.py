@@ -121,14 +121,33 @@ class HtbClass(Document):
     backlog: int | None = Field(description="bytes that wait in it")
 
 
+class Tunnel(Document):
+    """A router's tunnel that is up: one over each of its links, and one for everything else."""
+
+    KEY = ("address",)
+
+    link: int | None = Field(description="the number of the link that it is over; null for everything else")
+    address: str = Field(description="its address inside")
+    outside: str | None = Field(description="where its packets come from")
+
+
 class Router(Counted):
     """A home router that is enrolled at this gateway."""
 
     name: str = Field(description="its name")
     number: int = Field(description="its number, from which its addresses follow")
-    links_up: int = Field(description="tunnels with a handshake in the last 180 s")
+    addresses: tuple[str, ...] = Field(description="of its tunnels, the first for everything else")
+    prefix: str | None = Field(description="its LAN's IPv6 prefix")
+    enrolled: str = Field(description="when, in UTC (RFC 3339)")
+    rotating: bool = Field(description="whether its new keys wait to be used")
     last_seen: float | None = Field(description="since its last handshake")
+    up: tuple[Tunnel, ...] = Field(description="tunnels with a handshake in the last 180 s")
     forwards: tuple[str, ...] = Field(description="ports of this gateway that lead to it")
+
+    @property
+    def links_up(self) -> int:
+        """How many of its links have a tunnel that is up."""
+        return sum(tunnel.link is not None for tunnel in self.up)
 
 
 class Service(Document):

@@ -1,4 +1,4 @@
-"""A router's enrolment at one gateway: the table that ``tributary-gateway enrol`` prints."""
+"""A router's enrolment at one gateway: the table that ``tributary enrol`` prints."""
 
 import re
 from dataclasses import dataclass

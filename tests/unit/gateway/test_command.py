@@ -1,9 +1,11 @@
-"""The command line: settings, help, what list shows."""
+"""The command line: settings, help, what is shown of routers."""
 
 from pathlib import Path
 
 import pytest
 
+import command.cli
+from command import show
 from gateway import report
 from gateway.cli import main
 from gateway.counters import TrafficTotals, counted
@@ -77,7 +79,7 @@ def test_help_names_every_key_and_exit_code(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    for word in (*(f"{key}:" for key in GatewaySettings.model_fields), "exit codes:", "enrol", "/etc/tributary"):
+    for word in (*(f"{key}:" for key in GatewaySettings.model_fields), "exit codes:", "sync", "/etc/tributary"):
         assert word in text
 
 
@@ -102,32 +104,30 @@ def test_a_link_is_up_until_its_last_handshake_is_180_seconds_old() -> None:
     made = tunnels(routers, Networks(NETWORK, LANS))
     totals = counted({}, made, there)
     berlin, rome = report.routers(routers, made, there, totals, NOW)
-    assert [link["slot"] for link in berlin["up"]] == [0, 1]
-    assert berlin["up"][1] == {"slot": 1, "address": "10.84.0.18", "outside": "203.0.113.9:4000"}
-    assert (berlin["last_seen_s"], berlin["received"], berlin["sent"]) == (10.0, 2_000_000, 30)
-    assert (rome["last_seen"], rome["up"], rome["number"], rome["forward"]) == (None, [], 3, ["tcp/443"])
-    text = "\n".join(line.plain for line in report.lines([berlin, rome], 80))
-    assert "berlin: 1 link up, seen 10 s ago" in text and "rome: 0 links up, never seen" in text
-    assert "everything else from 203.0.113.9:4000" in text and "received 2.00 MB" in text
-    assert "tcp/443 forwarded to it" in text
-    assert (berlin["prefix"], "LAN 2001:db8:1:1::/64" in text) == ("2001:db8:1:1::/64", True)
-    assert all(len(line) <= 80 for line in text.splitlines())
+    assert [tunnel.link for tunnel in berlin.up] == [None, 1]
+    assert (berlin.up[1].address, berlin.up[1].outside) == ("10.84.0.18", "203.0.113.9:4000")
+    assert (berlin.last_seen, berlin.received, berlin.sent) == (10.0, 2_000_000, 30)
+    assert (rome.last_seen, rome.up, rome.number, rome.forwards) == (None, (), 3, ("tcp/443",))
+    assert (berlin.links_up, rome.links_up, berlin.prefix) == (1, 0, "2001:db8:1:1::/64")
+    shown = {column.title: [column.cell(each) for each in (berlin, rome)] for column in show.ROUTERS}
+    assert (shown["seen"], shown["forwards"]) == (["10 s", "never"], ["", "tcp/443"])
+    assert shown["links from"][0].endswith(", 1: 203.0.113.9:4000") and shown["received"][0] == "2.00 MB"
 
 
 def test_who_is_away_was_still_seen() -> None:
-    answer = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW - 90000, 5, 6)}, NOW)
-    assert (answer[0]["up"], answer[0]["last_seen"]) == ([], "2026-09-20T13:13:20Z")
-    assert "seen 1 d 01 h ago" in next(report.lines(answer, 80)).plain
+    (away,) = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW - 90000, 5, 6)}, NOW)
+    assert (away.up, away.last_seen) == ((), 90000)
 
 
-def test_an_empty_list_says_how_to_begin() -> None:
-    assert "tributary-gateway enrol NAME" in next(report.lines([], 80)).plain
+def test_nobody_was_seen_in_the_future() -> None:
+    (ahead,) = report.routers({"berlin": router(1)}, BERLIN, {}, {"berlin": TrafficTotals(NOW + 60, 5, 6)}, NOW)
+    assert ahead.last_seen == 0
 
 
 @pytest.mark.parametrize("ports", ["27015", "tcp", "tcp/0", "sctp/5", "tcp/9-8"])
 def test_ports_are_given_with_their_protocol(ports: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["forward", "berlin", ports])
+        command.cli.main(["forward", "berlin", ports])
     assert caught.value.code == Exit.USAGE
     assert "tcp/ or udp/ and a port" in capsys.readouterr().err
 

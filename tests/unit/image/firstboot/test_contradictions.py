@@ -45,7 +45,7 @@ BETWEEN_KEYS = [
     ('gateway = "203.0.113.5"', ["wan = []: accepted: two or more, up to 8", "lan = '(missing)': accepted: a table"]),
     (HOME.replace('[wan.lte]\ninterface = "enx*"\n', ""), ["wan = ['dsl']: accepted: two or more, up to 8"]),
     (HOME.partition("[lan]")[0], ["lan = '(missing)': accepted: a table [lan]"]),
-    (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints them; or"]),
+    (LINKS, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary enrol` prints them; or"]),
     ('leg = "plain"\n' + LINKS + ENROLMENT, ["gateway = '(missing)': accepted: an address"]),
     ('leg = "wireguard"\n' + HOME, ["enrolment = '(missing)': accepted: tables [[enrolment]]"]),
     (HOME + 'dns = "nobody"\n', ["lan.dns = 'nobody': accepted: 'links' or servers, since without tunnels"]),
@@ -173,7 +173,7 @@ BETWEEN_KEYS = [
         HOME.replace("wlan0", "end1") + ACCESS_POINT + "[network.wlan0]",
         ["network.wlan0 = '(given)': accepted: no such table: the access point belongs to the LAN"],
     ),
-    (HOME + FORWARD, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary-gateway enrol` prints"]),
+    (HOME + FORWARD, ["enrolment = '(missing)': accepted: tables [[enrolment]] as `tributary enrol` prints"]),
     *(
         (LINKS + FORWARD.replace("77.20", host) + ENROLMENT, [f"forward[0].device = '192.168.{host}': accepted: an"])
         for host in ("77.1", "77.0", "77.255", "78.20")

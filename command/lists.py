@@ -1,0 +1,63 @@
+"""The commands that show a list: its arguments, and how it is shown, once or again and again."""
+
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from command import show
+from command.show import Column, D, Listed, Selection
+from command.watch import Interval, watch
+from tributary.settings.cli import Arguments
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Arguments of all such commands."""
+
+    json: bool
+    sort: str | None
+    limit: int | None
+    watch: Interval | None
+
+    @property
+    def selection(self) -> Selection:
+        """How the list is shown."""
+        return Selection(self.json, self.sort, self.limit)
+
+
+def add_arguments(listing: Arguments) -> None:
+    """Add those of ``Listing`` to a command's."""
+    listing.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
+    listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
+    listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
+    listing.add_argument(
+        "--watch",
+        nargs="?",
+        type=Interval.argument,
+        const=Interval.parse("1s"),
+        metavar="INTERVAL",
+        help="show it again and again, with rates, until Ctrl-C (default: 1s)",
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r}: accepted: a count above 0")
+    return int(text)
+
+
+def now(documents: Sequence[D]) -> Listed[D]:
+    """All there are, counted now."""
+    return Listed(documents, time.monotonic())
+
+
+def show_list(name: str, look: Callable[[], Listed[D]], columns: tuple[Column[D], ...], options: Listing) -> None:
+    """Show what ``look`` finds as the list ``name``: once, or as ``--watch`` has it, the fastest first."""
+    if options.watch is None:
+        show.show(name, look(), columns, options.selection)
+        return
+    selection = options.selection
+    if selection.sort is None and any(column.title == "sending" for column in columns):
+        selection = replace(selection, sort="-sending")
+    watch(name, look, columns, selection, options.watch)

@@ -1,0 +1,212 @@
+"""The home routers of a gateway: ``tributary routers | enrol | rotate | revoke | forward``."""
+
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import time
+
+from command import lists, show
+from command.lists import Listing
+from gateway import enrolment, report
+from gateway.cli import Common, Mutating, print_notes, with_places
+from gateway.counters import Totals
+from gateway.peers import by_key
+from gateway.registry import Contents, free_number, name_of
+from gateway.tunnels import Gateway
+from tributary.api.documents import Router
+from tributary.settings.cli import Subcommands, need_root
+from tributary.settings.errors import CommandError
+from tributary.settings.ports import SERVICE, Ports
+from tributary.wireguard import addresses
+from tributary.wireguard.enrolment import text
+
+_ENROL = """\
+Prints a table of TOML for the router's settings, and on a terminal its QR code, too. The table has the router's secret,
+which is stored nowhere on this machine and cannot be shown again: 'rotate' makes another one. Tunnels of other routers
+are not interrupted.
+"""
+
+_FORWARD = f"""\
+Forwards ports of this machine's public addresses to a router, which forwards them to a device by its tables
+[[forward]]; the device sees the client's address. With --remove they are no longer forwarded.
+PORTS: {SERVICE}.
+A port is forwarded to one router. Refused are the tunnels' own port, those in never_forwarded, and those at which a
+program of this machine listens.
+"""
+
+_ROUTERS = """\
+Shows the home routers that are enrolled at this gateway: their addresses, when they were seen, which links are up (a
+handshake younger than 180 s) and from where, bytes, and the ports forwarded to them. Bytes and last seen survive
+reboots. Needs root.
+"""
+
+_REVOKE = """\
+Removes a router's keys, its open connections with this machine, and its file. From then on none of its packets is
+accepted; Multipath TCP sessions that lost all their subflows end after net.mptcp.close_timeout.
+"""
+
+_ROTATE = """\
+Gives a router a new secret, new addresses of its tunnels and new keys, and prints them as 'enrol' does. The old ones
+are valid until the new ones are used for the first time ('sync' checks), or are removed at once with --now. The LAN
+keeps its IPv6 prefix, which is then routed to the new keys.
+"""
+
+
+@dataclass(frozen=True)
+class Enrol(Mutating):
+    """``tributary enrol``."""
+
+    name: str
+    qr: bool
+
+
+@dataclass(frozen=True)
+class Rotate(Enrol):
+    """``tributary rotate``."""
+
+    now: bool
+
+
+@dataclass(frozen=True)
+class Revoke(Mutating):
+    """``tributary revoke``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Forward(Mutating):
+    """``tributary forward``."""
+
+    name: str
+    ports: list[Ports]
+    remove: bool
+
+
+@dataclass(frozen=True)
+class Routers(Listing, Common):
+    """``tributary routers``."""
+
+
+def add(commands: Subcommands) -> None:
+    """Add the commands."""
+    lists.add_arguments(
+        with_places(commands.add("routers", Routers, _list, "the home routers of this gateway", _ROUTERS))
+    )
+    enrol = commands.add("enrol", Enrol, _enrol, "enrol a home router at this gateway", _ENROL)
+    rotate = commands.add("rotate", Rotate, _rotate, "give a home router new keys", _ROTATE)
+    revoke = commands.add("revoke", Revoke, _revoke, "revoke a home router", _REVOKE)
+    forward = commands.add("forward", Forward, _forward, "forward ports of this gateway to a home router", _FORWARD)
+    for each in (enrol, rotate, revoke, forward):
+        with_places(each).add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
+        each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    for each in (enrol, rotate):
+        each.add_argument("--qr", action="store_true", help="the QR code also where no terminal is")
+    forward.add_argument("ports", nargs="+", type=_ports, metavar="PORTS", help="such as tcp/443 or udp/27015-27020")
+    forward.add_argument("--remove", action="store_true", help="forward them no longer")
+    rotate.add_argument("--now", action="store_true", help="remove the old keys at once")
+
+
+def _ports(text: str) -> Ports:
+    try:
+        return Ports.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r}: accepted: {SERVICE}") from error
+
+
+def _list(options: Routers) -> None:
+    lists.show_list("routers", lambda: lists.now(_routers(options)), show.ROUTERS, options)
+
+
+def _enrol(options: Enrol) -> None:
+    gateway = options.gateway()
+    need_root("tributary enrol")
+    if options.dry_run:
+        contents = gateway.registry.look()
+        enrolment.refuse_taken(contents, name_of(options.name))
+        _would_give(options.name, gateway, contents)
+        return
+    with gateway.state.locked():
+        _show(enrolment.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
+
+
+def _rotate(options: Rotate) -> None:
+    gateway = options.gateway()
+    need_root("tributary rotate")
+    if options.dry_run:
+        contents = gateway.registry.look()
+        enrolment.get_router(contents, options.name)
+        _would_give(options.name, gateway, contents)
+        return
+    with gateway.state.locked():
+        made = enrolment.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
+    _show(made, options.qr)
+
+
+def _would_give(name: str, gateway: Gateway, contents: Contents) -> None:
+    number = free_number(contents.routers, gateway.settings.network, contents.reserved)
+    print(f"# {name} would get the number {number}: {addresses.block_of(gateway.settings.network, number)}")
+
+
+def _show(made: enrolment.EnrolResult, qr: bool) -> None:
+    table = text(made.enrolment)
+    print(table, end="", flush=True)
+    if qr or sys.stdout.isatty():
+        # Not at the top: no other command draws one.
+        import segno
+
+        segno.make(table, error="l").terminal(compact=True)
+    print_notes(made.notes)
+
+
+def _revoke(options: Revoke) -> None:
+    gateway = options.gateway()
+    need_root("tributary revoke")
+    if options.dry_run:
+        contents = gateway.registry.look()
+        if options.name in contents.faults:
+            print(f"# {options.name} would be revoked; {contents.faults[options.name]}")
+            return
+        router = enrolment.get_router(contents, options.name)
+        for identity in router.identities:
+            block = addresses.block_of(gateway.settings.network, identity.number)
+            print(f"# {options.name} would be revoked, and its connections from {block} would end")
+        return
+    with gateway.state.locked():
+        print_notes(enrolment.revoke(gateway, options.name))
+
+
+def _forward(options: Forward) -> None:
+    gateway = options.gateway()
+    need_root("tributary forward")
+    if options.dry_run:
+        enrolment.with_ports(gateway, options.name, options.ports, remove=options.remove)
+        would = "no longer be" if options.remove else "be"
+        print(f"# {', '.join(map(str, options.ports))} would {would} forwarded to {options.name}")
+        return
+    with gateway.state.locked():
+        print_notes(enrolment.forward(gateway, options.name, options.ports, remove=options.remove))
+
+
+def _routers(options: Routers) -> Sequence[Router]:
+    """All routers; prints what is wrong with their files on standard error."""
+    gateway = options.gateway()
+    need_root("tributary routers")
+    contents = gateway.registry.look()
+    routers = contents.routers
+    print_notes(contents.notes)
+    if not routers and not options.json:
+        print_notes(["no router is enrolled: tributary enrol NAME"])
+    there = gateway.there() if gateway.stands else ()
+    totals = gateway.counted(_totals(gateway), routers, there)
+    return report.routers(routers, gateway.tunnels(routers), by_key(there), totals, time())
+
+
+def _totals(gateway: Gateway) -> Totals:
+    try:
+        return gateway.state.totals()
+    except CommandError as failure:
+        print_notes([str(failure)])
+        return {}
