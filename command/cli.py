@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import doctor.__main__
-from command import box, files, lists, mapping, monitor, routers, saved, show
+from command import box, lists, mapping, monitor, routers, saved, show
 from command.lists import Listing, now, show_list
 from command.show import D, Listed, Selection
 from throttler.policy import model
@@ -20,6 +20,8 @@ from tributary.api.documents import Link, Session, Subflow
 from tributary.settings.cli import Arguments, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
+
+_FOLDER = Path("/etc/tributary")
 
 _DESCRIPTION = """\
 Shows what runs on this box, a gateway or a home router, and steers it.
@@ -184,7 +186,7 @@ def parser() -> Arguments:
         ("check", _check, "whether the settings are accepted", _CHECK),
     ):
         command(name, Folder, act, about, text).add_argument(
-            "folder", nargs="?", type=Path, default=files.FOLDER, help=f"default: {files.FOLDER}"
+            "folder", nargs="?", type=Path, default=_FOLDER, help=f"default: {_FOLDER}"
         )
     version = command("version", Plain, _version, "which version this is", _VERSION)
     for each in (links, sessions, rules, classes):
@@ -319,10 +321,15 @@ def _monitor(options: Plain) -> None:
 
 
 def _plan(options: Folder) -> int:
+    # Not at the top: the other commands do not need what it plans with.
+    from command import files
+
     return files.plan(options.folder)
 
 
 def _check(options: Folder) -> int:
+    from command import files
+
     return files.check(options.folder)
 
 

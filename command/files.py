@@ -15,8 +15,6 @@ from throttler.policy import model
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
 
-FOLDER = Path("/etc/tributary")
-
 
 @dataclass(frozen=True)
 class Kind:

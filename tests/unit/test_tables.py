@@ -65,8 +65,10 @@ def type_of(schema: dict[str, Any]) -> str:
 
 
 def fields(model: type[Document]) -> Iterator[str]:
+    # What a base has is listed at the base.
     for name, schema in model.model_json_schema()["properties"].items():
-        yield f"- `{name}` ({type_of(schema)}): {schema['description']}"
+        if name in model.__annotations__:
+            yield f"- `{name}` ({type_of(schema)}): {schema['description']}"
 
 
 def rows(model: type[Settings], prefix: str, first: str | None, last: str | None) -> Iterator[str]:
