@@ -30,9 +30,11 @@ Shows what runs on this box, a gateway or a home router, and steers it.
 _EXIT_CODES = """\
 exit codes:
   0   done
-  64  wrong arguments; the message says what is accepted
-  69  what is asked does not run here
+  64  wrong arguments or settings; the message says what is accepted
+  66  a file cannot be read
+  69  what is asked does not run here, or something is missing
   71  the system refused an operation
+  75  a router of that name is enrolled already, or a port is forwarded to another router
   77  not root, nor, to ask, in the group tributary
 """
 
