@@ -133,3 +133,22 @@ def test_no_group_takes_a_name_that_systemd_gives_a_dynamic_user(package: Packag
         if file.path.endswith(".service") and b"\nDynamicUser=yes\n" in file.content and b"\nUser=" not in file.content
     }
     assert groups & dynamic == set()
+
+
+@pytest.mark.parametrize("part", parts.MODULES)
+def test_each_part_is_packed(part: str) -> None:
+    assert f"{PYTHON}/{part}/__init__.py" in FILES["tributary-common"]
+
+
+def test_the_module_of_each_command_is_packed() -> None:
+    commands = [
+        line.split()[1]
+        for package in PACKAGES.values()
+        for file in package.files
+        if file.content.startswith(b"#!/usr/bin/python3 -ISB")
+        for line in file.content.decode().splitlines()
+        if line.endswith(" import main")
+    ]
+    assert "command.cli" in commands
+    for module in commands:
+        assert f"{PYTHON}/{module.replace('.', '/')}.py" in FILES["tributary-common"], module
