@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +34,6 @@ def router() -> dict[str, Any]:
     return ROUTER.ask("status")
 
 
-def whole(name: str) -> dict[str, Any]:
-    """All that the program ``name`` says of itself; raises CommandError, exit 69, where none runs."""
-    return {"converter": converter, "throttler": lambda: THROTTLER.ask("status"), "router": router}[name]()
-
-
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
     try:
@@ -51,6 +46,14 @@ def converter() -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {CONVERTER}: {error}") from error
     return answer
+
+
+PROGRAMS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
+    "converter": converter,
+    "throttler": lambda: THROTTLER.ask("status"),
+    "router": router,
+}
+"""What asks each for all that it says of itself; raises CommandError, exit 69, where none runs."""
 
 
 def _or_failure(ask: Callable[[], _T]) -> _T | CommandError:

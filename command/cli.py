@@ -164,7 +164,7 @@ def parser() -> Arguments:
     commands = Subcommands(made, _EXIT_CODES)
     command = commands.add
     status = command("status", Status, _status, "what runs here", _STATUS)
-    status.add_argument("service", nargs="?", choices=("converter", "throttler", "router"), help="all about this one")
+    status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
     links = command("links", Listing, _links, "links or paths", _LINKS)
     sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
@@ -211,7 +211,7 @@ def _rate(text: str) -> PositiveRate | None:
 
 def _status(options: Status) -> None:
     if options.service is not None:
-        print(json.dumps(box.whole(options.service), indent=2))
+        print(json.dumps(box.PROGRAMS[options.service](), indent=2))
         return
     show.show("services", now(box.Answers().services()), show.SERVICES, Selection(options.json))
 
@@ -228,8 +228,11 @@ def _throttlers(
 
 
 def _links(options: Listing) -> None:
+    if options.watch is not None:
+        show_list("links", lambda: now(box.Answers().links()), show.LINKS, options)
+        return
     links = box.Answers().links()
-    show_list("links", lambda: now(links if options.watch is None else box.Answers().links()), show.LINKS, options)
+    show_list("links", lambda: now(links), show.LINKS, options)
     if not options.json:
         for link in links:
             for sentence in link.advice:

@@ -1,7 +1,7 @@
 """From the daemons' answers to the documents of the API. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
 from tributary.api.documents import HtbClass, Link, Rule, Service, Session, Subflow
@@ -12,6 +12,7 @@ LIMIT = "limit-"
 """What the names of rules begin with that ``tributary limit`` sets."""
 
 Answer = Mapping[str, Any]
+N = TypeVar("N", int, float)
 
 
 def wan_links(answer: Answer) -> list[Link]:
@@ -83,8 +84,8 @@ def _session(session: SessionStatus) -> Session:
         age=session.age_s,
         active=session.active_subflows,
         throttled=sum(subflow.rule is not None for subflow in subflows),
-        sent=_sum(subflow.sent for subflow in subflows),
-        received=_sum(subflow.received for subflow in subflows),
+        sent=known_sum(subflow.sent for subflow in subflows),
+        received=known_sum(subflow.received for subflow in subflows),
         subflows=subflows,
     )
 
@@ -147,9 +148,10 @@ def _class(entry: ClassStatus) -> HtbClass:
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+def known_sum(numbers: Iterable[N | None]) -> N | None:
+    """The sum of those that are known; None if none is."""
+    known = [number for number in numbers if number is not None]
+    return cast(N, sum(known)) if known else None
 
 
 def throttler(status: Status) -> Service:

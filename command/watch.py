@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from command import show
+from command import mapping, show
 from command.show import Column, D, Listed, Selection
 from tributary.api.documents import Document, Session
 from tributary.daemons.logs import printable
@@ -51,14 +51,12 @@ def _rated(new: D, old: D | None, seconds: float) -> D:
         before = {each.key: each for each in old.subflows}
         subflows = tuple(_rated(each, before.get(each.key), seconds) for each in new.subflows)
         # One that is over takes its bytes with it: the sum of rates is right, the difference of sums is not.
-        sums = {rate: _sum([getattr(each, rate) for each in subflows]) for rate in ("sent_rate", "received_rate")}
+        sums = {
+            rate: mapping.known_sum([getattr(each, rate) for each in subflows])
+            for rate in ("sent_rate", "received_rate")
+        }
         return new.model_copy(update={"subflows": subflows, **sums})
     return new.model_copy(update=_growth(new, old, seconds))
-
-
-def _sum(rates: list[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
 
 
 def _growth(new: Document, old: Document, seconds: float) -> dict[str, Any]:

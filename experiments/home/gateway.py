@@ -49,6 +49,12 @@ add rule inet tributary-firewall input udp dport {tunnels} accept
 """
 
 
+def gateway_command(*words: str) -> tuple[str, ...]:
+    """What a gateway's unit runs, or its operator."""
+    module = "gateway" if words[0] in ("up", "down", "sync", "dns", "plan", "check") else "command"
+    return sys.executable, "-m", module, *words
+
+
 @dataclass(frozen=True)
 class Gateway:
     """The command ``gateway`` at its node; its interface has a name that is free on the whole machine, since sockets
@@ -62,8 +68,7 @@ class Gateway:
         """What ``gateway`` with these words prints; raises CommandError."""
         folder = self.node.directory
         where = ("--settings", str(folder / "gateway.toml"), "--state-directory", str(folder / "gateway"))
-        module = "gateway" if words[0] in ("up", "down", "sync") else "command"
-        return self.node.run(sys.executable, "-m", module, *words, *where)
+        return self.node.run(*gateway_command(*words), *where)
 
     def enrol(self) -> Enrolment:
         """Let the router in."""

@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
+from experiments.home.gateway import gateway_command
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import gateway_command, in_namespace, needs, on, run, serving
+from tests.netns.world import in_namespace, needs, on, run, serving
 from tributary.kernel import wireguard
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from experiments.home.gateway import gateway_command
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
 from tests.netns.test_gateway import FIREWALL, SITE
-from tests.netns.world import eventually, gateway_command, in_namespace, needs, process, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"

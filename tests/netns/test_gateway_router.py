@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from experiments.home.gateway import gateway_command
 from tests.netns.router_world import SERVER_4, World, world
-from tests.netns.world import eventually, gateway_command, in_namespace, needs, run
+from tests.netns.world import eventually, in_namespace, needs, run
 
 pytestmark = [pytest.mark.slow, needs("wg")]
 

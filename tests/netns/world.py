@@ -31,12 +31,6 @@ def run(*command: str, check: bool = True) -> str:
     return result.stdout
 
 
-def gateway_command(*words: str) -> tuple[str, ...]:
-    """What a gateway's unit runs, or its operator."""
-    module = "gateway" if words[0] in ("up", "down", "sync", "dns", "plan", "check") else "command"
-    return sys.executable, "-m", module, *words
-
-
 def in_namespace(name: str, *command: str) -> tuple[str, ...]:
     """``command`` as one that runs in a namespace."""
     return ("ip", "netns", "exec", name, *command)
