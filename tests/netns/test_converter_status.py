@@ -108,7 +108,8 @@ def test_idle_connections_to_its_metrics_and_status_take_nothing_from_clients(co
         for _ in range(300):
             asking = stack.enter_context(socket.socket(socket.AF_UNIX))
             asking.connect(str(converter.directory / "control"))
-            assert converter.descriptors() < before + 2 * 32 + 8
+            # Those that it accepts and closes at once are among them.
+            assert converter.descriptors() < before + 2 * 32 + 50
         assert converter.status()["pid"] == converter.pid
         assert hears(conv, "connect", SERVER, service.port) == "hello"
 

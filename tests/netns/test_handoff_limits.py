@@ -71,7 +71,10 @@ def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_
 
 @contextmanager
 def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[socket.socket]:
-    """A client's connection from this port (0: any), which has ``room`` for so many bytes that it has not read."""
+    """A client's connection from this port (0: any), which has ``room`` for so many bytes that it has not read.
+
+    Named ports are below those that the kernel picks: one of another connection's may rest in TIME-WAIT.
+    """
     with handoff.network.nodes["client"].entered():
         client = socket.socket()
     with client:
@@ -112,7 +115,7 @@ def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connecti
 @pytest.mark.parametrize("head", [b"", b"Connection: close\r\n"], ids=["keeps", "ends"])
 def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again(head: bytes, handoff: HandOff) -> None:
     """Its back end has written all of it, and waits until it is acknowledged."""
-    size, port = 20 * SIZE, 40420 + len(head)
+    size, port = 20 * SIZE, 20420 + len(head)
     with from_port(handoff, port, room=1 << 16) as client:
         client.sendall(request(f"a/{size}")[:-2] + head + b"\r\n")
         came = 0
@@ -135,7 +138,7 @@ def test_a_client_that_rests_stays_however_little_a_back_end_waits_for(handoff: 
 
 def test_a_port_that_is_used_again_keeps_its_rule_whichever_thread_had_it_before(handoff: HandOff) -> None:
     """The rule before ends later than the connection, by the thread of the front that had it."""
-    ports = range(40410, 40420)
+    ports = range(20410, 20420)
     with ThreadPoolExecutor(len(ports)) as pool:
         list(pool.map(lambda port: again(handoff, port), ports))
 
@@ -156,16 +159,16 @@ def remembers(handoff: HandOff, port: int) -> bool:
 
 def test_a_client_that_connects_again_from_its_port_does_not_wait_for_the_rule_before(handoff: HandOff) -> None:
     """Its first SYN still goes to the back end, which drops it; the next one, a second later, comes to the front."""
-    one_exchange(handoff, 40404)
-    eventually(lambda: remembers(handoff, 40404))
-    assert one_exchange(handoff, 40404) < 3
+    one_exchange(handoff, 20404)
+    eventually(lambda: remembers(handoff, 20404))
+    assert one_exchange(handoff, 20404) < 3
 
 
 @pytest.mark.parametrize(("clocks", "outcome"), [(1, "handed-over"), (0, "ok")], ids=["with-clocks", "without"])
 def test_a_connection_that_its_back_end_remembers_is_answered(handoff: HandOff, clocks: int, outcome: str) -> None:
     """With timestamps the kernel puts the new connection in the place of the old one (tcp_twsk_unique()). Without, it
     refuses, and the front relays."""
-    client, port = handoff.network.nodes["client"], 40405 + clocks
+    client, port = handoff.network.nodes["client"], 20405 + clocks
     client.sysctl(net__ipv4__tcp_timestamps=clocks)
     try:
         one_exchange(handoff, port)

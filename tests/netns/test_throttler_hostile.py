@@ -343,14 +343,14 @@ def test_sessions_from_one_port_one_after_the_other_are_each_throttled(
     rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"'
     policy.write_text(f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n')
     with throttler(source, policy) as child, connection(IPV6):
-        with process(*in_namespace(CLIENT, *program("same_port", "45000", "6"))) as client:
+        with process(*in_namespace(CLIENT, *program("same_port", "25000", "6"))) as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "open\n"
             # By then the ends that the kernel's events told late have been looked at, too.
             time.sleep(3 * PAUSE / SECOND)
             assert child.poll() is None
             eventually(lambda: len(elements(4)) == len(elements(6)) == 1)
-            assert elements(4) == ["10.0.1.1 . 3128 . 10.0.1.2 . 45000"]
+            assert elements(4) == ["10.0.1.1 . 3128 . 10.0.1.2 . 25000"]
         eventually(lambda: not elements(4))
         assert len(elements(6)) == 1
         assert "resets" not in status()["counters"]
