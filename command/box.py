@@ -84,6 +84,11 @@ class Answers:
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
         ]
 
+    def about_the_gateway(self) -> list[str]:
+        """Whether a home router's gateway answers, and what would help, in words."""
+        gateway = None if isinstance(self._router, CommandError) else self._router["gateway"]
+        return [] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]]
+
     def sessions(self) -> list[Session]:
         """The throttler's sessions; raises CommandError, exit 69, where none runs."""
         if isinstance(self._throttler, CommandError):

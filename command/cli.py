@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 
 import doctor.__main__
-from command import box, lists, mapping, monitor, routers, saved, show
+from command import box, link, lists, mapping, monitor, routers, saved, show, trial
 from command.lists import Listing, now, show_list
 from command.show import D, Listed, Selection
-from throttler.policy import model
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status as ThrottlerStatus
 from tributary.api.documents import Link, Session, Subflow
 from tributary.settings.cli import Arguments, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
 
 _FOLDER = Path("/etc/tributary")
@@ -30,6 +30,7 @@ Shows what runs on this box, a gateway or a home router, and steers it.
 _EXIT_CODES = """\
 exit codes:
   0   done
+  1   for try: the settings were not confirmed, and are those of before
   64  wrong arguments or settings; the message says what is accepted
   66  a file cannot be read
   69  what is asked does not run here, or something is missing
@@ -180,6 +181,7 @@ def parser() -> Arguments:
     limit.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
+    link.add(commands)
     routers.add(commands)
     commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
     changes = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
@@ -190,6 +192,7 @@ def parser() -> Arguments:
         command(name, Folder, act, about, text).add_argument(
             "folder", nargs="?", type=Path, default=_FOLDER, help=f"default: {_FOLDER}"
         )
+    trial.add(commands)
     version = command("version", Plain, _version, "which version this is", _VERSION)
     for each in (links, sessions, rules, classes):
         lists.add_arguments(each)
@@ -231,12 +234,15 @@ def _links(options: Listing) -> None:
     if options.watch is not None:
         show_list("links", lambda: now(box.Answers().links()), show.LINKS, options)
         return
-    links = box.Answers().links()
+    answers = box.Answers()
+    links = answers.links()
     show_list("links", lambda: now(links), show.LINKS, options)
     if not options.json:
-        for link in links:
-            for sentence in link.advice:
-                print(f"{link.name}: {sentence}")
+        for each in links:
+            for sentence in each.advice:
+                print(f"{each.name}: {sentence}")
+        for sentence in answers.about_the_gateway():
+            print(sentence)
 
 
 def _sessions(options: Sessions) -> None:
@@ -278,7 +284,7 @@ def _limit(options: Limit) -> None:
     name, policy = f"{mapping.LIMIT}{options.path}", Path(box.throttler().policy)
     if options.dry_run:
         rate = "no limit" if options.rate is None else f"at most {options.rate}"
-        print(f"# {options.path} would get {rate}" + (f", also in {model.drop_ins(policy)}" if options.save else ""))
+        print(f"# {options.path} would get {rate}" + (f", also in {drop_ins(policy)}" if options.save else ""))
         return
     if options.rate is None:
         was_saved = saved.forget(policy, name)
@@ -288,7 +294,7 @@ def _limit(options: Limit) -> None:
         keys = {"path": options.path, "rate": str(options.rate), "shared_by": "rule"}
         THROTTLER.ask("set", rule={"name": name, **keys}, last=False)
         if options.save:
-            saved.save(policy, name, {"name": name, **keys})
+            saved.save(policy, name, "[[rules]]", {"name": name, **keys})
     paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
     show.show("links", now(paths), show.LINKS, Selection(options.json))
 
@@ -296,9 +302,9 @@ def _limit(options: Limit) -> None:
 def _explain(options: Explain) -> None:
     if len(options.which) == 1:
         with suppress(CommandError):
-            for link in mapping.wan_links(box.router()):
-                if link.name == options.which[0]:
-                    _explain_link(link, options.json)
+            for each in mapping.wan_links(box.router()):
+                if each.name == options.which[0]:
+                    _explain_link(each, options.json)
                     return
     if len(options.which) > 2:
         raise invalid_value("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
@@ -314,11 +320,11 @@ def _explain(options: Explain) -> None:
             print("  no rule applies: it is not throttled")
 
 
-def _explain_link(link: Link, as_json: bool) -> None:
+def _explain_link(found: Link, as_json: bool) -> None:
     if as_json:
-        show.print_object(links=[link.model_dump(mode="json")])
+        show.print_object(links=[found.model_dump(mode="json")])
         return
-    print("\n".join((f"{link.name}: {link.condition}", *(f"  {sentence}" for sentence in link.advice))))
+    print("\n".join((f"{found.name}: {found.condition}", *(f"  {sentence}" for sentence in found.advice))))
 
 
 def _monitor(options: Plain) -> None:

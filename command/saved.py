@@ -1,24 +1,25 @@
-"""Limits that are kept: each a drop-in of the throttler's policy."""
+"""What is kept of changes at run time: each is a drop-in of a program's settings."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from throttler.policy import model
 from tributary.daemons.state_file import unlink, write_atomic
+from tributary.settings.files import drop_ins
 
 
-def save(policy: Path, name: str, keys: dict[str, str]) -> None:
-    """Write the rule ``name`` with these ``keys`` as a drop-in of ``policy``; raises CommandError, exit 71."""
+def save(settings: Path, name: str, table: str, keys: Mapping[str, str]) -> None:
+    """Write a ``table`` with these ``keys`` as the drop-in ``name`` of ``settings``; raises CommandError, exit 71."""
     lines = (f'{key} = "{value}"\n' for key, value in keys.items())
-    write_atomic(_file(policy, name), ("[[rules]]\n" + "".join(lines)).encode(), mode=0o644)
+    write_atomic(_file(settings, name), f"{table}\n{''.join(lines)}".encode(), mode=0o644)
 
 
-def forget(policy: Path, name: str) -> bool:
+def forget(settings: Path, name: str) -> bool:
     """Remove that drop-in, and say whether there was one; raises CommandError, exit 71."""
-    file = _file(policy, name)
+    file = _file(settings, name)
     was_there = file.exists()
     unlink(file)
     return was_there
 
 
-def _file(policy: Path, name: str) -> Path:
-    return model.drop_ins(policy) / f"{name}.toml"
+def _file(settings: Path, name: str) -> Path:
+    return drop_ins(settings) / f"{name}.toml"

@@ -22,7 +22,7 @@ _RATES = {"sent_rate": ("sent", 8), "received_rate": ("received", 8), "drop_rate
 
 
 class Interval(Duration):
-    """Time between two looks, in microseconds. The daemons make no more than four answers a second."""
+    """Time between two looks, or of a trial, in microseconds. The daemons make no more than four answers a second."""
 
     ACCEPTED = "a time with its unit (ms, s) from '500ms' to '3600s', such as '1s'"
 

@@ -129,7 +129,7 @@ def _without_endpoint(link: Access, kept: bool) -> Finding:
     message = f"{link.address} of {link.interface} has none, so no subflow is made from it"
     if kept:
         return Finding(
-            "endpoints", State.WRONG, message, advice="'tributary-router status' says why the link is not used"
+            "endpoints", State.WRONG, message, advice="'tributary links' says why the link is not used"
         )
     fix = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
     return Finding("endpoints", State.WRONG, message, (fix,))

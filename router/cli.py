@@ -1,6 +1,5 @@
 """The command line of the home router's daemon."""
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,16 +8,13 @@ from time import time
 
 from pydantic import BaseModel
 
-from router.control import CONTROL
 from router.links import usage_file
 from router.links.usage_file import UsageFile
 from router.settings import Multipath, Wan, read
 from router.state import owned, plan
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root
-from tributary.settings.errors import CommandError, Exit
 from tributary.settings.probing import Probe
-from tributary.settings.units import Size
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
 
@@ -26,7 +22,7 @@ _DESCRIPTION = """\
 Keeps policy routing and MPTCP endpoints of a home router correct while its access links (WANs) come, go and change
 address, so that each Multipath TCP session has a subflow over every working link.
 
-'run' is the daemon. 'plan' and 'check' change nothing; 'status' asks the daemon of this network namespace.
+'run' is the daemon. 'plan' and 'check' change nothing; tributary(8) shows what the daemon does, and steers it.
 """
 
 _EXIT_CODES = """\
@@ -34,10 +30,10 @@ exit codes:
   0   done; for run: stopped by SIGTERM or SIGINT, and all it created was removed; or by SIGUSR1, and all was left
   64  wrong arguments, or something in the settings is not accepted; the message names the file, key and value
   66  the settings file cannot be read
-  69  the kernel has no MPTCP, or it is switched off; for status: no daemon runs here
+  69  the kernel has no MPTCP, or it is switched off
   71  the kernel refused an operation
   75  a router daemon already runs in this network namespace
-  77  not root, nor, to ask, in the group tributary
+  77  not root
 """
 
 _RUN = """\
@@ -48,7 +44,7 @@ again when it comes back. Needs root.
 Prints the line 'ready' on standard output when all is installed; logs on standard error, one line an event.
   SIGTERM, SIGINT  removes what it created, and ends with 0; subflows from its endpoints end with them
   SIGUSR1          ends with 0 and leaves all in place; the next start takes it over, and no subflow is lost
-  SIGHUP           reads the settings again
+  SIGHUP           reads the settings again, and drops what 'tributary link' set
 After a crash the next start takes over what is there, and removes what is not needed any more.
 
 It creates rules and routes of protocol 84: rules of priorities 8391 to 8400, tables 8400 to 8418, routes with metrics 1
@@ -65,16 +61,6 @@ only if a daemon has left a record of its endpoints.
 
 _CHECK = """\
 Reads the settings, and prints 'valid'. Needs no root.
-"""
-
-_USAGE = """\
-Shows how much of its monthly_cap a link has used. With --set, sets that to what the provider says; this needs root.
-"""
-
-_STATUS = """\
-Shows the state of the gateway and of each link, and what would help, in words; and each link's interface, addresses,
-gateways, endpoints, the age of its state, and the time of the last probe. For root, and members of the group
-tributary.
 """
 
 
@@ -108,22 +94,6 @@ class Check:
     settings: Path
 
 
-@dataclass(frozen=True)
-class Status:
-    """``router status``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class UsageOf:
-    """``router usage``; ``set`` in bytes."""
-
-    link: str
-    set: Size | None
-    json: bool
-
-
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="router", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
@@ -141,12 +111,6 @@ def parser() -> Arguments:
     run.add_argument(
         "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
     )
-    status = command("status", Status, _status, "show the links", _STATUS)
-    usage = command("usage", UsageOf, _usage, "show or set the usage of a monthly cap", _USAGE)
-    usage.add_argument("link", metavar="LINK", help="its name in the settings")
-    usage.add_argument("--set", type=Size.argument, metavar="SIZE", help="what was used, such as 12GB, or 0B")
-    for each in (status, usage):
-        each.add_argument("--json", action="store_true", help="one JSON document instead of text")
     return made
 
 
@@ -223,33 +187,3 @@ def _kept() -> UsageFile:
 def _check(options: Check) -> None:
     read(options.settings)
     print("valid")
-
-
-def _usage(options: UsageOf) -> None:
-    if options.set is not None:
-        CONTROL.ask("set-usage", link=options.link, used=options.set.amount)
-    caps = {link["name"]: link["cap"] for link in CONTROL.ask("status")["wan"] if link["cap"]}
-    if options.link not in caps:
-        raise CommandError(
-            Exit.USAGE, f"{options.link}: no link with a monthly_cap; these are: {', '.join(caps) or 'none'}"
-        )
-    if options.json:
-        print(json.dumps(caps[options.link], indent=2))
-        return
-    # Not at the top: the other commands print no such text.
-    from router import status_text
-
-    print(status_text.used(caps[options.link]))
-
-
-def _status(options: Status) -> None:
-    answer = CONTROL.ask("status")
-    if options.json:
-        print(json.dumps(answer, indent=2))
-        return
-    # Not at the top: the other commands print no such text.
-    from rich.console import Console
-
-    from router import status_text
-
-    status_text.show(answer, Console())

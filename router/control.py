@@ -1,5 +1,5 @@
-"""The control socket of ``router status``. It also prevents a second daemon in a network namespace."""
+"""The daemon's control socket, which also excludes a second daemon in a network namespace."""
 
 from tributary.daemons.control import Control
 
-CONTROL = Control("router", "router daemon", longest=4096, timeout=10.0)
+CONTROL = Control("router", "router daemon", longest=1 << 20, timeout=10.0)

@@ -1,4 +1,4 @@
-"""The daemon: reconciles when something has changed, applies the operations, and answers ``router status``."""
+"""The daemon: reconciles when something has changed, applies the operations, and answers requests."""
 
 import signal
 import socket
@@ -20,7 +20,7 @@ from router.links.usage_file import UsageFile
 from router.probes.diagnostics import LinkDiagnostics
 from router.probes.scheduler import ProbeKey, ProbeScheduler
 from router.probes.tcp_probe import TcpProbe
-from router.settings import RouterSettings, read
+from router.settings import RouterSettings, parse, read
 from router.shaping.shaper import LinkShapers
 from router.state.owned import RecordFile
 from router.state.plan import Operation, command
@@ -40,6 +40,7 @@ from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.links import Use
 
 _RECONCILE_INTERVAL = 30.0
 """Seconds between two reconciliations at most: nothing notifies of removed endpoints, or when a link's hours begin."""
@@ -49,6 +50,8 @@ _AFTER_FAILURE = 1.0
 """Seconds to the first retry after a failure; it doubles up to the interval above."""
 _MEASURE_INTERVAL = 1.0
 """Seconds between two readings of byte counters, while these matter."""
+_STATUS_INTERVAL = 0.25
+"""Seconds for which a status that was made is answered again."""
 _STOP, _LEAVE, _RELOAD = (signal.SIGTERM, signal.SIGINT), signal.SIGUSR1, signal.SIGHUP
 _EVENTS = 1000
 """MPTCP events read at once."""
@@ -111,6 +114,8 @@ class Daemon:
     ) -> None:
         self._file, self._log = options.file, options.log
         self._reconciler = reconciler
+        self._settings = options.settings
+        self._uses: dict[str, Use] = {}
         self._kernel = kernel
         self._store, self._usage_file = store, options.usage
         self._saved = reconciler.record
@@ -125,6 +130,7 @@ class Daemon:
         self._failures = 0
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
+        self._shown: tuple[float, Response] | None = None
         self._diagnostics = inputs.diagnostics
         stop = (*_STOP, _LEAVE)
         watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.tcp_probe, inputs.resolver]
@@ -183,11 +189,20 @@ class Daemon:
 
     def reload(self) -> None:
         """Reads the settings again."""
-        settings = read(self._file)
+        self._change_settings(read(self._file))
+
+    def _change_settings(self, settings: RouterSettings) -> None:
+        """Those of the file, of a trial, or of the file with other uses; drops what was set at run time."""
+        self._settings, self._uses = settings, {}
+        self._take_settings()
+
+    def _take_settings(self) -> None:
+        settings = self._settings.with_uses(self._uses)
         self._reconciler.change_settings(settings)
         self._shapers.change_settings(settings)
         self._next_resolve = 0.0
         self._try(self._reconcile)
+        self._shown = None
 
     def _try(self, act: Callable[[], None]) -> None:
         """A failure does not end the daemon: it reconciles again soon."""
@@ -341,21 +356,58 @@ class Daemon:
         return CONTROL.respond(request, peer, self._answer, ("status",))
 
     def _answer(self, asked: Request) -> Response:
-        if asked["command"] == "set-usage":
-            return self._set_usage(str(asked["link"]), int(asked["used"]))
-        if asked["command"] != "status":
+        known: dict[str, Callable[[Request], Response]] = {
+            "status": lambda _: self._status(time.monotonic()),
+            "set-usage": lambda asked: self._set_usage(str(asked["link"]), int(asked["used"])),
+            "set-use": lambda asked: self._set_use(str(asked["link"]), asked["use"]),
+            "try": self._try_settings,
+            "reload": lambda _: self._reload_now(),
+        }
+        if asked["command"] not in known:
             raise CommandError(Exit.USAGE, f"the running router daemon has no command {asked['command']!r}")
-        now = time.monotonic()
-        status = api.status(self._reconciler, time.time(), now)
-        for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
-            shown["shaper"] = self._shapers.status(link)
-        return {"settings": str(self._file), "uptime_s": round(now - self._started, 3), **status}
+        return known[asked["command"]](asked)
+
+    def _status(self, now: float) -> Response:
+        """Made at most four times a second."""
+        if self._shown is None or now >= self._shown[0] + _STATUS_INTERVAL:
+            status = api.status(self._reconciler, time.time(), now)
+            for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
+                shown["shaper"] = self._shapers.status(link)
+                shown["use_is_set"] = link.name in self._uses
+            uptime = round(now - self._started, 3)
+            self._shown = now, {"settings": str(self._file), "uptime_s": uptime, **status}
+        return self._shown[1]
+
+    def _try_settings(self, asked: Request) -> Response:
+        self._change_settings(parse(asked["settings"], asked["name"], self._file))
+        self._loop.reload_in(float(asked["seconds"]))
+        return {}
+
+    def _reload_now(self) -> Response:
+        self.reload()
+        self._loop.reload_in(None)
+        return {}
+
+    def _set_use(self, link: str, use: str | None) -> Response:
+        """None: what the settings' file says now."""
+        if link not in self._settings.wan:
+            raise CommandError(Exit.USAGE, f"{link}: no such link; these are: {', '.join(self._settings.wan)}")
+        if use is None:
+            kept = read(self._file).wan.get(link, self._settings.wan[link]).use
+            self._settings = self._settings.with_uses({link: kept})
+            self._uses.pop(link, None)
+        else:
+            self._uses[link] = Use(use)
+        self._log.event("use set", link=link, use=use or "as the settings say")
+        self._take_settings()
+        return {}
 
     def _set_usage(self, link: str, used: int) -> Response:
         if not self._reconciler.usage.set(link, used):
             capped = ", ".join(sorted(self._reconciler.usage.capped)) or "none"
             raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
         self._log.event("usage set", link=link, bytes=used)
+        self._shown = None
         self._save_usage(time.monotonic(), is_last=True)
         self._try(self._reconcile)
         return {}

@@ -1,18 +1,19 @@
 """The settings of a home router: which interfaces are its access links (WANs), and how MPTCP uses them."""
 
 import re
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tributary.settings.errors import CommandError, Exit
-from tributary.settings.files import Settings, load
+from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.files import Settings, check, drop_ins, load, parsed
 from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
-from tributary.settings.links import LinkPolicy
+from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.probing import Probe
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
@@ -198,10 +199,45 @@ class RouterSettings(Settings):
         """The names of the links, that which carries first subflows first; of each use metered ones come last."""
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
 
+    def with_uses(self, uses: Mapping[str, Use]) -> Self:
+        """These settings with other uses of some links."""
+        changed = {name: self.wan[name].model_copy(update={"use": use}) for name, use in uses.items()}
+        return self.model_copy(update={"wan": {**self.wan, **changed}})
+
+
+class LinkUse(Settings):
+    """What a drop-in says of a link."""
+
+    use: Use = Field(strict=False, description=USES)
+
+
+class DropIn(Settings):
+    """Settings that replace those of the file."""
+
+    wan: dict[str, LinkUse] = Field(description="tables [wan.NAME] with use, of links that the settings have")
+
 
 def read(file: Path) -> RouterSettings:
-    """Reads the file; raises CommandError as ``load`` does, and with exit 64 if others can read a secret there."""
+    """Reads the file and its drop-ins; raises CommandError as ``load`` does, and with exit 64 if others can read a
+    secret there.
+    """
     settings = load(file, RouterSettings)
     if settings.enrolment and file.stat().st_mode & 0o077:
         raise CommandError(Exit.USAGE, f"{file}: has a secret, and others can read it: chmod 600 {file}")
+    return _with_drop_ins(settings, file)
+
+
+def parse(text: str, where: str, file: Path) -> RouterSettings:
+    """Reads ``text``, called ``where`` in messages, as if it stood in ``file``; raises as ``read`` does."""
+    return _with_drop_ins(check(parsed(text, where), RouterSettings, where), file)
+
+
+def _with_drop_ins(settings: RouterSettings, file: Path) -> RouterSettings:
+    for drop_in in sorted(drop_ins(file).glob("*.toml")):
+        uses = {name: wan.use for name, wan in load(drop_in, DropIn).wan.items()}
+        for name in uses.keys() - settings.wan.keys():
+            raise invalid_value(
+                str(drop_in), f"wan.{name}", "(a table)", f"a link of {file}: {', '.join(settings.wan)}"
+            )
+        settings = settings.with_uses(uses)
     return settings

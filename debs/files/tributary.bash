@@ -3,7 +3,7 @@
 _tributary() {
     local word=${COMP_WORDS[COMP_CWORD]} choices=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        choices="status links sessions rules classes limit explain routers enrol rotate revoke forward doctor monitor plan check version"
+        choices="status links sessions rules classes limit explain link routers enrol rotate revoke forward doctor monitor plan check try version"
     elif [[ $word == -* ]]; then
         choices=$(tributary "${COMP_WORDS[1]}" --help 2>/dev/null | grep -o -- '--[a-z-]*')
     fi

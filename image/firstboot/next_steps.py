@@ -63,7 +63,7 @@ def _home(card: Card, facts: Facts) -> Iterator[str]:
     proxy = f"HTTP proxy: {card.lan.address.ip}:{PROXY_PORT}."
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
     if card.enrolments:
-        yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER}-router status"
+        yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER} links"
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
         yield f"On the gateway, once: tributary forward NAME {ports}"
 

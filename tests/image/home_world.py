@@ -119,7 +119,7 @@ class Home:
 
     def status(self) -> dict[str, Any] | None:
         """What the router says of its links; None while it does not."""
-        said = self.router.tries("sudo tributary-router status --json")
+        said = self.router.tries("sudo tributary status router")
         return None if said.returncode else dict(json.loads(said.stdout))
 
     def states(self) -> dict[str, str]:

@@ -103,7 +103,7 @@ def test_a_computer_at_the_port_that_leads_nowhere_gets_an_address_and_the_form(
 def test_with_the_answers_it_becomes_a_home_router(box: Box, router: Login) -> None:
     assert router.tries("systemctl is-system-running --wait").stdout == "running\n"
     assert router.run("systemctl list-units --failed --plain --no-legend") == ""
-    told = json.loads(router.run("sudo tributary-router status --json"))
+    told = json.loads(router.run("sudo tributary status router"))
     assert {link["name"]: link["interface"] for link in told["wan"]} == CARDS
     eventually(lambda: f"{ROUTER} " in offered(box.network.device), 60)
 

@@ -149,9 +149,18 @@ class World:
         kept = f"STATE_DIRECTORY={self.directory / 'kept'}"
         return in_namespace(self.router, "env", kept, sys.executable, "-m", "router", *words)
 
+    def tributary(self, *words: str) -> str:
+        """What ``tributary`` prints in the router's namespace."""
+        return run(*in_namespace(self.router, sys.executable, "-m", "command", *words))
+
+    def answer(self) -> dict[str, Any]:
+        """All that the daemon says of itself."""
+        answer: dict[str, Any] = json.loads(self.tributary("status", "router"))
+        return answer
+
     def status(self) -> dict[str, Any]:
-        """The links of ``router status`` by their names."""
-        return {link["name"]: link for link in json.loads(run(*self.command("status", "--json")))["wan"]}
+        """The links by their names."""
+        return {link["name"]: link for link in self.answer()["wan"]}
 
     @contextmanager
     def daemon(self, text: str = SETTINGS) -> Iterator[subprocess.Popen[str]]:

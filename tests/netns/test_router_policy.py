@@ -1,11 +1,13 @@
-"""A link that is used when the other one is full, until its monthly cap is used up, with the real kernel."""
+"""When a link is used: when the other one is full, until its cap is used up, or as it is said, with the real kernel."""
 
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.netns.router_world import World, world
-from tests.netns.world import eventually, run
+from tests.netns.world import eventually, in_namespace, process
 
 pytestmark = pytest.mark.slow
 
@@ -38,9 +40,53 @@ def test_an_overflow_link_is_used_when_the_other_is_full_and_off_when_its_cap_is
             assert house.status()["lte"]["reason"].startswith("monthly cap of 12MB used up"), (
                 "it is kept over a restart"
             )
-            run(*house.command("usage", "lte", "--set", "1MB"))
+            house.tributary("link", "lte", "used=1MB")
             eventually(lambda: LTE in house.endpoints())
             assert "unreachable" not in house.on_router("ip route")
+
+
+def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
+    with world(tmp_path) as house, house.daemon() as router, house.transfer():
+        eventually(lambda: house.subflows() == [DSL, LTE])
+        assert house.tributary("link", "lte", "use=backup", "--dry-run") == "# lte would be used as backup\n"
+        assert is_backup(house) is False
+        assert "backup (set at run time)" in house.tributary("link", "lte", "use=backup")
+        eventually(lambda: is_backup(house))
+        house.tributary("link", "lte", "use=settings")
+        eventually(lambda: is_backup(house) is False)
+        assert not house.status()["lte"]["use_is_set"]
+
+        house.tributary("link", "lte", "use=backup", "--save")
+        house.tributary("link", "dsl", "use=overflow")
+        router.send_signal(signal.SIGHUP)
+        eventually(lambda: uses(house) == {"dsl": "primary", "lte": "backup"})
+        house.tributary("link", "dsl", "use=overflow")
+        house.tributary("link", "lte", "use=settings")
+        assert uses(house) == {"dsl": "overflow", "lte": "primary"}
+        assert not list(house.directory.glob("*.d/*"))
+        # The endpoint was changed, not made anew.
+        assert house.subflows() == [DSL, LTE]
+
+
+def test_settings_on_trial_are_taken_back_by_the_daemon_itself(tmp_path: Path) -> None:
+    with world(tmp_path) as house, house.daemon():
+        trial = tmp_path / "new.toml"
+        trial.write_text(SETTINGS)
+        words = ("try", str(trial), "--program", "router", "--for", "2s")
+        assert house.tributary(*words, "--dry-run").startswith(f"# {trial} would replace ")
+        with process(*in_namespace(house.router, sys.executable, "-m", "command", *words)) as trying:
+            assert trying.stdout is not None and trying.stdout.readline().startswith("on trial for 2s")
+            assert house.status()["lte"]["use"] == "overflow"
+            trying.kill()
+        eventually(lambda: house.status()["lte"]["use"] == "primary")
+
+
+def uses(house: World) -> dict[str, str]:
+    return {name: link["use"] for name, link in house.status().items()}
+
+
+def is_backup(house: World) -> bool:
+    return "backup" in house.endpoints()[LTE]
 
 
 def idle(house: World) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler, tributary
 from tests.netns.world import eventually, in_namespace, process
-from throttler.policy import model
 from tributary.paths import ROOT
 from tributary.settings.errors import Exit
+from tributary.settings.files import drop_ins
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def test_a_limit_that_is_saved_outlives_a_reload_until_it_is_lifted(tmp_path: Pa
         assert tributary("limit", "wireless", "3mbit", "--save", "--dry-run").startswith("# wireless would get at most")
         tributary("limit", "wired", "4mbit")
         tributary("limit", "wireless", "3mbit", "--save")
-        assert [each.name for each in model.drop_ins(policy).iterdir()] == ["limit-wireless.toml"]
+        assert [each.name for each in drop_ins(policy).iterdir()] == ["limit-wireless.toml"]
         ask("reload")
         assert {link["name"]: link["limit"] for link in listed("links", "links")} == {
             "wired": None,
@@ -81,6 +81,37 @@ def test_a_limit_that_is_saved_outlives_a_reload_until_it_is_lifted(tmp_path: Pa
         tributary("limit", "wireless", "none")
         ask("reload")
         assert {link["limit"] for link in listed("links", "links")} == {None}
+
+
+@pytest.mark.parametrize(("said", "code", "kept"), [("\n", 0, True), ("", Exit.WRONG_RESULT, False)])
+def test_a_policy_on_trial_is_kept_if_it_is_confirmed(said: str, code: int, kept: bool, tmp_path: Path) -> None:
+    policy, trial = tmp_path / "own.toml", tmp_path / "throttler.toml"
+    before = WIRED_SLOW.read_text()
+    policy.write_text(before)
+    trial.write_text(before.replace("wired-slow", "another"))
+    with throttler("kernel", policy):
+        command = in_namespace(GATEWAY, sys.executable, "-m", "command", "try", str(trial))
+        with process(*command) as trying:
+            assert trying.stdout is not None and trying.stdin is not None
+            assert "Enter keeps it" in trying.stdout.readline()
+            assert [rule["name"] for rule in listed("rules", "rules")] == ["another"]
+            trying.stdin.write(said)
+            trying.stdin.close()
+            assert trying.wait(20) == code
+        assert [rule["name"] for rule in listed("rules", "rules")] == ["another" if kept else "wired-slow"]
+    assert (policy.read_text() == trial.read_text()) is kept
+
+
+def test_a_wrong_policy_is_not_tried(tmp_path: Path) -> None:
+    wrong = tmp_path / "throttler.toml"
+    wrong.write_text(WIRED_SLOW.read_text().replace("rate", "ratte"))
+    with throttler("kernel"):
+        assert f"{wrong}: rules[0].ratte" in tributary("try", str(wrong), code=Exit.USAGE)
+        assert [rule["name"] for rule in listed("rules", "rules")] == ["wired-slow"]
+        own = tributary("try", str(WIRED_SLOW), "--program", "throttler", code=Exit.USAGE)
+        assert "accepted: another file" in own
+    wrong.rename(tmp_path / "new.toml")
+    assert "accepted: throttler or router" in tributary("try", str(tmp_path / "new.toml"), code=Exit.USAGE)
 
 
 def test_changes_are_printed_as_they_come() -> None:

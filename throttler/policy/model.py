@@ -21,8 +21,9 @@ from throttler.policy.values import (
     SharedBy,
     SubflowType,
 )
+from tributary.settings import files
 from tributary.settings.errors import invalid_value
-from tributary.settings.files import Settings, load
+from tributary.settings.files import Settings, drop_ins, load
 from tributary.settings.hours import HOURS, Hours
 from tributary.settings.units import Duration, PositiveRate
 
@@ -200,17 +201,20 @@ class DropIn(Settings):
 
 def read(file: Path) -> Policy:
     """The policy in ``file`` and its drop-ins, complete; raises CommandError with exit 66 or 64."""
-    policy = load(file, Policy)
+    return _with_drop_ins(load(file, Policy), file)
+
+
+def parse(text: str, where: str, file: Path) -> Policy:
+    """``text``, called ``where`` in messages, as if it stood in ``file``; raises CommandError as ``read`` does."""
+    return _with_drop_ins(files.check(files.parsed(text, where), Policy, where), file)
+
+
+def _with_drop_ins(policy: Policy, file: Path) -> Policy:
     check(policy, str(file))
     for drop_in in sorted(drop_ins(file).glob("*.toml"), reverse=True):
         policy = policy.model_copy(update={"rules": (*load(drop_in, DropIn).rules, *policy.rules)})
         check(policy, str(drop_in))
     return policy
-
-
-def drop_ins(file: Path) -> Path:
-    """The folder of a policy's drop-ins, read in the order of their names: throttler.d of throttler.toml."""
-    return file.with_suffix(".d")
 
 
 def check(policy: Policy, where: str) -> None:

@@ -33,14 +33,22 @@ Feed = Callable[[Iterable[EngineEvent]], Plan]
 class Commands:
     """Answers requests; an invalid one raises CommandError before any change."""
 
-    def __init__(self, file: Path, policy: Policy, engine: Engine, source: Source, feed: Feed) -> None:
+    def __init__(
+        self,
+        file: Path,
+        policy: Policy,
+        engine: Engine,
+        source: Source,
+        feed: Feed,
+        reload_in: Callable[[float | None], None],
+    ) -> None:
         self.reporter = Reporter(self._snapshot)
         self._file = file
         self._policy = policy
         self._runtime: frozenset[str] = frozenset()
         self._engine = engine
         self._source = source
-        self._feed = feed
+        self._feed, self._reload_in = feed, reload_in
         self._started = time.monotonic()
 
     def answer(self, asked: Request) -> Response | Future[bytes]:
@@ -51,6 +59,7 @@ class Commands:
             "set": self._set,
             "unset": self._unset,
             "reload": lambda _: self.reload(),
+            "try": self._try,
         }
         if asked["command"] not in known:
             raise CommandError(Exit.USAGE, f"the running throttler has no command {asked['command']!r}")
@@ -78,7 +87,15 @@ class Commands:
 
     def reload(self) -> Response:
         """Read the policy's file again; changes at run time are dropped."""
-        return self._change(model.read(self._file), frozenset())
+        answer = self._change(model.read(self._file), frozenset())
+        self._reload_in(None)
+        return answer
+
+    def _try(self, asked: Request) -> Response:
+        """Take another policy until a reload, and reload by itself after some seconds."""
+        answer = self._change(model.parse(asked["settings"], asked["name"], self._file), frozenset())
+        self._reload_in(float(asked["seconds"]))
+        return answer
 
     def _set(self, asked: Request) -> Response:
         rule = files.check(asked["rule"], Rule, where="set")

@@ -2,5 +2,5 @@
 
 from tributary.daemons.control import Control
 
-CONTROL = Control("throttler", "throttler", longest=65_536, timeout=60.0)
-"""A reload with 100,000 subflows takes some seconds."""
+CONTROL = Control("throttler", "throttler", longest=1 << 20, timeout=60.0)
+"""A policy that is tried comes whole. A reload with 100,000 subflows takes some seconds."""

@@ -115,13 +115,13 @@ class Daemon:
         self._silent: Future[list[FourTuple]] | None = None
         self._store = store
         self._kernel = KernelBackend(setup.log)
-        self._commands = Commands(setup.file, setup.policy, engine, source, self._feed)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0.0
         servers = {inputs.server: self._respond} | ({inputs.page: self._scrape} if inputs.page else {})
         watched = (*source.descriptors, inputs.interfaces, inputs.ruleset)
         self._loop = Loop(inputs.signals, _STOP, servers, watched, setup.log)
+        self._commands = Commands(setup.file, setup.policy, engine, source, self._feed, self._loop.reload_in)
 
     def run(self) -> None:
         """Run until a stop signal. When nft or tc fails, everything is removed and installed again."""

@@ -64,6 +64,7 @@ class Loop:
         self._status: str | None = None
         self._watchdog = notify.watchdog_interval()
         self._next_watchdog = 0.0
+        self._reload_due: float | None = None
 
     def run(self, daemon: Daemon) -> int:
         """Returns the stop signal. May be run again after ``daemon`` raised; it reports ready only once."""
@@ -76,12 +77,18 @@ class Loop:
         notify.send(notify.STOPPING)
         return ending
 
+    def reload_in(self, seconds: float | None) -> None:
+        """Reload once after so many seconds, as after a signal; None: not any more."""
+        self._reload_due = None if seconds is None else time.monotonic() + seconds
+
     def _turn(self, daemon: Daemon) -> int | None:
         ready = {key.fileobj for key, _ in self._selector.select(self._timeout(daemon))}
         for server, respond in self._servers.items():
             server.serve(respond)
         if self._signals in ready and (ending := self._handle_signals(daemon)) is not None:
             return ending
+        if self._reload_due is not None and time.monotonic() >= self._reload_due:
+            self._reload(daemon)
         daemon.turn()
         self._report(daemon)
         self._log.flush()
@@ -93,6 +100,8 @@ class Loop:
         due = min(daemon.deadline, now + LONGEST_WAIT)
         if self._watchdog is not None:
             due = min(due, self._next_watchdog)
+        if self._reload_due is not None:
+            due = min(due, self._reload_due)
         return max(0.0, due - now)
 
     def _handle_signals(self, daemon: Daemon) -> int | None:
@@ -104,6 +113,7 @@ class Loop:
         return ending
 
     def _reload(self, daemon: Daemon) -> None:
+        self._reload_due = None
         notify.send(notify.reloading(time.monotonic_ns()))
         try:
             daemon.reload()

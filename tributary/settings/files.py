@@ -31,14 +31,26 @@ def load(path: Path, model: type[M]) -> M:
     return check(read(path), model, where=str(path))
 
 
+def drop_ins(path: Path) -> Path:
+    """The folder of a file's drop-ins, read in the order of their names: throttler.d of throttler.toml."""
+    return path.with_suffix(".d")
+
+
 def read(path: Path) -> dict[str, Any]:
     """Read ``path`` as TOML, unchecked; raises CommandError with exit 66 or 64."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
+    return parsed(text, str(path))
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """Read ``text``, called ``where`` in messages, as TOML, unchecked; raises CommandError with exit 64."""
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CommandError(Exit.USAGE, f"{path}: not valid TOML: {error}") from error
+        raise CommandError(Exit.USAGE, f"{where}: not valid TOML: {error}") from error
 
 
 def check(document: object, model: type[M], where: str) -> M:

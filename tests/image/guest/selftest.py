@@ -154,7 +154,7 @@ def network() -> dict[str, Any]:
 def links() -> dict[str, Any]:
     """A home router's links, and what serves its LAN."""
     for _ in range(60):
-        status = json.loads(run("tributary-router status --json"))
+        status = json.loads(run("tributary status router"))
         if "default" in quietly("ip route show table 8402"):
             break
         time.sleep(1)

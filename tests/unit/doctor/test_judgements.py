@@ -172,7 +172,7 @@ def test_one_endpoint_for_each_ip_version_of_a_link_is_enough() -> None:
 def test_what_tributary_router_keeps_is_not_fixed_beside_it() -> None:
     (finding,) = links.judge_endpoints([STRAY], {}, kept=True)
     assert (finding.state, finding.fix) == (State.WRONG, ())
-    assert "tributary-router status" in finding.advice
+    assert "tributary links" in finding.advice
     inside = {"10.84.0.18": "tb1", "10.84.0.19": "tb2"}
     (finding,) = links.judge_endpoints([STRAY], inside, kept=True)
     assert (finding.state, finding.message) == (State.OK, "tributary-router has them in its tunnels: tb1, tb2")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from router import api, status_text
+from command import link
+from router import api
 from router.cli import main
 from router.shaping.shaper import LinkShapers
 from router.state.owned import OwnershipRecord
@@ -55,14 +56,14 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     seen = after(seen, reconciler.reconcile(seen, 0.0).operations)
     reconciler.health.record("lte", 0.0312)
     reconciler.reconcile(changed(seen, house(cut(DSL), LTE)), 100.0)
-    answer = {"settings": "router.toml", "uptime_s": 130.0, **api.status(reconciler, 130.0, 130.0)}
-    dsl, lte = answer["wan"]
+    dsl, lte = api.status(reconciler, 130.0, 130.0)["wan"]
     assert (dsl["state"], dsl["reason"], dsl["state_age_s"], dsl["endpoints"]) == ("down", "no carrier", 30.0, [])
     assert (lte["state"], lte["state_age_s"], lte["probe"]) == ("up", 130.0, {"rtt_ms": 31.2, "failures": 0})
     assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
-    said = "\n".join(line.plain for line in status_text.lines(answer, 80))
+    extra = {"shaper": None, "use_is_set": True}
+    said = "\n".join(line.plain for each in (dsl, lte) for line in link.lines(each | extra, 80))
     assert "dsl: down, no carrier" in said
-    assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "1 of 2 links up" in said
+    assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "primary (set at run time)" in said
     assert all(len(line) <= 80 for line in said.splitlines())
 
 
@@ -78,13 +79,11 @@ def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> 
     rates = 'download = "50mbit"\nupload = "8mbit"\nadapt = true\n[probe]\ntarget = "203.0.113.5:5124"\n'
     reconciler = Reconciler(settings(SETTINGS + rates), OwnershipRecord())
     reconciler.reconcile(house(DSL, LTE), 0.0)
-    answer = {"settings": "router.toml", "uptime_s": 1.0, **api.status(reconciler, 1.0, 1.0)}
     shapers = LinkShapers(reconciler.settings)
-    (dsl, lte), shaped = answer["wan"], [shapers.status(link) for link in reconciler.links]
+    shaped = [shapers.status(link) for link in reconciler.links]
+    _, lte = api.status(reconciler, 1.0, 1.0)["wan"]
     assert shaped[0] is None and shaped[1] is not None and shaped[1]["max_download"] == 50_000_000
-    dsl["shaper"], lte["shaper"] = (
-        None,
-        shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "qdisc": "CAKE", "idle_rtt_ms": 41.2},
-    )
-    said = " ".join(line.plain.strip() for line in status_text.lines(answer, 200))
+    now = shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "qdisc": "CAKE", "idle_rtt_ms": 41.2}
+    lines = link.lines({**lte, "shaper": now, "use_is_set": False}, 200)
+    said = " ".join(line.plain.strip() for line in lines)
     assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, queue CAKE, 41.2 ms when idle" in said

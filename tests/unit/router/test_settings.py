@@ -2,9 +2,11 @@
 
 import tomllib
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
+from router import settings
 from router.settings import RouterSettings
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -120,3 +122,18 @@ def test_what_is_not_accepted_is_refused_with_what_would_be(text: str, part: str
     assert caught.value.code == Exit.USAGE
     assert part in str(caught.value) and str(caught.value).startswith("router.toml: ")
     assert "\n" not in str(caught.value)
+
+
+def test_drop_ins_say_when_links_are_used_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+    file, folder = tmp_path / "router.toml", tmp_path / "router.d"
+    file.write_text(WAN)
+    folder.mkdir()
+    for name, use in (("a", "backup"), ("b", "overflow")):
+        (folder / f"{name}.toml").write_text(f'[wan.dsl]\nuse = "{use}"\n')
+    assert settings.read(file).wan["dsl"].use == "overflow"
+    assert settings.parse(WAN, "new.toml", file).wan["dsl"].use == "overflow"
+    for text in ('[wan.lte]\nuse = "backup"\n', '[wan.dsl]\ninterface = "eth9"\n', '[wan.dsl]\nuse = "never"\n'):
+        (folder / "c.toml").write_text(text)
+        with pytest.raises(CommandError, match=r"router\.d/c\.toml: wan\.") as caught:
+            settings.read(file)
+        assert caught.value.code == Exit.USAGE

@@ -162,6 +162,20 @@ def test_without_a_deadline_a_turn_comes_all_the_same(ground: Ground) -> None:
     assert second - first < 3 * LONGEST_WAIT
 
 
+def test_a_reload_comes_by_itself_once_unless_it_is_taken_back(ground: Ground) -> None:
+    reloads: list[float] = []
+    daemon = Noting(lambda: None, on_reload=lambda: reloads.append(time.monotonic()))
+    daemon.wait = 3600.0
+    loop, began = ground.loop(), time.monotonic()
+    loop.reload_in(0.1)
+    loop.run(daemon)
+    assert [0.1 <= moment - began < LONGEST_WAIT / 2 for moment in reloads] == [True]
+    loop.reload_in(0.0)
+    loop.reload_in(None)
+    loop.run(daemon)
+    assert len(reloads) == 1
+
+
 def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> None:
     ground.writer.send(b"x")
     daemon = Noting(lambda: ground.reader.recv(1))

@@ -1,0 +1,95 @@
+"""``tributary try``: settings on trial, which the daemon itself takes back unless they are confirmed."""
+
+import select
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from command.watch import Interval
+from router.control import CONTROL as ROUTER
+from throttler.service.control import CONTROL as THROTTLER
+from tributary.daemons.control import Control
+from tributary.daemons.state_file import write_atomic
+from tributary.settings.cli import Subcommands
+from tributary.settings.errors import CommandError, Exit
+
+_TRY = """\
+Lets the running throttler or router work by FILE for a time. Enter keeps it: it is copied to where the program's own
+settings are. Otherwise the program goes back to those: when the time is over, at Ctrl-C, or if this command is killed
+or its connection lost, since the program itself watches the time. What was set at run time is dropped either way.
+Needs root.
+
+  tributary try throttler.toml
+  tributary try new.toml --program router --for 300s
+"""
+
+
+_PROGRAMS: Mapping[str, tuple[Control, str]] = {"throttler": (THROTTLER, "policy"), "router": (ROUTER, "settings")}
+"""How each is asked, and what it calls its settings' file in its status."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """``tributary try``."""
+
+    file: Path
+    span: Interval
+    program: str | None
+    dry_run: bool
+
+    def __post_init__(self) -> None:
+        if self.program is None and self.file.stem not in _PROGRAMS:
+            raise ValueError(f"--program: accepted: {' or '.join(_PROGRAMS)}, since {self.file.name} says neither")
+
+
+def add(commands: Subcommands) -> None:
+    """Add the command."""
+    added = commands.add("try", Options, _try, "settings on trial", _TRY)
+    added.add_argument("file", type=Path, metavar="FILE", help="the new settings: throttler.toml, router.toml")
+    added.add_argument(
+        "--for",
+        dest="span",
+        type=Interval.argument,
+        default=Interval.parse("60s"),
+        metavar="TIME",
+        help="go back after this time (default: 60s)",
+    )
+    added.add_argument("--program", choices=tuple(_PROGRAMS), help="whose settings these are, if not by their name")
+    added.add_argument("--dry-run", action="store_true", help="say whether they are accepted, and change nothing")
+
+
+def _try(options: Options) -> int:
+    name = options.program or options.file.stem
+    control, key = _PROGRAMS[name]
+    try:
+        text = options.file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(Exit.NO_INPUT, f"{options.file}: cannot be read: {error}") from error
+    own = Path(control.ask("status")[key])
+    if own.exists() and options.file.samefile(own):
+        raise CommandError(Exit.USAGE, f"{own}: accepted: another file, since the program goes back to this one")
+    if options.dry_run:
+        # Not at the top: nothing else here needs the settings' models.
+        from command import files
+
+        next(kind for kind in files.KINDS if kind.name == f"{name}.toml").check(options.file)
+        print(f"# {options.file} would replace {own}, for {options.span}")
+        return 0
+    control.ask("try", settings=text, name=str(options.file), seconds=options.span.seconds)
+    kept = False
+    try:
+        print(f"on trial for {options.span}: Enter keeps it in {own}, Ctrl-C goes back", flush=True)
+        kept = _is_confirmed(options.span.seconds)
+        if kept:
+            write_atomic(own, text.encode(), mode=own.stat().st_mode & 0o777)
+    finally:
+        control.ask("reload")
+    print(f"kept in {own}" if kept else f"back to {own}")
+    return 0 if kept else Exit.WRONG_RESULT
+
+
+def _is_confirmed(seconds: float) -> bool:
+    """Whether a line comes in time on standard input; its end is none."""
+    readable, _, _ = select.select([sys.stdin], [], [], seconds)
+    return bool(readable) and sys.stdin.readline().endswith("\n")
