@@ -14,7 +14,7 @@ from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
 from tributary.api.documents import Link, Service, Session
-from tributary.kernel import process
+from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -79,10 +79,11 @@ class Answers:
         wan, paths = self._router, self._throttler
         if isinstance(wan, CommandError) and isinstance(paths, CommandError):
             raise wan if wan.code != Exit.UNAVAILABLE else paths
-        return [
+        found = [
             *([] if isinstance(wan, CommandError) else mapping.wan_links(wan)),
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
         ]
+        return list(map(_counted, found))
 
     def about_the_gateway(self) -> list[str]:
         """Whether a home router's gateway answers, and what would help, in words."""
@@ -102,6 +103,12 @@ class Answers:
             _service("throttler", self._throttler, mapping.throttler),
             _service("router", self._router, mapping.router),
         ]
+
+
+def _counted(link: Link) -> Link:
+    """With the counters of its interface."""
+    octets = interfaces.octets(link.interface) if link.interface else None
+    return link.model_copy(update={"sent": octets.sent, "received": octets.received}) if octets else link
 
 
 def _service(name: str, answer: _T | CommandError, of: Callable[[_T], Service]) -> Service:

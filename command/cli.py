@@ -232,7 +232,7 @@ def _throttlers(
 
 def _links(options: Listing) -> None:
     if options.watch is not None:
-        show_list("links", lambda: now(box.Answers().links()), show.LINKS, options)
+        show_list("links", lambda: now(box.Answers().links()), show.LINKS, options, fastest_first=False)
         return
     answers = box.Answers()
     links = answers.links()

@@ -52,12 +52,18 @@ def now(documents: Sequence[D]) -> Listed[D]:
     return Listed(documents, time.monotonic())
 
 
-def show_list(name: str, look: Callable[[], Listed[D]], columns: tuple[Column[D], ...], options: Listing) -> None:
-    """Show what ``look`` finds as the list ``name``: once, or as ``--watch`` has it, the fastest first."""
+def show_list(
+    name: str,
+    look: Callable[[], Listed[D]],
+    columns: tuple[Column[D], ...],
+    options: Listing,
+    fastest_first: bool = True,
+) -> None:
+    """Show what ``look`` finds as the list ``name``: once, or as ``--watch`` has it."""
     if options.watch is None:
         show.show(name, look(), columns, options.selection)
         return
     selection = options.selection
-    if selection.sort is None and any(column.title == "sending" for column in columns):
+    if selection.sort is None and fastest_first and any(column.title == "sending" for column in columns):
         selection = replace(selection, sort="-sending")
     watch(name, look, columns, selection, options.watch)

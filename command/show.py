@@ -96,6 +96,7 @@ LINKS: tuple[Column[Link], ...] = (
     Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
     Column("download", lambda each: _rate(each.download), lambda each: each.download),
     Column("upload", lambda each: _rate(each.upload), lambda each: each.upload),
+    *_COUNTED,
     Column("cap", _cap, lambda each: each.used),
     Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
     Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),

@@ -137,6 +137,7 @@ def test_rates_follow_a_download_while_it_is_watched() -> None:
             client.request(100_000)
             client.finish()
             assert any(next(looks)["sessions"][0]["sent_rate"] > 0 for _ in range(5))
+        assert sum(link["sent"] for link in listed("links", "links")) > 100_000
 
 
 def test_the_page_shows_what_is_printed() -> None:

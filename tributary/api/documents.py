@@ -27,13 +27,13 @@ class Document(BaseModel):
 class Counted(Document):
     """The base of those that count bytes."""
 
-    sent: int | None = Field(description="bytes sent to the client or router")
-    received: int | None = Field(description="bytes received from it")
+    sent: int | None = Field(description="bytes sent to the client or router; of a link by its interface")
+    received: int | None = Field(description="bytes received from there")
     sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
     received_rate: float | None = Field(default=None, description="the same of `received`")
 
 
-class Link(Document):
+class Link(Counted):
     """An access link of a home router, or a path of a gateway to its clients."""
 
     name: str = Field(description="its name in the settings")
