@@ -83,7 +83,11 @@ def revoke(home: Household) -> float:
         time.sleep(_AFTER)
         heard = call()
     file.write_text(kept)
+    since = time.time()
     home.gateway.command("sync")
+    # The gateway has forgotten all keys, and WireGuard makes new ones 15 s after data without an answer.
+    with calling(home.network.device):
+        home.router.wait_until_renewed(since)
     home.router.wait_until_whole()
     return heard.last_by(GATEWAY) - begun
 

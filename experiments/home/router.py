@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,17 +54,29 @@ class Router:
 
     def wait_until_whole(self) -> None:
         """Until all links are in use, and tunnels, if any, for everything; raises CommandError, exit 71."""
-        deadline = time.monotonic() + _READY_WITHIN
-        while not self._is_whole():
-            if time.monotonic() > deadline:
-                raise CommandError(Exit.SYSTEM, f"the router's links are not in use after {_READY_WITHIN:g} s")
-            time.sleep(0.1)
+        _wait_until(self._is_whole, "the router's links are not in use")
+
+    def wait_until_renewed(self, since: float) -> None:
+        """Until all tunnels have keys made after ``since``, in seconds since 1970; raises CommandError, exit 71."""
+        _wait_until(lambda: self._oldest_handshake() > since, "a tunnel of the router's has no new keys")
+
+    def _oldest_handshake(self) -> float:
+        lines = self.node.run("wg", "show", "all", "latest-handshakes").splitlines()
+        return min(float(line.split()[-1]) for line in lines if line.startswith(_prefix()))
 
     def _is_whole(self) -> bool:
         endpoints = {each["address"] for each in json.loads(self.node.ip("-j", "mptcp", "endpoint"))}
         defaults = self.node.ip("route", "show", "default").splitlines()
         leaves_by = f"dev {_prefix()}0 " if self.enrolment else f"dev {self.links[0].name} "
         return endpoints == set(map(self.source, self.links)) and leaves_by in f"{defaults[0]} "
+
+
+def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + _READY_WITHIN
+    while not condition():
+        if time.monotonic() > deadline:
+            raise CommandError(Exit.SYSTEM, f"{otherwise} after {_READY_WITHIN:g} s")
+        time.sleep(0.1)
 
 
 def _prefix() -> str:
