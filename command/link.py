@@ -18,17 +18,22 @@ from tributary.settings.cli import Subcommands
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import drop_ins
 from tributary.settings.links import USES, Use
-from tributary.settings.units import Size
+from tributary.settings.units import PositiveRate, Size
 
 _FROM_SETTINGS = "settings"
-_ACCEPTED = f"use=USE with {USES} or '{_FROM_SETTINGS}', used=SIZE such as used=12GB"
+_KEYS = {"use": USES, "download": PositiveRate.ACCEPTED, "upload": PositiveRate.ACCEPTED}
+"""The keys of a link that change while the router runs, and what each takes."""
+_USED = "used"
 
 _LINK = f"""\
 Shows all about a link of a home router, or changes it; a change needs root.
 
-  use=USE     when it is used: primary, overflow or backup, until tributary-router is reloaded or, with --save, also
-              then: in a file beside its settings, in router.d; use={_FROM_SETTINGS} is what the settings say
-  used=SIZE   what was used of its monthly cap, as the provider counts it
+  use=USE        when it is used: primary, overflow or backup
+  download=RATE  what it surely carries from the Internet, such as 40mbit; upload=RATE: to it
+  used=SIZE      what was used of its monthly cap, as the provider counts it
+
+use, download and upload hold until tributary-router is reloaded or, with --save, also then: in a file beside its
+settings, in router.d. KEY={_FROM_SETTINGS} goes back to what the settings say.
 
   tributary link lte
   tributary link lte use=backup --save
@@ -40,10 +45,10 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """What is to change: when the link is used, "settings" to go back to these; the part of its cap that is used."""
+    """A key and what it becomes; None: what the settings say."""
 
-    use: Use | str | None = None
-    used: Size | None = None
+    key: str
+    value: str | None
 
 
 @dataclass(frozen=True)
@@ -57,15 +62,15 @@ class Options:
     json: bool
 
     def __post_init__(self) -> None:
-        if self.save and not any(isinstance(change.use, Use) for change in self.changes):
-            raise ValueError("--save: accepted: with use=USE")
+        if self.save and not any(change.key in _KEYS and change.value for change in self.changes):
+            raise ValueError(f"--save: accepted: with one of {', '.join(f'{key}=' for key in _KEYS)}")
 
 
 def add(commands: Subcommands) -> None:
     """Add the command."""
     link = commands.add("link", Options, _link, "all about a home router's link, or change it", _LINK)
     link.add_argument("link", metavar="LINK", help="its name in the router's settings")
-    link.add_argument("changes", nargs="*", type=change, metavar="use=USE|used=SIZE", help="see above")
+    link.add_argument("changes", nargs="*", type=change, metavar="KEY=VALUE", help="see above")
     link.add_argument("--save", action="store_true", help="also after a reload or restart of the router")
     link.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     link.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
@@ -74,24 +79,28 @@ def add(commands: Subcommands) -> None:
 def change(text: str) -> Change:
     """A change as the command line has it; raises ArgumentTypeError."""
     key, _, value = text.partition("=")
+    if key not in (*_KEYS, _USED):
+        accepted = ", ".join(f"{each}=" for each in (*_KEYS, _USED))
+        raise ArgumentTypeError(f"{text!r}: accepted: {accepted}")
+    if key in _KEYS and value == _FROM_SETTINGS:
+        return Change(key, None)
     try:
-        if key == "used":
-            return Change(used=Size.parse(value))
-        if key == "use":
-            return Change(use=_FROM_SETTINGS if value == _FROM_SETTINGS else Use(value))
-    except ValueError:
-        pass
-    raise ArgumentTypeError(f"{text!r}: accepted: {_ACCEPTED}")
+        if key == _USED:
+            return Change(key, str(Size.parse(value)))
+        return Change(key, str(Use(value) if key == "use" else PositiveRate.parse(value)))
+    except ValueError as error:
+        accepted = Size.ACCEPTED if key == _USED else f"{_KEYS[key]}, or '{_FROM_SETTINGS}'"
+        raise ArgumentTypeError(f"{text!r}: accepted: {accepted}") from error
 
 
 def _link(options: Options) -> None:
     answer = box.router()
-    found = _found(answer, options.link)
+    found, settings = _found(answer, options.link), Path(answer["settings"])
     for each in options.changes:
         if options.dry_run:
-            print(f"# {options.link} would {_meant(each)}" + _in(options, answer))
+            print(f"# {options.link} would {_meant(options, each, settings)}")
         else:
-            _make(each, options, Path(answer["settings"]))
+            _make(options, each, settings)
     if options.dry_run:
         return
     if options.changes:
@@ -111,28 +120,23 @@ def _found(answer: Answer, name: str) -> Answer:
     return links[name]
 
 
-def _meant(change: Change) -> str:
-    if change.used is not None:
-        return f"have used {change.used} of its monthly cap"
-    return "be used as the settings say" if change.use == _FROM_SETTINGS else f"be used as {change.use}"
+def _meant(options: Options, change: Change, settings: Path) -> str:
+    if change.key == _USED:
+        return f"have used {change.value} of its monthly cap"
+    also = f", also in {drop_ins(settings)}" if options.save and change.value else ""
+    return f"have {change.key} = {change.value or 'what the settings say'}{also}"
 
 
-def _in(options: Options, answer: Answer) -> str:
-    return f", also in {drop_ins(Path(answer['settings']))}" if options.save else ""
-
-
-def _make(change: Change, options: Options, settings: Path) -> None:
-    if change.used is not None:
-        CONTROL.ask("set-usage", link=options.link, used=change.used.amount)
+def _make(options: Options, change: Change, settings: Path) -> None:
+    if change.key == _USED:
+        CONTROL.ask("set-usage", link=options.link, used=Size.parse(change.value).amount)
         return
-    name = f"use-{options.link}"
-    if isinstance(change.use, Use):
-        CONTROL.ask("set-use", link=options.link, use=change.use)
-        if options.save:
-            saved.save(settings, name, f"[wan.{options.link}]", {"use": change.use})
-        return
-    saved.forget(settings, name)
-    CONTROL.ask("set-use", link=options.link, use=None)
+    name = f"{change.key}-{options.link}"
+    if change.value is None:
+        saved.forget(settings, name)
+    CONTROL.ask("set-link", link=options.link, key=change.key, value=change.value)
+    if change.value is not None and options.save:
+        saved.save(settings, name, f"[wan.{options.link}]", {change.key: change.value})
 
 
 def lines(link: Answer, width: int) -> Iterator[Text]:
@@ -155,9 +159,10 @@ def _facts(link: Answer) -> list[str]:
         *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",
         f"rank {link['rank']}",
-        link["use"] + (" (set at run time)" if link["use_is_set"] else ""),
+        link["use"],
         *(["not needed now"] if link["standby"] else []),
         *(["metered"] if link["metered"] else []),
+        *([f"set at run time: {' and '.join(link['set'])}"] if link["set"] else []),
         *([f"hours {' and '.join(link['hours'])}"] if link["hours"] else []),
         *([_used(link["cap"])] if link["cap"] else []),
         *_shaper(link["shaper"]),

@@ -20,7 +20,7 @@ from router.links.usage_file import UsageFile
 from router.probes.diagnostics import LinkDiagnostics
 from router.probes.scheduler import ProbeKey, ProbeScheduler
 from router.probes.tcp_probe import TcpProbe
-from router.settings import RouterSettings, parse, read
+from router.settings import LinkChange, RouterSettings, parse, read
 from router.shaping.shaper import LinkShapers
 from router.state.owned import RecordFile
 from router.state.plan import Operation, command
@@ -40,7 +40,7 @@ from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.links import Use
+from tributary.settings.files import check
 
 _RECONCILE_INTERVAL = 30.0
 """Seconds between two reconciliations at most: nothing notifies of removed endpoints, or when a link's hours begin."""
@@ -115,7 +115,7 @@ class Daemon:
         self._file, self._log = options.file, options.log
         self._reconciler = reconciler
         self._settings = options.settings
-        self._uses: dict[str, Use] = {}
+        self._changes: dict[str, LinkChange] = {}
         self._kernel = kernel
         self._store, self._usage_file = store, options.usage
         self._saved = reconciler.record
@@ -192,12 +192,12 @@ class Daemon:
         self._change_settings(read(self._file))
 
     def _change_settings(self, settings: RouterSettings) -> None:
-        """Those of the file, of a trial, or of the file with other uses; drops what was set at run time."""
-        self._settings, self._uses = settings, {}
+        """Those of the file, or of a trial; drops what was set at run time."""
+        self._settings, self._changes = settings, {}
         self._take_settings()
 
     def _take_settings(self) -> None:
-        settings = self._settings.with_uses(self._uses)
+        settings = self._settings.with_changes(self._changes)
         self._reconciler.change_settings(settings)
         self._shapers.change_settings(settings)
         self._next_resolve = 0.0
@@ -359,7 +359,7 @@ class Daemon:
         known: dict[str, Callable[[Request], Response]] = {
             "status": lambda _: self._status(time.monotonic()),
             "set-usage": lambda asked: self._set_usage(str(asked["link"]), int(asked["used"])),
-            "set-use": lambda asked: self._set_use(str(asked["link"]), asked["use"]),
+            "set-link": lambda asked: self._set_link(str(asked["link"]), str(asked["key"]), asked["value"]),
             "try": self._try_settings,
             "reload": lambda _: self._reload_now(),
         }
@@ -373,7 +373,7 @@ class Daemon:
             status = api.status(self._reconciler, time.time(), now)
             for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
                 shown["shaper"] = self._shapers.status(link)
-                shown["use_is_set"] = link.name in self._uses
+                shown["set"] = list(self._changes.get(link.name, LinkChange()).given)
             uptime = round(now - self._started, 3)
             self._shown = now, {"settings": str(self._file), "uptime_s": uptime, **status}
         return self._shown[1]
@@ -388,17 +388,17 @@ class Daemon:
         self._loop.reload_in(None)
         return {}
 
-    def _set_use(self, link: str, use: str | None) -> Response:
-        """None: what the settings' file says now."""
+    def _set_link(self, link: str, key: str, value: str | None) -> Response:
+        """Change a key of a link until a reload; None: to what the settings' file says now."""
         if link not in self._settings.wan:
             raise CommandError(Exit.USAGE, f"{link}: no such link; these are: {', '.join(self._settings.wan)}")
-        if use is None:
-            kept = read(self._file).wan.get(link, self._settings.wan[link]).use
-            self._settings = self._settings.with_uses({link: kept})
-            self._uses.pop(link, None)
-        else:
-            self._uses[link] = Use(use)
-        self._log.event("use set", link=link, use=use or "as the settings say")
+        given = self._changes.get(link, LinkChange()).given | {key: value}
+        change = check(given, LinkChange, where=link)
+        if value is None and link in (kept := read(self._file)).wan:
+            wan = self._settings.wan[link].model_copy(update={key: getattr(kept.wan[link], key)})
+            self._settings = self._settings.model_copy(update={"wan": {**self._settings.wan, link: wan}})
+        self._changes[link] = change
+        self._log.event("link set", link=link, key=key, value=value or "as the settings say")
         self._take_settings()
         return {}
 

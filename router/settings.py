@@ -15,6 +15,7 @@ from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.probing import Probe
+from tributary.settings.units import PositiveRate
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import PREFIX, Tunnels
@@ -199,22 +200,31 @@ class RouterSettings(Settings):
         """The names of the links, that which carries first subflows first; of each use metered ones come last."""
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
 
-    def with_uses(self, uses: Mapping[str, Use]) -> Self:
-        """These settings with other uses of some links."""
-        changed = {name: self.wan[name].model_copy(update={"use": use}) for name, use in uses.items()}
+    def with_changes(self, changes: Mapping[str, "LinkChange"]) -> Self:
+        """These settings with changes of some links."""
+        changed = {name: self.wan[name].model_copy(update=change.given) for name, change in changes.items()}
         return self.model_copy(update={"wan": {**self.wan, **changed}})
 
 
-class LinkUse(Settings):
-    """What a drop-in says of a link."""
+class LinkChange(Settings):
+    """What may change of a link while the router runs, and what a drop-in may say; None: as the settings say."""
 
-    use: Use = Field(strict=False, description=USES)
+    use: Use | None = Field(None, strict=False, description=USES)
+    download: PositiveRate | None = Field(None, description=PositiveRate.ACCEPTED)
+    upload: PositiveRate | None = Field(None, description=PositiveRate.ACCEPTED)
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The keys that say something."""
+        return {key: value for key, value in dict(self).items() if value is not None}
 
 
 class DropIn(Settings):
     """Settings that replace those of the file."""
 
-    wan: dict[str, LinkUse] = Field(description="tables [wan.NAME] with use, of links that the settings have")
+    wan: dict[str, LinkChange] = Field(
+        description="tables [wan.NAME] of links that the settings have, with use, download and upload"
+    )
 
 
 def read(file: Path) -> RouterSettings:
@@ -234,10 +244,10 @@ def parse(text: str, where: str, file: Path) -> RouterSettings:
 
 def _with_drop_ins(settings: RouterSettings, file: Path) -> RouterSettings:
     for drop_in in sorted(drop_ins(file).glob("*.toml")):
-        uses = {name: wan.use for name, wan in load(drop_in, DropIn).wan.items()}
-        for name in uses.keys() - settings.wan.keys():
+        changes = load(drop_in, DropIn).wan
+        for name in changes.keys() - settings.wan.keys():
             raise invalid_value(
                 str(drop_in), f"wan.{name}", "(a table)", f"a link of {file}: {', '.join(settings.wan)}"
             )
-        settings = settings.with_uses(uses)
+        settings = settings.with_changes(changes)
     return settings

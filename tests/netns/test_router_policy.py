@@ -48,14 +48,16 @@ def test_an_overflow_link_is_used_when_the_other_is_full_and_off_when_its_cap_is
 def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
     with world(tmp_path) as house, house.daemon() as router, house.transfer():
         eventually(lambda: house.subflows() == [DSL, LTE])
-        assert house.tributary("link", "lte", "use=backup", "--dry-run") == "# lte would be used as backup\n"
+        assert house.tributary("link", "lte", "use=backup", "--dry-run") == "# lte would have use = backup\n"
         assert is_backup(house) is False
-        assert "backup (set at run time)" in house.tributary("link", "lte", "use=backup")
+        assert "set at run time: use" in house.tributary("link", "lte", "use=backup")
         eventually(lambda: is_backup(house))
         house.tributary("link", "lte", "use=settings")
         eventually(lambda: is_backup(house) is False)
-        assert not house.status()["lte"]["use_is_set"]
+        assert house.status()["lte"]["set"] == []
 
+        house.tributary("link", "lte", "download=5mbit", "upload=1mbit")
+        assert house.status()["lte"]["shaper"]["download"] == 5_000_000
         house.tributary("link", "lte", "use=backup", "--save")
         house.tributary("link", "dsl", "use=overflow")
         router.send_signal(signal.SIGHUP)

@@ -1,28 +1,40 @@
 """A change of a link, as the command line has it."""
 
+import re
 from argparse import ArgumentTypeError
 
 import pytest
 
 from command import link
 from command.cli import parser
+from command.link import Change
 
 
-def test_a_change_says_when_a_link_is_used_or_what_was_used_of_its_cap() -> None:
-    assert link.change("use=backup").use == "backup"
-    assert link.change("use=settings").use == "settings"
-    used = link.change("used=12GB").used
-    assert used is not None and used.amount == 12 * 10**9
+def test_a_change_says_what_a_key_becomes() -> None:
+    assert link.change("use=backup") == Change("use", "backup")
+    assert link.change("use=settings") == Change("use", None)
+    assert link.change("download=1000kbit") == Change("download", "1mbit")
+    assert link.change("used=12GB") == Change("used", "12GB")
 
 
-@pytest.mark.parametrize("text", ["use=never", "use", "used=12", "used=", "rate=5mbit"])
-def test_another_change_is_refused_and_what_is_accepted_is_said(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match=r"accepted: use=USE with 'primary', .* or 'settings', used=SIZE"):
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("use=never", "'primary', 'overflow' or 'backup', or 'settings'"),
+        ("use", "'primary'"),
+        ("upload=5", "such as '5mbit', or 'settings'"),
+        ("used=12", "such as '50MB'"),
+        ("used=settings", "such as '50MB'"),
+        ("rate=5mbit", "use=, download=, upload=, used="),
+    ],
+)
+def test_another_change_is_refused_and_what_is_accepted_is_said(text: str, accepted: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=re.escape(accepted)):
         link.change(text)
 
 
 @pytest.mark.parametrize("words", [[], ["use=settings"], ["used=1GB"]])
-def test_only_a_use_can_be_saved(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_settings_have_can_be_saved(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().dispatch(["link", "lte", *words, "--save"])
-    assert "--save: accepted: with use=USE" in capsys.readouterr().err
+    assert "--save: accepted: with one of use=, download=, upload=" in capsys.readouterr().err
