@@ -153,7 +153,7 @@ class Router(Counted):
 class Service(Document):
     """A program of Tributary, and whether it runs here."""
 
-    name: str = Field(description="`throttler`, `router`, `converter` or `gateway`")
+    name: str = Field(description="`converter`, `throttler` or `router`")
     running: bool = Field(description="whether it runs in this network namespace")
     uptime: float | None = Field(description="for how long")
     summary: str = Field(description="what it does now, or why nothing is known, in words")
