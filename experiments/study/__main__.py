@@ -77,7 +77,7 @@ exit codes:
 
 _PUBLISH = """\
 Writes the newest whole run of each experiment in the form in which docs/results keeps it: DIR/experiment/NAME/ with
-manifest.json (the testbeds are in it), verdicts.json, plot.svg and readings.jsonl.xz, a reading a line; and
+manifest.json, verdicts.json, plot.svg and readings.jsonl.xz, the testbeds and then a reading a line; and
 DIR/report.html, of all that has been published there, and DIR/papers.md, the papers' figures beside ours. What was
 published there before of an experiment is replaced.
 `experiment report --results DIR` reads this form as well. Needs no root.

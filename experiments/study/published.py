@@ -3,6 +3,7 @@
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 from experiments.results import write_json
 from experiments.study.folder import Record
@@ -10,22 +11,36 @@ from experiments.study.readings import Reading, Readings, Verdict
 from tributary.settings.errors import CommandError, Exit
 
 _READINGS = "readings.jsonl.xz"
+"""The testbeds in one line, and then a reading a line."""
+_SERIES = {"series", "sending"}
 
 
 def publish(record: Record, path: Path) -> None:
     """Write ``record`` to the folder ``path``, in place of what is there; raises CommandError (71) if that cannot
     be.
     """
-    lines = "".join(json.dumps(reading.as_json()) + "\n" for reading in record.readings)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "manifest.json", {**record.manifest, "testbeds": list(record.testbeds)})
+        write_json(path / "manifest.json", record.manifest)
         write_json(path / "verdicts.json", [verdict.as_json() for verdict in record.verdicts])
-        (path / _READINGS).write_bytes(lzma.compress(lines.encode(), preset=9))
+        lines = [list(record.testbeds), *(_rounded(reading.as_json()) for reading in record.readings)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (path / _READINGS).write_bytes(lzma.compress(text.encode(), preset=9))
         if record.plot is not None:
             (path / "plot.svg").write_text(record.plot)
     except OSError as error:
         raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _rounded(reading: dict[str, Any]) -> dict[str, Any]:
+    """With series as plots show them: times to 10 ms, and three digits of all else; they are most of a reading."""
+    for kind in _SERIES & reading.keys():
+        reading[kind] = {name: [_short(*each) for each in series] for name, series in reading[kind].items()}
+    return reading
+
+
+def _short(at: float, *values: float) -> list[float]:
+    return [round(at, 2), *(float(f"{value:.3g}") for value in values)]
 
 
 def published(path: Path) -> Record | None:
@@ -34,12 +49,12 @@ def published(path: Path) -> Record | None:
         return None
     plot = path / "plot.svg"
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        lines = lzma.decompress((path / _READINGS).read_bytes()).decode().splitlines()
+        text = lzma.decompress((path / _READINGS).read_bytes()).decode()
+        testbeds, *readings = (json.loads(line) for line in text.splitlines())
         return Record(
-            testbeds=manifest.pop("testbeds"),
-            manifest=manifest,
-            readings=Readings(Reading.read(json.loads(line)) for line in lines),
+            testbeds=testbeds,
+            manifest=json.loads((path / "manifest.json").read_text()),
+            readings=Readings(map(Reading.read, readings)),
             verdicts=[Verdict.read(each) for each in json.loads((path / "verdicts.json").read_text())],
             plot=plot.read_text() if plot.exists() else None,
         )

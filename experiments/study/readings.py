@@ -46,7 +46,7 @@ class Reading:
         sending = {name: [tuple(each) for each in known] for name, known in document.get("sending", {}).items()}
         return cls(document["point"], document["repetition"], document["values"], series, samples, sending)
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, Any]:
         """For a file."""
         return {
             "point": dict(self.point),
