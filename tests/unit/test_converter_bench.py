@@ -21,10 +21,12 @@ from experiments.bench.parts import (
     CONNECTIONS,
     DELAY,
     DIRECT,
+    HAPROXY_HTTP,
     MEASUREMENTS,
     NATIVE,
     PEERS,
     REQUESTS,
+    TUNNEL,
     UPLOAD,
 )
 from experiments.probes.conversion import Packet, conversions, packet
@@ -153,10 +155,11 @@ def reached_by(*contenders: str) -> Readings:
 def test_the_ratios_have_what_their_readers_rely_on() -> None:
     of_downloads = {f"bulk_vs_{peer}" for peer in ("squid", "haproxy", "varnish", "relay", "direct")}
     of_uploads = {"upload_vs_haproxy", "upload_vs_varnish", "upload_vs_relay", "upload_vs_direct", "upload_spread"}
-    of_connections = {f"connections_vs_{peer}" for peer in ("haproxy", "nginx", "squid")}
-    of_requests = {f"requests_vs_{peer}" for peer in ("haproxy", "nginx", "squid", "varnish")}
+    of_connections = {f"connections_vs_{peer}" for peer in ("haproxy", "haproxy_http", "nginx", "squid")}
+    of_connections |= {"tunnels_vs_haproxy", "tunnels_vs_nginx"}
+    of_requests = {f"requests_vs_{peer}" for peer in ("haproxy", "haproxy_http", "nginx", "squid", "varnish")}
     best = {"bulk_vs_haproxy_best", "bulk_vs_varnish_best"}
-    assert set(ratios(reached_by(*PEERS))) == of_downloads | best | of_uploads | of_connections | of_requests
+    assert set(ratios(reached_by(TUNNEL, *PEERS))) == of_downloads | best | of_uploads | of_connections | of_requests
 
 
 def test_there_is_no_ratio_to_who_is_not_here() -> None:
@@ -182,12 +185,13 @@ def test_who_stalls_is_left_out_of_bytes_alone() -> None:
     able = of_throughput(FULL)
     assert list(dict.fromkeys(each["measure"] for each in points(FULL))) == list(MEASUREMENTS)
     for kind, names in able.items():
-        assert names == {NATIVE, *PEERS} - (set() if kind in (CONNECTIONS, REQUESTS) else {"nginx"})
+        some = set() if kind in (CONNECTIONS, REQUESTS) else {"nginx", HAPROXY_HTTP, TUNNEL}
+        assert names == {NATIVE, TUNNEL, *PEERS} - some
 
 
 def test_without_direct_there_are_contenders_alone() -> None:
     able = of_throughput(QUICK.model_copy(update={"peers": ("relay",)}))
-    assert all(names == {NATIVE, "relay"} for names in able.values())
+    assert all(names - {TUNNEL} == {NATIVE, "relay"} for names in able.values())
     assert not [each for each in points(FULL) if each["by"] == DIRECT and each["measure"] not in KINDS]
 
 
@@ -207,12 +211,12 @@ def test_what_is_not_named_is_measured_whole() -> None:
     assert (FULL.only, FULL.peers) == (MEASUREMENTS, PEERS)
     (some,) = orders([SCENARIO], ["only=connections", "peers=haproxy,nginx"])
     assert {(each["measure"], each["by"]) for each in some.points} == {
-        (CONNECTIONS, by) for by in (NATIVE, "haproxy", "nginx")
+        (CONNECTIONS, by) for by in (NATIVE, TUNNEL, "haproxy", "nginx")
     }
 
 
 def test_a_part_that_is_not_there_is_no_option_either() -> None:
-    with pytest.raises(CommandError, match=r"only = 'downloads': accepted: costs, delay, bulk, "):
+    with pytest.raises(CommandError, match=r"only = 'downloads': accepted: costs, counts, delay, "):
         orders([SCENARIO], ["only=downloads"])
 
 
@@ -222,14 +226,14 @@ def test_contenders_of_a_measurement_follow_each_other_and_costs_are_measured_al
     changes = [one for one, other in pairwise(turns) if one != other]
     assert len(changes) == 2 * len(set(turns)) - 2  # the second repetition begins where the first one ended
     stands = {each["measure"]: order.blueprint(each).as_json()["listening"] for each in order.points}
-    assert stands["costs"] == []
+    assert stands["costs"] == stands["counts"] == []
     assert all(stands[kind] == list(CONTENDERS) for kind in (DELAY, *KINDS))
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["converter", "--only", "upload,downloads"], "--only: downloads: accepted: costs, delay, bulk, "),
+        (["converter", "--only", "upload,downloads"], "--only: downloads: accepted: costs, counts, delay, "),
         (["converter", "--peers", "native"], "--peers: native: accepted: squid, haproxy, "),
         (["accuracy", "--only", "upload"], "accuracy: --only and --peers: accepted with converter alone"),
     ],
@@ -242,15 +246,16 @@ def test_a_part_that_is_not_there_is_refused_before_anything_is_touched(argument
 
 def test_every_contender_has_a_name_and_a_port_of_its_own() -> None:
     names = list(CONTENDERS)
-    assert names == ["native", "squid", "haproxy", "varnish", "nginx", "relay"]
-    assert [*names[1:], DIRECT] == list(PEERS)
+    assert names == ["native", "tunnel", "squid", "haproxy", "haproxy_http", "varnish", "nginx", "relay"]
+    assert [*names[2:], DIRECT] == list(PEERS)
     assert len({each.port for each in CONTENDERS.values()}) == len(names)
 
 
 def test_squid_and_ours_are_asked_and_the_others_forward() -> None:
     asked = {name for name, each in CONTENDERS.items() if "--via-http-proxy" in each.route}
     assert asked == {"native", "squid"}
-    assert asked == {name for name, each in CONTENDERS.items() if "--via-connect" in each.tunnel}
+    assert asked | {TUNNEL} == {name for name, each in CONTENDERS.items() if "--via-connect" in each.tunnel}
+    assert {name for name, each in CONTENDERS.items() if "--via-connect" in each.route} == {TUNNEL}
 
 
 def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connections() -> None:

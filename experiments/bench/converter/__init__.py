@@ -7,6 +7,7 @@ round. What each takes before there is work is measured while it is alone on the
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -17,13 +18,29 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from experiments.bench.converter.contenders import CONTENDERS, Contender, route_of
+from experiments.bench.converter.counts import KINDS as COUNTED
+from experiments.bench.converter.counts import TOOLS, counts
 from experiments.bench.converter.delay import KINDS as DELAYS
 from experiments.bench.converter.delay import conversion_microseconds
 from experiments.bench.converter.footprint import holding, idle, most_held, start_milliseconds
 from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import steered
 from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, throughput, value_of
-from experiments.bench.parts import BULK, BULK_MANY, COSTS, DELAY, DIRECT, MEASUREMENTS, NATIVE, PEERS
+from experiments.bench.parts import (
+    BULK,
+    BULK_MANY,
+    CONNECTIONS,
+    COSTS,
+    COUNTS,
+    DELAY,
+    DIRECT,
+    HAPROXY_HTTP,
+    MEASUREMENTS,
+    NATIVE,
+    PEERS,
+    REQUESTS,
+    TUNNEL,
+)
 from experiments.bench.processors import kept_to
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import numbers, some_of
@@ -36,6 +53,10 @@ from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
 _PROCESSORS = 2
+_COUNTED = (NATIVE, TUNNEL, "haproxy", HAPROXY_HTTP, "nginx")
+"""Of whom instructions and system calls are counted."""
+_OF_REQUESTS = (TUNNEL, HAPROXY_HTTP)
+"""Who takes part in connections and requests alone: what differs from the same program otherwise is there."""
 _COSTS = ("start_ms", "idle_rss_mb", "per_idle_connection_kb", "held_connections")
 _UNITS = {"mbps": "Mbit/s", "per_second": "per second"}
 _SECONDS = "a number of seconds above 0"
@@ -45,9 +66,10 @@ _CONNECTIONS = "a whole number of connections, at least 1"
 class ConverterOptions(Options):
     """Some measurements ``only``, beside some ``peers``.
 
-    ``size``: of all transfers of a bulk measurement together, also over ``many`` connections. ``seconds`` and
-    ``delay_seconds``: of each measurement that takes a time. ``starts``: of each contender in a repetition. ``idle``:
-    connections that every contender holds, for what one costs; ``held``: those that ours holds at once.
+    ``size``: of all transfers of a bulk measurement together, also over ``many`` connections. ``seconds``,
+    ``delay_seconds``, ``count_seconds``: of each measurement that takes a time. ``starts``: of each contender in a
+    repetition. ``idle``: connections that every contender holds, for what one costs; ``held``: those that ours holds at
+    once.
     """
 
     repeat: Repeat = 5
@@ -61,6 +83,7 @@ class ConverterOptions(Options):
     ] = (8, 64)
     seconds: float = Field(default=3.0, gt=0, description=_SECONDS)
     delay_seconds: float = Field(default=1.0, gt=0, description=_SECONDS)
+    count_seconds: float = Field(default=2.0, gt=0, description=_SECONDS)
     starts: int = Field(default=4, ge=1, description="a whole number of starts, at least 1")
     idle: int = Field(default=2000, ge=1, description=_CONNECTIONS)
     held: int = Field(default=20_000, ge=1, description=_CONNECTIONS)
@@ -105,7 +128,7 @@ def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> lis
 
 def _asked(options: ConverterOptions) -> tuple[str, ...]:
     """The contenders, ours first."""
-    return tuple(name for name in CONTENDERS if name == NATIVE or name in options.peers)
+    return tuple(name for name in CONTENDERS if name in (NATIVE, TUNNEL) or name in options.peers)
 
 
 def points(options: ConverterOptions, _topology: Topology | None = None) -> list[Point]:
@@ -129,11 +152,15 @@ def _measurements(options: ConverterOptions) -> Iterator[Point]:
 def _able(measurement: str, by: str) -> bool:
     if by == DIRECT:
         return measurement in KINDS
+    if measurement == COUNTS:
+        return by in _COUNTED
+    if by in _OF_REQUESTS:
+        return measurement in (CONNECTIONS, REQUESTS)
     return not (CONTENDERS[by].stalls and moves_bytes(measurement))
 
 
 def _blueprint(options: ConverterOptions, _profile: object, point: Point) -> Contending:
-    return Contending(listening=() if point["measure"] == COSTS else _asked(options))
+    return Contending(listening=() if point["measure"] in (COSTS, COUNTS) else _asked(options))
 
 
 def _measure(built: Contest, options: ConverterOptions, point: Point, repetition: int) -> Reading:
@@ -143,6 +170,14 @@ def _measure(built: Contest, options: ConverterOptions, point: Point, repetition
         return Reading(point, repetition, {}, {})
     if contender and point["measure"] == COSTS:
         return _costs(built.cabling, options, contender, Reading(point, repetition, {}, {}))
+    if contender and point["measure"] == COUNTS:
+        if absent := next((tool for tool in TOOLS if shutil.which(tool) is None), None):
+            print(
+                f"{name_of(point)}: left out: {absent} is not here (apt-get install valgrind strace)", file=sys.stderr
+            )
+            built.given_up.add(name_of(point))
+            return Reading(point, repetition, {}, {})
+        return Reading(point, repetition, counts(built.cabling, contender, options.count_seconds), {})
     if contender and point["measure"] == DELAY:
         taken = conversion_microseconds(built.cabling, contender, options.delay_seconds)
         return Reading(point, repetition, taken, {})
@@ -174,7 +209,7 @@ def metrics(readings: Readings) -> list[Metric]:
         *(
             Metric(f"{'' if by == NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
             for by in CONTENDERS
-            for value in (*_COSTS, *DELAYS)
+            for value in (*_COSTS, *COUNTED, *DELAYS)
         ),
         *ratios_of(readings),
     ]
@@ -203,6 +238,7 @@ SCENARIO = Scenario(
         "many": 8,
         "seconds": 0.5,
         "delay_seconds": 0.5,
+        "count_seconds": 0.5,
         "starts": 2,
         "idle": 500,
         "held": 2000,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.bench.parts import DIRECT, NATIVE
+from experiments.bench.parts import DIRECT, HAPROXY_HTTP, NATIVE, TUNNEL
 from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Cabling
 from experiments.testbed.node import Node, Process
 from tributary.settings.errors import CommandError, Exit
@@ -43,7 +43,7 @@ allow = ["10.0.0.0/8", "203.0.113.0/24"]
 [limits]
 connections_per_client = 20000
 [control]
-socket = "{directory}/converter.sock"
+socket = "{directory}/converter-{port}.sock"
 [[listen]]
 kind = "http"
 address = "{listen}"
@@ -59,6 +59,17 @@ listen bench
     server origin {origin}
 """
 """What it reads; ``listen`` and ``origin`` are addresses with their ports."""
+_HAPROXY_HTTP = """\
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+    http-reuse safe
+listen bench
+    bind {listen}
+    server origin {origin}
+"""
 _NGINX = """\
 load_module {module};
 daemon off;
@@ -97,6 +108,8 @@ class Contender:
     mptcpized: bool = True
     is_asked: bool = False
     """Clients ask it as an HTTP proxy; otherwise it forwards all that comes to the origin."""
+    by_connect: bool = False
+    """They ask for a tunnel to the origin."""
 
     stalls: bool = False
     """It cannot take part in bulk by MPTCP: it stops in the middle."""
@@ -109,6 +122,8 @@ class Contender:
     @property
     def route(self) -> Route:
         """To the origin through it."""
+        if self.by_connect:
+            return self.tunnel
         return ("--to", ORIGIN, "--via-http-proxy", self.listens) if self.is_asked else ("--to", self.listens)
 
     @property
@@ -162,8 +177,9 @@ def _file(cabling: Cabling, name: str, text: str) -> str:
 
 @contextmanager
 def _native(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    text = _NATIVE.format(clients=CLIENTS, directory=cabling.testbed.directory, listen=listen)
-    yield [str(cabling.programs.converter), "--config", _file(cabling, "converter.toml", text)]
+    port = listen.rpartition(":")[2]
+    text = _NATIVE.format(clients=CLIENTS, directory=cabling.testbed.directory, listen=listen, port=port)
+    yield [str(cabling.programs.converter), "--config", _file(cabling, f"converter-{port}.toml", text)]
 
 
 @contextmanager
@@ -192,6 +208,12 @@ def _haproxy(cabling: Cabling, listen: str) -> Iterator[list[str]]:
 
 
 @contextmanager
+def _haproxy_http(cabling: Cabling, listen: str) -> Iterator[list[str]]:
+    configuration = _file(cabling, "haproxy-http.cfg", _HAPROXY_HTTP.format(listen=listen, origin=ORIGIN))
+    yield ["haproxy", "-db", "-f", configuration]
+
+
+@contextmanager
 def _varnish(cabling: Cabling, listen: str) -> Iterator[list[str]]:
     vcl = _file(cabling, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
     shutil.rmtree(_VARNISH, ignore_errors=True)
@@ -216,8 +238,10 @@ CONTENDERS = {
     each.name: each
     for each in (
         Contender(NATIVE, 3128, (), _native, mptcpized=False, is_asked=True),
+        Contender(TUNNEL, 3135, (), _native, mptcpized=False, is_asked=True, by_connect=True),
         Contender("squid", 3129, ("squid",), _squid, is_asked=True),
         Contender("haproxy", 3130, ("haproxy",), _haproxy),
+        Contender(HAPROXY_HTTP, 3134, ("haproxy",), _haproxy_http),
         Contender("varnish", 3131, ("varnishd",), _varnish),
         # nginx waits for edges of epoll(7) that an MPTCP socket with data left in it does not give (Linux 6.18, nginx
         # 1.22): a bulk transfer stands still for ever. Small requests fit in the buffers, and pass.

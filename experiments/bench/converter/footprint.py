@@ -60,14 +60,14 @@ def resident(pid: int) -> int:
     """Bytes that the process and its descendants have in memory; what they share with anybody else counts in full, but
     once among them.
     """
-    sizes = [_memory(each) for each in _family(pid)]
+    sizes = [_memory(each) for each in family(pid)]
     first, *others = sorted(sizes, key=lambda size: size["Rss"], reverse=True)
     return 1024 * (first["Rss"] + sum(size["Private_Clean"] + size["Private_Dirty"] for size in others))
 
 
 def proportional(pids: Sequence[int]) -> int:
     """Bytes that the processes and their descendants have in memory; of what is shared each has its part (Pss)."""
-    return 1024 * sum(_memory(each)["Pss"] for pid in pids for each in _family(pid))
+    return 1024 * sum(_memory(each)["Pss"] for pid in pids for each in family(pid))
 
 
 def _memory(pid: int) -> dict[str, int]:
@@ -76,7 +76,8 @@ def _memory(pid: int) -> dict[str, int]:
     return {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """The process and its descendants."""
     tasks = (Path("/proc") / str(pid) / "task").glob("*/children")
     children = [int(child) for task in tasks for child in task.read_text().split()]
-    return [pid, *(each for child in children for each in _family(child))]
+    return [pid, *(each for child in children for each in family(child))]

@@ -1,0 +1,82 @@
+"""Instructions and system calls of a contender for a new connection and for a request: figures without noise.
+
+Instructions are those of its own processes, by callgrind(1), without the kernel's; system calls are by strace(1). Both
+slow it down, and change neither what it does for each, nor, with one client, in which order.
+"""
+
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments.bench.converter.contenders import Contender
+from experiments.bench.converter.footprint import family
+from experiments.testbed.cables import Cabling
+from tributary.kernel import process
+from tributary.settings.errors import CommandError, Exit
+
+TOOLS = ("callgrind_control", "strace", "valgrind")
+UNITS = {"connection": "connect", "request": "requests"}
+"""What is counted for, by the command of tributary-load that asks for many of it."""
+KINDS = tuple(f"{what}_per_{unit}" for what in ("instructions", "syscalls") for unit in UNITS)
+
+_TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+_CALLS = re.compile(r"^\s*100\.00\s.*?\s(\d+)(?:\s+\d+)?\s+total$", re.MULTILINE)
+_ALONE = ("--clients", "1")
+
+
+def counts(cabling: Cabling, contender: Contender, seconds: float) -> dict[str, float]:
+    """``KINDS``, each of a load of so many seconds."""
+    found = {}
+    for unit, command in UNITS.items():
+        load = (command, *_ALONE, "--seconds", str(seconds), *contender.route)
+        found[f"instructions_per_{unit}"] = _instructions(cabling, contender, load)
+        found[f"syscalls_per_{unit}"] = _syscalls(cabling, contender, load)
+    return found
+
+
+def _instructions(cabling: Cabling, contender: Contender, load: Sequence[str]) -> float:
+    folder = cabling.testbed.directory / "callgrind"
+    folder.mkdir()
+    watched = ("--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", f"--callgrind-out-file={folder}/%p")
+    try:
+        with contender.running(cabling, "valgrind", "--quiet", *watched, mptcp=False) as running:
+            pids = family(running.popen.pid)
+            _instrument("on", pids)
+            units = float(cabling.load(*load)["requests"])
+            _instrument("off", pids)
+        return sum(int(total) for file in folder.iterdir() for total in _TOTAL.findall(file.read_text())[-1:]) / units
+    finally:
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+
+def _instrument(whether: str, pids: Sequence[int]) -> None:
+    done = process.run(["callgrind_control", "-i", whether, *map(str, pids)])
+    if done.returncode != 0:
+        raise CommandError(Exit.SYSTEM, f"callgrind_control -i {whether}: {done.stderr.strip()}")
+
+
+def _syscalls(cabling: Cabling, contender: Contender, load: Sequence[str]) -> float:
+    told = cabling.testbed.directory / "strace"
+    with (
+        contender.running(cabling, mptcp=False) as running,
+        _traced(cabling, family(running.popen.pid), told),
+    ):
+        units = float(cabling.load(*load)["requests"])
+    calls = _CALLS.search(told.read_text())
+    if calls is None:
+        raise CommandError(Exit.SYSTEM, f"{contender.name}: strace counted nothing")
+    return int(calls[1]) / units
+
+
+@contextmanager
+def _traced(cabling: Cabling, pids: Sequence[int], told: Path) -> Iterator[None]:
+    attached = [word for pid in pids for word in ("-p", str(pid))]
+    command = ["strace", "-f", "-c", "-o", str(told), *attached]
+    with cabling.testbed.gateway.start("strace", command).wait_for_output() as tracer:
+        yield
+        tracer.popen.send_signal(signal.SIGINT)
+        tracer.popen.wait(20)
