@@ -1,19 +1,15 @@
 //! Heads of responses, and the heads that the proxy makes of them.
 #![no_main]
 
-use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use libfuzzer_sys::fuzz_target;
 use tributary_fuzz::check;
 use tributary_fuzz::http::{Head, SMALL_LIMITS, WHOLE};
 use tributary_proto::http::{
-    BadResponse, Body, HeadReader, Hop, Pseudonym, RequestContext, Response, ResponseBodyRule,
-    Version, parse_response,
+    BadResponse, Body, Delivery, HeadLimits, HeadReader, RequestContext, Response,
+    ResponseBodyRule, Version,
 };
-
-static PSEUDONYM: LazyLock<Pseudonym> =
-    LazyLock::new(|| Pseudonym::new("next-hop").expect("a token"));
 
 const AWAITED: [RequestContext; 4] = [
     awaited(ResponseBodyRule::Framed, false, Version::Http11),
@@ -28,39 +24,56 @@ const fn awaited(content: ResponseBodyRule, upgrade: bool, version: Version) -> 
         upgrade,
         version,
         keep_alive: matches!(version, Version::Http11),
+        is_whole: true,
     }
 }
 
-/// What can be compared of a response.
-type View = (Version, u16, Body, [bool; 2], Vec<(Vec<u8>, Vec<u8>)>);
+/// What can be compared of a response, with what the client gets of its head.
+type View = (Version, u16, Body, [bool; 2], Delivery, Vec<u8>);
 
-fn view(response: &Response) -> View {
-    let fields = response
-        .fields()
-        .map(|(name, value)| (name.to_vec(), value.to_vec()))
-        .collect();
+fn view(response: &Response, forwarded: Vec<u8>) -> View {
     let flags = [response.keep_alive, response.switching_protocols];
     (
         response.version,
         response.status,
         response.body,
         flags,
-        fields,
+        response.delivery,
+        forwarded,
     )
+}
+
+/// The response, what the client gets of its head, and the length of that.
+type Parsed = Result<Option<(Response, Vec<u8>, usize)>, BadResponse>;
+
+fn parse(
+    reader: &mut HeadReader,
+    bytes: &[u8],
+    awaited: RequestContext,
+    limits: &HeadLimits,
+) -> Parsed {
+    let mut out = Vec::new();
+    let parsed = reader.response(bytes, awaited, limits, || SystemTime::UNIX_EPOCH, &mut out);
+    if !matches!(parsed, Ok(Some(_))) {
+        assert!(out.is_empty(), "a part of a head is forwarded");
+    }
+    Ok(parsed?.map(|(response, consumed)| (response, out, consumed)))
+}
+
+fn parse_whole(bytes: &[u8], awaited: RequestContext, limits: &HeadLimits) -> Parsed {
+    parse(&mut HeadReader::new(), bytes, awaited, limits)
 }
 
 fuzz_target!(|data: &[u8]| {
     for awaited in AWAITED {
-        let parse = |bytes: &[u8]| -> Result<Option<(View, usize)>, BadResponse> {
-            let parsed = parse_response(bytes, awaited, &SMALL_LIMITS)?;
-            Ok(parsed.map(|(response, consumed)| (view(&response), consumed)))
-        };
-        let parsed = check(data, SMALL_LIMITS.head + 1, parse);
-        if parsed.is_some() {
-            let (response, _) = parse_response(data, awaited, &SMALL_LIMITS)
-                .expect("valid")
-                .expect("whole");
-            check_forwarded(&response, awaited);
+        check(data, SMALL_LIMITS.head + 1, |bytes| {
+            let parsed = parse_whole(bytes, awaited, &SMALL_LIMITS)?;
+            Ok::<_, BadResponse>(
+                parsed.map(|(response, out, consumed)| (view(&response, out), consumed)),
+            )
+        });
+        if let Ok(Some((response, out, _))) = parse_whole(data, awaited, &SMALL_LIMITS) {
+            check_forwarded(&response, &out, awaited);
         }
     }
     check_pieces(data);
@@ -68,21 +81,22 @@ fuzz_target!(|data: &[u8]| {
 
 /// A reader that gets the head byte by byte says what one says that gets it whole.
 fn check_pieces(data: &[u8]) {
-    let whole = parse_response(data, AWAITED[0], &SMALL_LIMITS);
+    let whole = parse_whole(data, AWAITED[0], &SMALL_LIMITS);
     let mut reader = HeadReader::new();
     for end in 0..=data.len() {
-        match reader.response(&data[..end], AWAITED[0], &SMALL_LIMITS) {
+        match parse(&mut reader, &data[..end], AWAITED[0], &SMALL_LIMITS) {
             Ok(None) => continue,
-            Ok(Some((response, consumed))) => {
-                let (expected, length) = whole.expect("valid").expect("whole");
-                assert_eq!((view(&response), consumed), (view(&expected), length));
+            Ok(Some((response, out, consumed))) => {
+                let (expected, wanted, length) = whole.expect("valid").expect("whole");
+                assert_eq!(
+                    (view(&response, out), consumed),
+                    (view(&expected, wanted), length)
+                );
             }
             Err(bad) => {
                 assert_eq!(whole.expect_err("refused in pieces"), bad);
-                assert_eq!(
-                    reader.response(data, AWAITED[0], &SMALL_LIMITS).err(),
-                    Some(bad)
-                );
+                let again = parse(&mut reader, data, AWAITED[0], &SMALL_LIMITS);
+                assert_eq!(again.err(), Some(bad));
             }
         }
         return;
@@ -91,16 +105,14 @@ fn check_pieces(data: &[u8]) {
 }
 
 /// What is forwarded is one unambiguous response, and the same.
-fn check_forwarded(response: &Response, awaited: RequestContext) {
-    let mut out = Vec::new();
-    let delivery = response.delivery(awaited);
-    let hop = Hop {
-        pseudonym: Some(&PSEUDONYM),
-        keep_alive: delivery.keep_alive,
-    };
-    response.forward(awaited, &hop, || SystemTime::UNIX_EPOCH, &mut out);
-    let _ = Head::read(&out);
-    let (parsed, consumed) = parse_response(&out, awaited, &WHOLE)
+fn check_forwarded(response: &Response, out: &[u8], awaited: RequestContext) {
+    let delivery = response.delivery;
+    assert_eq!(out.is_empty(), !delivery.send);
+    if !delivery.send {
+        return;
+    }
+    let _ = Head::read(out);
+    let (parsed, _, consumed) = parse_whole(out, awaited, &WHOLE)
         .expect("valid")
         .expect("whole");
     assert_eq!(consumed, out.len());

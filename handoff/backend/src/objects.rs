@@ -11,9 +11,7 @@ use httpdate::HttpDate;
 use percent_encoding::percent_decode_str;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
-use tributary_proto::http::{
-    Body, BodyReader, HeadLimits, Method, Refused, Request, RequestTarget,
-};
+use tributary_proto::http::{Body, BodyReader, HeadLimits, Method, Refused, Request};
 
 use crate::connection::{ClientConnection, NextStep, Server};
 use crate::head::{next_request, refuse};
@@ -46,7 +44,7 @@ impl Objects {
         request: &Request,
     ) -> io::Result<NextStep> {
         let to_head = request.method == Method::Head;
-        let Some(path) = path_of(&request.target) else {
+        let Some(path) = path_of(request.path()) else {
             let refused = Refused::new(400, "the target is no path").to_head(to_head);
             return Ok(refuse(client, refused).await);
         };
@@ -201,16 +199,8 @@ async fn receive(client: &mut ClientConnection, body: Body, mut file: &File) -> 
     Ok(Ok(()))
 }
 
-/// The path below the folder; `None` if the target has none, or no file can have it.
-fn path_of(target: &RequestTarget) -> Option<String> {
-    let (RequestTarget::Origin { path }
-    | RequestTarget::Absolute {
-        path_and_query: path,
-        ..
-    }) = target
-    else {
-        return None;
-    };
+/// The path below the folder, of one with a query; `None` if no file can have it.
+fn path_of(path: &str) -> Option<String> {
     let path = path.split('?').next()?;
     let path = percent_decode_str(path).decode_utf8().ok()?;
     let path = path.trim_start_matches('/');
@@ -262,13 +252,11 @@ mod tests {
 
     #[test]
     fn a_path_is_decoded_and_has_no_query() {
-        let of = |path: &str| path_of(&RequestTarget::Origin { path: path.into() });
-        assert_eq!(of("/a%20b/c?d"), Some("a b/c".to_owned()));
-        assert_eq!(of("//a"), Some("a".to_owned()));
-        for none in ["/", "/?a", "/a%00b", "/%ff"] {
-            assert_eq!(of(none), None, "{none}");
+        assert_eq!(path_of("/a%20b/c?d"), Some("a b/c".to_owned()));
+        assert_eq!(path_of("//a"), Some("a".to_owned()));
+        for none in ["", "/", "/?a", "/a%00b", "/%ff"] {
+            assert_eq!(path_of(none), None, "{none}");
         }
-        assert_eq!(path_of(&RequestTarget::Asterisk), None);
     }
 
     #[test]

@@ -107,14 +107,12 @@ impl Relay {
         request: &Request,
         state: &mut Option<TcpStream>,
     ) -> ExchangeResult {
-        let mut head = Vec::new();
-        let begun = Exchange::begin(request, is_kept, &self.limits, SystemTime::now, &mut head);
-        let exchange = match begun {
-            Ok(exchange) => exchange,
+        let head = match request.forwarded() {
+            Ok((_, head)) => head.to_vec(),
             Err(refused) => return ExchangeResult::Refused(refused),
         };
         let mut carrier = Carrier {
-            exchange,
+            exchange: Exchange::begin(request, is_kept, &self.limits, SystemTime::now),
             client,
             server,
             inbox: Vec::new(),

@@ -130,7 +130,10 @@ const LONGEST_LENGTH: u64 = i64::MAX as u64; // parsers that keep it signed must
 const MOST_DIGITS: usize = 19;
 
 /// The framing of a request: nothing that RFC 9112 lets a recipient repair is repaired.
-pub(super) fn framing_of_request(fields: &Fields, version: Version) -> Result<Declared, Reason> {
+pub(super) fn framing_of_request(
+    fields: &Fields<'_, '_>,
+    version: Version,
+) -> Result<Declared, Reason> {
     let length = fields.single(FieldKind::ContentLength, "more than one Content-Length")?;
     let declared = declared(fields, version, length.map(parse_length).transpose()?)?;
     match length {
@@ -140,7 +143,10 @@ pub(super) fn framing_of_request(fields: &Fields, version: Version) -> Result<De
 }
 
 /// The framing of a response: identical lengths are unified (RFC 9112 section 6.3, item 5).
-pub(super) fn framing_of_response(fields: &Fields, version: Version) -> Result<Declared, Reason> {
+pub(super) fn framing_of_response(
+    fields: &Fields<'_, '_>,
+    version: Version,
+) -> Result<Declared, Reason> {
     let mut length = None;
     for value in fields.all(FieldKind::ContentLength) {
         let mut lengths = list(value).peekable();
@@ -162,7 +168,11 @@ pub(super) fn framing_of_response(fields: &Fields, version: Version) -> Result<D
     }
 }
 
-fn declared(fields: &Fields, version: Version, length: Option<u64>) -> Result<Declared, Reason> {
+fn declared(
+    fields: &Fields<'_, '_>,
+    version: Version,
+    length: Option<u64>,
+) -> Result<Declared, Reason> {
     let encoding = fields.single(
         FieldKind::TransferEncoding,
         "more than one Transfer-Encoding",

@@ -1,4 +1,4 @@
-//! The field lines of a head: one owned copy of the bytes, and where in it each name and value lies.
+//! The field lines of a head, where they came, and what each of them means to a proxy.
 
 use std::mem::MaybeUninit;
 
@@ -63,38 +63,24 @@ fn kind_of(name: &[u8]) -> FieldKind {
         .map_or(FieldKind::Other, |(_, kind)| *kind)
 }
 
-#[derive(Clone, Debug)]
-struct Field {
-    kind: FieldKind,
-    /// Named by Connection: it ends here.
-    dropped: bool,
-    name: Span,
-    value: Span,
-}
-
-/// Where a name or a value lies in its head. Small: a head of short fields has many.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    fn of(self, head: &[u8]) -> &[u8] {
-        &head[self.start as usize..self.end as usize]
-    }
+/// Where the field lines of one head are put.
+pub(crate) struct Room<'r, 'h> {
+    pub headers: &'r mut [MaybeUninit<httparse::Header<'h>>],
+    pub kinds: &'r mut [FieldKind],
 }
 
 /// Calls `parse` with room for so many fields: for those of an ordinary head on the stack.
-pub(crate) fn with_room<'h, T>(
-    count: usize,
-    parse: impl FnOnce(&mut [MaybeUninit<httparse::Header<'h>>]) -> T,
-) -> T {
-    let mut few = [const { MaybeUninit::uninit() }; FEW_FIELDS];
+pub(crate) fn with_room<'h, T>(count: usize, parse: impl FnOnce(Room<'_, 'h>) -> T) -> T {
     if count <= FEW_FIELDS {
-        parse(&mut few)
+        parse(Room {
+            headers: &mut [const { MaybeUninit::uninit() }; FEW_FIELDS],
+            kinds: &mut [FieldKind::Other; FEW_FIELDS],
+        })
     } else {
-        parse(&mut vec![MaybeUninit::uninit(); count])
+        parse(Room {
+            headers: &mut vec![MaybeUninit::uninit(); count],
+            kinds: &mut vec![FieldKind::Other; count],
+        })
     }
 }
 
@@ -127,77 +113,54 @@ pub(crate) enum ConnectionOptionPolicy {
     Lenient,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Fields {
-    bytes: Box<[u8]>,
-    fields: Vec<Field>,
+#[derive(Debug)]
+pub(crate) struct Fields<'r, 'h> {
+    headers: &'r [httparse::Header<'h>],
+    /// That of each header; of one that Connection names, [`FieldKind::HopByHop`].
+    kinds: &'r mut [FieldKind],
 }
 
 /// A real Connection has two or three; every one is compared with every field.
 const MOST_OPTIONS: usize = 32;
 
-impl Fields {
-    /// `headers` must be slices of `head`.
-    pub(crate) fn collect(head: &[u8], headers: &[httparse::Header<'_>]) -> Result<Self, Reason> {
-        let base = head.as_ptr().addr();
-        let within = |part: &[u8]| {
-            let start = part.as_ptr().addr() - base;
-            let at = |position| u32::try_from(position).map_err(|_| "a head of 4 GiB");
-            Ok::<_, Reason>(Span {
-                start: at(start)?,
-                end: at(start + part.len())?,
-            })
-        };
-        let mut fields = Vec::with_capacity(headers.len());
-        for header in headers {
-            let (kind, dropped) = (kind_of(header.name.as_bytes()), false);
-            if kind == FieldKind::FramingAlias {
-                return Err("a field name that passes for Content-Length or Transfer-Encoding");
-            }
-            fields.push(Field {
-                kind,
-                dropped,
-                name: within(header.name.as_bytes())?,
-                value: within(header.value)?,
-            });
+impl<'r, 'h> Fields<'r, 'h> {
+    /// `kinds` has room for one of each header.
+    pub(crate) fn new(
+        headers: &'r [httparse::Header<'h>],
+        kinds: &'r mut [FieldKind],
+    ) -> Result<Self, Reason> {
+        let kinds = &mut kinds[..headers.len()];
+        for (header, kind) in headers.iter().zip(kinds.iter_mut()) {
+            *kind = kind_of(header.name.as_bytes());
         }
-        Ok(Self {
-            bytes: head.into(),
-            fields,
-        })
+        if kinds.contains(&FieldKind::FramingAlias) {
+            return Err("a field name that passes for Content-Length or Transfer-Encoding");
+        }
+        Ok(Self { headers, kinds })
     }
 
-    /// Bytes of the head that the fields were read from.
-    pub(crate) fn head_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Bytes of memory that they take.
-    pub(crate) fn memory(&self) -> usize {
-        self.bytes.len() + self.fields.capacity() * size_of::<Field>()
-    }
-
-    /// All fields as they came, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields
-            .iter()
-            .map(|field| (field.name.of(&self.bytes), field.value.of(&self.bytes)))
+    /// Names and values, with their kinds.
+    fn iter(&self) -> impl Iterator<Item = (&httparse::Header<'h>, FieldKind)> {
+        self.headers.iter().zip(self.kinds.iter().copied())
     }
 
     /// The values of every field line of one kind, in order.
-    pub(crate) fn all(&self, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
-        self.fields
-            .iter()
-            .filter(move |field| field.kind == kind)
-            .map(|field| field.value.of(&self.bytes))
+    pub(crate) fn all(&self, kind: FieldKind) -> impl Iterator<Item = &'h [u8]> {
+        self.iter()
+            .filter(move |(_, known)| *known == kind)
+            .map(|(header, _)| header.value)
     }
 
     pub(crate) fn has(&self, kind: FieldKind) -> bool {
-        self.fields.iter().any(|field| field.kind == kind)
+        self.kinds.contains(&kind)
     }
 
     /// The value of a field that must not stand twice.
-    pub(crate) fn single(&self, kind: FieldKind, twice: Reason) -> Result<Option<&[u8]>, Reason> {
+    pub(crate) fn single(
+        &self,
+        kind: FieldKind,
+        twice: Reason,
+    ) -> Result<Option<&'h [u8]>, Reason> {
         let mut values = self.all(kind);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(twice),
@@ -211,85 +174,75 @@ impl Fields {
         nominations: ConnectionOptionPolicy,
     ) -> Result<ConnectionOptions, Reason> {
         let mut options = ConnectionOptions::default();
-        if !self.has(FieldKind::Connection) {
-            return Ok(options);
-        }
-        let values: Vec<_> = self.of_kind(FieldKind::Connection).collect();
-        let bytes = &self.bytes;
-        let tokens = values.iter().flat_map(|value| list(value.of(bytes)));
-        for (count, token) in tokens.enumerate() {
-            if !is_token(token) {
-                return Err("malformed Connection");
+        let mut count = 0;
+        for at in 0..self.headers.len() {
+            if self.kinds[at] != FieldKind::Connection {
+                continue;
             }
-            if count == MOST_OPTIONS {
-                return Err("more than 32 options in Connection");
-            }
-            match token {
-                close if close.eq_ignore_ascii_case(b"close") => options.close = true,
-                kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
-                upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
-                name if may_be_dropped(kind_of(name)) => drop_named(bytes, &mut self.fields, name),
-                _ if nominations == ConnectionOptionPolicy::Lenient => {}
-                _ => return Err("Connection names a field that must not be dropped"),
+            for token in list(self.headers[at].value) {
+                if !is_token(token) {
+                    return Err("malformed Connection");
+                }
+                if count == MOST_OPTIONS {
+                    return Err("more than 32 options in Connection");
+                }
+                count += 1;
+                match token {
+                    close if close.eq_ignore_ascii_case(b"close") => options.close = true,
+                    kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
+                    upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
+                    name => self.drop_named(name, nominations)?,
+                }
             }
         }
         Ok(options)
     }
 
-    fn of_kind(&self, kind: FieldKind) -> impl Iterator<Item = Span> {
-        self.fields
-            .iter()
-            .filter(move |field| field.kind == kind)
-            .map(|field| field.value)
-    }
-
-    /// Writes the fields that pass through us unchanged; those of `but` are left out too.
-    pub(crate) fn write_end_to_end(&self, but: &[FieldKind], out: &mut Vec<u8>) {
-        for field in &self.fields {
-            let regenerated = !matches!(
-                field.kind,
-                FieldKind::Other
-                    | FieldKind::Via
-                    | FieldKind::Date
-                    | FieldKind::Trailer
-                    | FieldKind::MaxForwards
-                    | FieldKind::Expect
-            );
-            if regenerated || field.dropped || but.contains(&field.kind) {
-                continue;
+    fn drop_named(
+        &mut self,
+        name: &[u8],
+        nominations: ConnectionOptionPolicy,
+    ) -> Result<(), Reason> {
+        match kind_of(name) {
+            FieldKind::Other | FieldKind::Trailer => {
+                for (header, kind) in self.headers.iter().zip(self.kinds.iter_mut()) {
+                    if header.name.as_bytes().eq_ignore_ascii_case(name) {
+                        *kind = FieldKind::HopByHop;
+                    }
+                }
+                Ok(())
             }
-            out.extend_from_slice(field.name.of(&self.bytes));
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(field.value.of(&self.bytes));
-            out.extend_from_slice(b"\r\n");
+            // They are not forwarded anyway.
+            FieldKind::HopByHop | FieldKind::Connection => Ok(()),
+            // The message would not mean the same without it.
+            _ if nominations == ConnectionOptionPolicy::Lenient => Ok(()),
+            _ => Err("Connection names a field that must not be dropped"),
         }
     }
-}
 
-impl Fields {
+    /// Writes the fields that pass through us unchanged; `too`: whether those of another kind do.
+    pub(crate) fn write_end_to_end(&self, too: impl Fn(FieldKind) -> bool, out: &mut Vec<u8>) {
+        for (header, kind) in self.iter() {
+            if matches!(kind, FieldKind::Other | FieldKind::Via | FieldKind::Date) || too(kind) {
+                write_field(header.name, header.value, out);
+            }
+        }
+    }
+
     /// Writes Connection and Upgrade for a change of protocol on the next hop (RFC 9110 section 7.8).
     pub(crate) fn write_upgrade(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Connection: upgrade\r\n");
         for value in self.all(FieldKind::Upgrade) {
-            out.extend_from_slice(b"Upgrade: ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
+            write_field("Upgrade", value, out);
         }
     }
 }
 
-/// Whether the message means the same without it.
-fn may_be_dropped(kind: FieldKind) -> bool {
-    matches!(
-        kind,
-        FieldKind::Other | FieldKind::HopByHop | FieldKind::Trailer | FieldKind::Connection
-    )
-}
-
-fn drop_named(bytes: &[u8], fields: &mut [Field], name: &[u8]) {
-    for field in fields {
-        field.dropped |= field.name.of(bytes).eq_ignore_ascii_case(name);
-    }
+fn write_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The elements of a comma-separated list, empty ones skipped (RFC 9110 section 5.6.1.2).

@@ -1,13 +1,14 @@
 //! Where a head ends, found line by line as bytes come in, each byte looked at once.
 
 use std::ops::Range;
+use std::time::SystemTime;
 
 use memchr::memchr;
 
 use super::grammar::is_token_byte;
 use super::request::Request;
-use super::response::{BadResponse, Response};
-use super::{Pseudonym, Refused, RequestContext};
+use super::response::{BadResponse, Response, ResponseWriter};
+use super::{Pseudonym, Refused, RequestContext, Version};
 
 /// The bound on a head, and the name by which this proxy knows itself.
 #[derive(Clone, Debug)]
@@ -19,6 +20,28 @@ pub struct HeadLimits {
     /// to this process. Without one, Via is passed on as it came.
     pub pseudonym: Option<Pseudonym>,
 }
+
+impl HeadLimits {
+    /// Writes our own entry of Via, if we have a name.
+    pub(crate) fn write_via(&self, version: Version, out: &mut Vec<u8>) {
+        if let Some(pseudonym) = &self.pseudonym {
+            pseudonym.write(version, out);
+        }
+    }
+
+    /// Bytes of a head of `received` bytes that is passed on, at most.
+    pub(crate) fn forwarded_len(&self, received: usize) -> usize {
+        received
+            + ADDED
+            + self
+                .pseudonym
+                .as_ref()
+                .map_or(0, |name| name.as_str().len())
+    }
+}
+
+/// What we add to a head at most, the pseudonym apart.
+const ADDED: usize = 160;
 
 impl Default for HeadLimits {
     /// 64 KiB of head, and no name.
@@ -53,15 +76,6 @@ pub fn parse_request(
     limits: &HeadLimits,
 ) -> Result<Option<(Request, usize)>, Refused> {
     HeadReader::new().request(bytes, limits)
-}
-
-/// The same for a response, to what `awaited` tells of.
-pub fn parse_response(
-    bytes: &[u8],
-    awaited: RequestContext,
-    limits: &HeadLimits,
-) -> Result<Option<(Response, usize)>, BadResponse> {
-    HeadReader::new().response(bytes, awaited, limits)
 }
 
 /// What is taken in.
@@ -101,22 +115,29 @@ impl HeadReader {
     }
 
     /// The next response head, answering what `awaited` tells of, and how many bytes it took, or `None` while it is
-    /// incomplete.
+    /// incomplete. What the client gets of it is appended to `out`, with a Date by `clock` if the origin server gave none.
     pub fn response(
         &mut self,
         bytes: &[u8],
         awaited: RequestContext,
         limits: &HeadLimits,
+        clock: fn() -> SystemTime,
+        out: &mut Vec<u8>,
     ) -> Result<Option<(Response, usize)>, BadResponse> {
         let bounds = Bounds {
             head: limits.head,
             empty_lines: 0,
         };
-        let parse = |head: &[u8], field_count| {
-            Response::from_head(head, field_count, awaited).map_err(Refused::from)
+        let writer = ResponseWriter {
+            awaited,
+            limits,
+            clock,
+            out,
         };
-        self.read(bytes, &bounds, parse)
-            .map_err(|refused| BadResponse(refused.reason))
+        self.read(bytes, &bounds, |head, field_count| {
+            writer.forward(head, field_count).map_err(Refused::from)
+        })
+        .map_err(|refused| BadResponse(refused.reason))
     }
 
     /// Parses the head once it is whole, and is then at the start of the next message.
@@ -124,7 +145,7 @@ impl HeadReader {
         &mut self,
         bytes: &[u8],
         bounds: &Bounds,
-        parse: impl Fn(&[u8], usize) -> Result<T, Refused>,
+        parse: impl FnOnce(&[u8], usize) -> Result<T, Refused>,
     ) -> Result<Option<(T, usize)>, Refused> {
         if let Some(refused) = self.failed {
             return Err(refused);

@@ -10,15 +10,6 @@ use super::grammar::is_token;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pseudonym(Box<str>);
 
-/// What the writer of a forwarded head must know of the next hop.
-#[derive(Clone, Copy, Debug)]
-pub struct Hop<'a> {
-    /// Our name in Via; without one no Via is added.
-    pub pseudonym: Option<&'a Pseudonym>,
-    /// Whether we shall use the connection again; if not, the head says `Connection: close`.
-    pub keep_alive: bool,
-}
-
 impl Pseudonym {
     /// `None` unless `name` is a token (RFC 9110 section 5.6.2).
     pub fn new(name: &str) -> Option<Self> {
@@ -31,7 +22,7 @@ impl Pseudonym {
     }
 
     /// Writes our own entry, as the last: `version` is that of the message as we received it.
-    fn write(&self, version: Version, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, version: Version, out: &mut Vec<u8>) {
         out.extend_from_slice(match version {
             Version::Http10 => b"Via: 1.0 ",
             Version::Http11 => b"Via: 1.1 ",
@@ -52,20 +43,6 @@ impl Pseudonym {
                     .nth(1)
                     .is_some_and(|received_by| received_by.eq_ignore_ascii_case(self.0.as_bytes()))
             })
-    }
-}
-
-impl Hop<'_> {
-    /// Writes our own entry, if we have a name.
-    pub(crate) fn write_via(&self, version: Version, out: &mut Vec<u8>) {
-        if let Some(pseudonym) = self.pseudonym {
-            pseudonym.write(version, out);
-        }
-    }
-
-    /// Bytes that our name takes.
-    pub(crate) fn name_len(&self) -> usize {
-        self.pseudonym.map_or(0, |name| name.as_str().len())
     }
 }
 

@@ -1,13 +1,11 @@
 //! Exchanges as scripts: what happens, and what is done about it.
 
-use std::time::{Duration, SystemTime};
-
 use tributary_proto::http::exchange::{
     Action, ClientAfter, Completed, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
 };
 use tributary_proto::http::{HeadLimits, MalformedFields, Refused, parse_request};
 
-use super::limits;
+use super::{clock, limits};
 
 pub const GET: &str = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n";
 pub const LAST_GET: &str =
@@ -86,18 +84,14 @@ fn broken(status: u16, fault: Fault) -> Action {
     Action::End(ExchangeResult::Aborted { status, fault })
 }
 
-fn clock() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777) // RFC 9110 section 5.6.7
-}
-
 /// An exchange, and the head that goes to its server.
 pub fn begin<'a>(request: &str, is_kept: bool, limits: &'a HeadLimits) -> (Exchange<'a>, Vec<u8>) {
     let (request, _) = parse_request(request.as_bytes(), limits)
         .expect("a request")
         .expect("a whole one");
-    let mut head = Vec::new();
-    let exchange = Exchange::begin(&request, is_kept, limits, clock, &mut head);
-    (exchange.expect("forwarded"), head)
+    let (_, head) = request.forwarded().expect("forwarded");
+    let exchange = Exchange::begin(&request, is_kept, limits, clock);
+    (exchange, head.to_vec())
 }
 
 /// Plays a script: a response is sent as soon as there is something of it, and the server takes its request at once.

@@ -1,8 +1,8 @@
 //! The heads that go out: requests to origin servers, refusals to clients.
 
-use tributary_proto::http::{Hop, Pseudonym, Refused, refused};
+use tributary_proto::http::{Pseudonym, Refused, refused};
 
-use super::{accepted, forwarded, pseudonym};
+use super::{accepted, forwarded};
 
 struct Case {
     fact: &'static str,
@@ -29,7 +29,7 @@ const CASES: [Case; 17] = [
     Case {
         fact: "HTTP/1.0 is forwarded as 1.1 and its version told in Via",
         received: "GET http://a.example/ HTTP/1.0",
-        sent: "GET / HTTP/1.1|Host: a.example|Via: 1.0 tributary-7f3a",
+        sent: "GET / HTTP/1.1|Host: a.example|Via: 1.0 tributary-7f3a|Connection: close",
     },
     Case {
         fact: "hop-by-hop fields end here",
@@ -41,7 +41,7 @@ const CASES: [Case; 17] = [
     Case {
         fact: "what Connection names ends here",
         received: "GET http://a.example/ HTTP/1.1|Host: a.example|X-A: 1|Connection: close, x-a|x-A: 2|X-B: 3|Connection: X-B",
-        sent: "GET / HTTP/1.1|Host: a.example|Via: 1.1 tributary-7f3a",
+        sent: "GET / HTTP/1.1|Host: a.example|Via: 1.1 tributary-7f3a|Connection: close",
     },
     Case {
         fact: "the fields of others keep their order and their white space",
@@ -76,7 +76,7 @@ const CASES: [Case; 17] = [
     Case {
         fact: "an expectation without content or in HTTP/1.0 is not passed on",
         received: "PUT http://a.example/ HTTP/1.0|Host: a.example|Expect: 100-continue|Content-Length: 3",
-        sent: "PUT / HTTP/1.1|Host: a.example|Content-Length: 3|Via: 1.0 tributary-7f3a",
+        sent: "PUT / HTTP/1.1|Host: a.example|Content-Length: 3|Via: 1.0 tributary-7f3a|Connection: close",
     },
     Case {
         fact: "an upgrade is rewritten",
@@ -123,39 +123,10 @@ fn test_requests_are_forwarded_as_the_table_says() {
 }
 
 #[test]
-fn test_a_connection_that_is_not_used_again_says_so() {
-    let request = accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n");
-    let mut out = Vec::new();
-    request
-        .forward(
-            &Hop {
-                pseudonym: Some(&pseudonym()),
-                keep_alive: false,
-            },
-            &mut out,
-        )
-        .unwrap();
-    assert!(
-        String::from_utf8(out)
-            .unwrap()
-            .ends_with("\r\nConnection: close\r\n\r\n")
-    );
-}
-
-#[test]
 fn test_bytes_beyond_ascii_pass_unchanged_in_values() {
     let request =
         accepted(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nA: \xff\x80\r\n\r\n");
-    let mut out = Vec::new();
-    request
-        .forward(
-            &Hop {
-                pseudonym: Some(&pseudonym()),
-                keep_alive: true,
-            },
-            &mut out,
-        )
-        .unwrap();
+    let (_, out) = request.forwarded().unwrap();
     assert!(out.windows(7).any(|part| part == b"A: \xff\x80\r\n"));
 }
 
@@ -167,20 +138,8 @@ fn test_only_absolute_form_is_forwarded() {
         "OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n",
         "OPTIONS http://a.example/ HTTP/1.1\r\nHost: a.example\r\nMax-Forwards: 0\r\n\r\n",
     ] {
-        let mut out = Vec::new();
-        let hop = Hop {
-            pseudonym: Some(&pseudonym()),
-            keep_alive: true,
-        };
-        assert_eq!(
-            accepted(head.as_bytes())
-                .forward(&hop, &mut out)
-                .unwrap_err()
-                .status,
-            400,
-            "{head}"
-        );
-        assert!(out.is_empty());
+        let refused = accepted(head.as_bytes()).forwarded().unwrap_err();
+        assert_eq!(refused.status, 400, "{head}");
     }
 }
 
@@ -216,17 +175,7 @@ fn test_a_refusal_of_a_head_has_no_content() {
         "HEAD / HTTP/1.1\r\nHost: a.example\r\n\r\n",
     ] {
         let refused = match super::read_request(head.as_bytes(), &super::limits()) {
-            Ok(read) => read
-                .unwrap()
-                .0
-                .forward(
-                    &Hop {
-                        pseudonym: Some(&pseudonym()),
-                        keep_alive: true,
-                    },
-                    &mut Vec::new(),
-                )
-                .unwrap_err(),
+            Ok(read) => read.unwrap().0.forwarded().unwrap_err(),
             Err(refused) => refused,
         };
         let mut out = Vec::new();

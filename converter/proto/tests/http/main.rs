@@ -9,9 +9,11 @@ mod requests;
 mod responses;
 mod smuggling;
 
+use std::time::{Duration, SystemTime};
+
 use tributary_proto::http::{
-    BadResponse, HeadLimits, HeadReader, Hop, Pseudonym, Refused, Request, RequestContext,
-    Response, parse_request,
+    BadResponse, HeadLimits, HeadReader, Pseudonym, Refused, Request, RequestContext, Response,
+    parse_request,
 };
 
 const BEHIND: &[u8] = b"GET http://behind.example/ HTTP/1.1\r\nHost: behind.example\r\n\r\n";
@@ -25,6 +27,10 @@ fn limits() -> HeadLimits {
 
 fn pseudonym() -> Pseudonym {
     Pseudonym::new("tributary-7f3a").unwrap()
+}
+
+fn clock() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777) // RFC 9110 section 5.6.7
 }
 
 /// Shows a reader the bytes one by one, then asks once more for all that is left.
@@ -71,23 +77,30 @@ fn read_request(bytes: &[u8], limits: &HeadLimits) -> Result<Option<(Request, us
     whole
 }
 
-/// The same for a response.
-fn read_response(
-    bytes: &[u8],
-    awaited: RequestContext,
-) -> Result<Option<(Response, usize)>, BadResponse> {
+/// A response, how many bytes its head took, and what the client gets of it.
+type ReadResponse = Result<Option<(Response, usize, String)>, BadResponse>;
+
+/// The same for a response. What is bad writes nothing.
+fn read_response(bytes: &[u8], awaited: RequestContext) -> ReadResponse {
     let limits = limits();
-    let shape = |read: &Result<Option<(Response, usize)>, BadResponse>| format!("{read:?}");
-    let whole = HeadReader::new().response(bytes, awaited, &limits);
+    let read = |reader: &mut HeadReader, bytes: &[u8]| -> ReadResponse {
+        let mut out = Vec::new();
+        let read = reader.response(bytes, awaited, &limits, clock, &mut out);
+        assert!(out.is_empty() || matches!(read, Ok(Some(_))));
+        let sent = String::from_utf8(out).unwrap();
+        Ok(read?.map(|(response, used)| (response, used, sent)))
+    };
+    let shape = |read: &ReadResponse| format!("{read:?}");
+    let whole = read(&mut HeadReader::new(), bytes);
     let mut reader = HeadReader::new();
     assert_eq!(
-        shape(&drip(bytes, |seen| reader.response(seen, awaited, &limits))),
+        shape(&drip(bytes, |seen| read(&mut reader, seen))),
         shape(&whole),
         "byte by byte"
     );
     if !matches!(whole, Ok(None)) {
         let with_more = [bytes, b"HTTP/1.1 200 OK\r\n\r\n"].concat();
-        let read = HeadReader::new().response(&with_more, awaited, &limits);
+        let read = read(&mut HeadReader::new(), &with_more);
         assert_eq!(shape(&read), shape(&whole), "with a response behind it");
     }
     whole
@@ -103,15 +116,6 @@ fn accepted(bytes: &[u8]) -> Request {
 
 /// What the origin server gets, as text.
 fn forwarded(request: &Request) -> String {
-    let mut out = Vec::new();
-    request
-        .forward(
-            &Hop {
-                pseudonym: Some(&pseudonym()),
-                keep_alive: true,
-            },
-            &mut out,
-        )
-        .expect("forwarded");
-    String::from_utf8_lossy(&out).into_owned()
+    let (_, head) = request.forwarded().expect("forwarded");
+    String::from_utf8_lossy(head).into_owned()
 }

@@ -165,7 +165,7 @@ impl<'a> Client<'a> {
         decision: HandoffDecision,
     ) -> Option<Self> {
         // More of it may have come while it was to be handed over.
-        if let Err(refused) = self.buffer.reserve(&self.conn, &request.request, 0) {
+        if let Err(refused) = self.buffer.reserve(&self.conn, &request.request) {
             self.refuse(refused, request.since).await;
             return None;
         }

@@ -1,6 +1,6 @@
 //! The response on its way to the client.
 
-use super::super::{BodyReader, Delivery, HeadReader, Response, chunked};
+use super::super::{BodyReader, HeadReader, Response, chunked};
 use super::Action;
 
 /// The response.
@@ -44,14 +44,14 @@ impl Download {
     }
 
     /// The final head has come.
-    pub fn after(response: &Response, delivery: Delivery) -> Self {
+    pub fn after(response: &Response) -> Self {
         let status = response.status;
         if response.switching_protocols {
             return Self::Switched { status };
         }
         let kept = KeepAlive {
             status,
-            client: delivery.keep_alive,
+            client: response.delivery.keep_alive,
             server: response.keep_alive,
         };
         let reader = BodyReader::new(response.body);
@@ -60,7 +60,7 @@ impl Download {
         }
         Self::Body {
             reader,
-            decode: delivery.decode,
+            decode: response.delivery.decode,
             kept,
         }
     }

@@ -2,8 +2,9 @@
 
 use std::time::SystemTime;
 
+use super::super::response::is_success;
 use super::super::{
-    HeadLimits, Hop, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule,
+    HeadLimits, MalformedFields, Refused, Request, RequestContext, Response, ResponseBodyRule,
 };
 use super::download::{Download, KeepAlive, take};
 use super::upload::{Sent, Upload};
@@ -27,22 +28,15 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Begins with `request`, whose head goes to the server as it is in `out`. `kept`: the server's connection served a request
-    /// before. `clock` gives the Date of responses that have none.
+    /// Begins with `request`, whose head goes to the server. `kept`: the server's connection served a request before. `clock`
+    /// gives the Date of responses that have none.
     pub fn begin(
         request: &Request,
         kept: bool,
         limits: &'a HeadLimits,
         clock: fn() -> SystemTime,
-        out: &mut Vec<u8>,
-    ) -> Result<Self, Refused> {
-        let hop = Hop {
-            pseudonym: limits.pseudonym.as_ref(),
-            // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
-            keep_alive: request.keep_alive,
-        };
-        request.forward(&hop, out)?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             limits,
             clock,
             awaited: request.awaited(),
@@ -52,7 +46,7 @@ impl<'a> Exchange<'a> {
             malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
             download: Download::new(),
-        })
+        }
     }
 
     /// From now on responses tell the client that its connection ends behind them.
@@ -170,14 +164,21 @@ impl<'a> Exchange<'a> {
             return Action::Wait;
         };
         *begun = true;
-        match heads.response(bytes, self.awaited, self.limits) {
+        let awaited = RequestContext {
+            keep_alive: self.awaited.keep_alive && !self.draining,
+            is_whole: self.upload.body.has_ended(),
+            ..self.awaited
+        };
+        let before = out.len();
+        match heads.response(bytes, awaited, self.limits, self.clock, out) {
             Ok(Some((response, _)))
-                if self.upload.sent == Sent::Refused && is_success(response.status) =>
+                if self.upload.sent == Sent::Refused && response.is_success() =>
             {
+                out.truncate(before);
                 self.cut_short()
             }
             Ok(Some((response, used))) => {
-                self.pass_head(&response, out);
+                self.head_passed(&response);
                 Action::Head(used)
             }
             Ok(None) => Action::Wait,
@@ -185,24 +186,13 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn pass_head(&mut self, response: &Response, out: &mut Vec<u8>) {
+    fn head_passed(&mut self, response: &Response) {
         self.malformed.extend(&response.malformed);
-        let mut delivery = response.delivery(self.awaited);
-        // What is left of a request that is broken off cannot be told from another one.
-        let whole = self.upload.body.has_ended() || is_success(response.status);
-        delivery.keep_alive &= whole && !self.draining;
-        if delivery.send {
-            let hop = Hop {
-                pseudonym: self.limits.pseudonym.as_ref(),
-                keep_alive: delivery.keep_alive,
-            };
-            response.forward(self.awaited, &hop, self.clock, out);
-        }
         match &mut self.download {
             Download::RequestContext { interim, .. } if response.is_informational() => {
-                *interim |= delivery.send;
+                *interim |= response.delivery.send;
             }
-            download => *download = Download::after(response, delivery),
+            download => *download = Download::after(response),
         }
     }
 
@@ -328,9 +318,4 @@ impl<'a> Exchange<'a> {
             fault,
         })
     }
-}
-
-/// Whether a response of this status says that its request was done.
-fn is_success(status: u16) -> bool {
-    matches!(status, 101 | 200..300)
 }

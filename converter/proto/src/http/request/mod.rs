@@ -1,18 +1,23 @@
-//! A request as a proxy receives it.
+//! A request as a proxy receives it, and as the origin server gets it (RFC 9110 section 7.6, RFC 9112 section 3.2).
 
-mod forward;
+mod line;
 
-use memchr::{memchr, memchr2, memrchr};
+use std::ops::Range;
 
-use super::body::{Declared, framing_of_request};
+use memchr::memchr;
+
+use super::body::{Declared, framing_of_request, write_framing};
 use super::fields::{
-    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, field_error, list, with_room,
+    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, Room, field_error, list,
+    with_room,
 };
-use super::grammar::{Reason, is_token};
+use super::grammar::{Reason, is_token, write_decimal};
 use super::{Authority, Body, HeadLimits, Method, Refused, Version};
 use crate::host::HTTP_PORT;
+use line::RequestLine;
 
-/// A request head that has one meaning only.
+/// A request head that has one meaning only, and the head that the origin server gets for it: written while the request is
+/// read, and all that is kept of it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method; never TRACE.
@@ -32,7 +37,10 @@ pub struct Request {
     pub upgrade: bool,
     /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
     pub max_forwards: Option<u32>,
-    fields: Fields,
+    /// What the origin server gets, if the request is for one.
+    head: Vec<u8>,
+    /// Where in `head` its path lies, with the query.
+    path: Range<usize>,
 }
 
 /// What a request is for.
@@ -40,18 +48,11 @@ pub struct Request {
 pub enum RequestTarget {
     /// `host:port`: a tunnel is asked for (CONNECT only).
     Connect(Authority),
-    /// `http://host[:port]/path?query`: what a proxy forwards.
-    Absolute {
-        /// The origin server.
-        authority: Authority,
-        /// What goes into the forwarded request line: a path with its query, or `*` for OPTIONS without a path.
-        path_and_query: Box<str>,
-    },
-    /// `/path?query`: meant for an origin server, not for a proxy. The caller refuses it or answers it.
-    Origin {
-        /// The path with its query.
-        path: Box<str>,
-    },
+    /// `http://host[:port]/path?query`: what a proxy forwards to this origin server.
+    Absolute(Authority),
+    /// `/path?query`: meant for an origin server, not for a proxy. The caller refuses it or answers it. What its Host says,
+    /// without which HTTP/1.0 may do.
+    Origin(Option<Authority>),
     /// `*`: OPTIONS for this proxy itself.
     Asterisk,
 }
@@ -67,6 +68,9 @@ pub struct RequestContext {
     pub version: Version,
     /// The client may send another request.
     pub keep_alive: bool,
+    /// All of the request's body has come. What is left of one that is broken off cannot be told from another request: unless
+    /// the response is a success, the client's connection ends behind it.
+    pub is_whole: bool,
 }
 
 /// Whether content follows a response's head, as far as the method decides.
@@ -87,30 +91,40 @@ impl Request {
         field_count: usize,
         limits: &HeadLimits,
     ) -> Result<Self, Refused> {
-        let (method, (target, authority), version) = request_line(head)?;
-        let mut fields = fields(head, field_count).map_err(Refused::bad_request)?;
-        let declared = framing_of_request(&fields, version).map_err(Refused::bad_request)?;
-        check_host(&fields, version, &target, authority).map_err(Refused::bad_request)?;
-        let options = fields
-            .take_connection_options(ConnectionOptionPolicy::Strict)
-            .map_err(Refused::bad_request)?;
-        let body = Body::of_request(declared);
-        let request = Self {
-            keep_alive: version == Version::Http11 && !options.close,
-            expect_continue: expects_continue(&fields, version)? && body.has_content(),
-            upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
-            max_forwards: max_forwards(&fields, &method).map_err(Refused::bad_request)?,
-            method,
-            target,
-            version,
-            body,
-            fields,
-        };
-        request.check(limits)?;
-        Ok(request)
+        let line = RequestLine::parse(head)?;
+        with_room(field_count, |room| {
+            let mut fields = fields(head, field_count, room).map_err(Refused::bad_request)?;
+            let version = line.version;
+            let declared = framing_of_request(&fields, version).map_err(Refused::bad_request)?;
+            let host = check_host(&fields, &line).map_err(Refused::bad_request)?;
+            let options = fields
+                .take_connection_options(ConnectionOptionPolicy::Strict)
+                .map_err(Refused::bad_request)?;
+            let body = Body::of_request(declared);
+            let mut request = Self {
+                keep_alive: version == Version::Http11 && !options.close,
+                expect_continue: expects_continue(&fields, version)? && body.has_content(),
+                upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
+                max_forwards: max_forwards(&fields, &line.method).map_err(Refused::bad_request)?,
+                method: line.method,
+                target: match line.target {
+                    RequestTarget::Origin(_) => RequestTarget::Origin(host),
+                    other => other,
+                },
+                version,
+                body,
+                head: Vec::new(),
+                path: 0..0,
+            };
+            request.check(&fields, limits)?;
+            request.head.reserve_exact(limits.forwarded_len(head.len()));
+            request.write_first_lines(line.path);
+            request.write_fields(&fields, declared, limits);
+            Ok(request)
+        })
     }
 
-    fn check(&self, limits: &HeadLimits) -> Result<(), Refused> {
+    fn check(&self, fields: &Fields<'_, '_>, limits: &HeadLimits) -> Result<(), Refused> {
         if self.method == Method::Trace {
             return Err(Refused::new(501, "TRACE is not served"));
         }
@@ -121,10 +135,73 @@ impl Request {
             let own = limits.pseudonym.as_ref();
             own.is_some_and(|own| own.is_in(value))
         };
-        if self.fields.all(FieldKind::Via).any(is_own) {
+        if fields.all(FieldKind::Via).any(is_own) {
             return Err(Refused::new(508, "forwarding loop"));
         }
         Ok(())
+    }
+
+    /// Origin-form, and Host from the target.
+    fn write_first_lines(&mut self, path: [&str; 2]) {
+        let out = &mut self.head;
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        let start = out.len();
+        out.extend_from_slice(path[0].as_bytes());
+        out.extend_from_slice(path[1].as_bytes());
+        self.path = start..out.len();
+        out.extend_from_slice(b" HTTP/1.1\r\n"); // our version, not the client's (RFC 9110 section 2.5)
+        if let Some(authority) = self.target.authority() {
+            out.extend_from_slice(b"Host: ");
+            authority.write_host(out); // RFC 9112 section 3.2.2: the target's, whatever the client's Host says
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// One framing, and no fields that were meant for this hop.
+    fn write_fields(&mut self, fields: &Fields<'_, '_>, declared: Declared, limits: &HeadLimits) {
+        let out = &mut self.head;
+        fields.write_end_to_end(
+            |kind| match kind {
+                // RFC 9110 section 6.6.2: it tells of a chunked body's trailer section
+                FieldKind::Trailer => declared == Declared::Chunked,
+                FieldKind::MaxForwards => self.max_forwards.is_none(),
+                _ => false,
+            },
+            out,
+        );
+        if let Some(left) = self.max_forwards {
+            out.extend_from_slice(b"Max-Forwards: ");
+            write_decimal(left.saturating_sub(1), out);
+            out.extend_from_slice(b"\r\n");
+        }
+        if self.expect_continue {
+            out.extend_from_slice(b"Expect: 100-continue\r\n");
+        }
+        write_framing(declared, out);
+        limits.write_via(self.version, out);
+        if self.upgrade {
+            fields.write_upgrade(out);
+        } else if !self.keep_alive {
+            // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// The origin server, and the head for it. Refuses (400) what is not in absolute-form or must end here: see
+    /// [`Request::is_for_proxy`].
+    pub fn forwarded(&self) -> Result<(&Authority, &[u8]), Refused> {
+        let reason = match &self.target {
+            RequestTarget::Absolute(to) if !self.is_for_proxy() => return Ok((to, &self.head)),
+            RequestTarget::Absolute(_) => "Max-Forwards is used up",
+            _ => "the request target must be an absolute http URI, or CONNECT",
+        };
+        Err(self.refused(reason))
+    }
+
+    fn refused(&self, reason: Reason) -> Refused {
+        Refused::bad_request(reason).to_head(self.method == Method::Head)
     }
 
     /// An OPTIONS that ends here (RFC 9110 sections 7.6.2 and 9.3.7): the caller reads its body to the end, then
@@ -136,15 +213,9 @@ impl Request {
     /// The request as who stands in for an origin server takes it: a path is for the Host that the request names (RFC 9112
     /// section 3.3). Without one it is refused (400).
     pub fn for_origin(mut self) -> Result<Self, Refused> {
-        if let RequestTarget::Origin { path } = self.target {
-            let host = self.fields.single(FieldKind::Host, "more than one Host");
-            let authority = host.and_then(|host| authority_of(host.ok_or("no Host")?));
-            self.target = RequestTarget::Absolute {
-                authority: authority.map_err(|reason| {
-                    Refused::bad_request(reason).to_head(self.method == Method::Head)
-                })?,
-                path_and_query: path,
-            };
+        if let RequestTarget::Origin(host) = &mut self.target {
+            let host = host.take().ok_or("no Host");
+            self.target = RequestTarget::Absolute(host.map_err(|reason| self.refused(reason))?);
         }
         Ok(self)
     }
@@ -165,165 +236,74 @@ impl Request {
             upgrade: self.upgrade,
             version: self.version,
             keep_alive: self.keep_alive,
+            is_whole: !self.body.has_content(),
         }
     }
 
-    /// Bytes of memory that its head takes, which it keeps.
+    /// Bytes of memory that its head takes.
     pub fn memory(&self) -> usize {
-        self.fields.memory()
+        self.head.capacity()
     }
 
-    /// Bytes of its head as it came.
-    pub fn head_len(&self) -> usize {
-        self.fields.head_len()
+    /// The path with its query; empty where the target has none.
+    pub fn path(&self) -> &str {
+        std::str::from_utf8(&self.head[self.path.clone()]).unwrap_or_default()
     }
 
-    /// The field lines as they came: names, and values without the white space around them.
-    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.fields.iter()
-    }
-
-    /// The first value of the field `name`, which is compared without regard to case.
+    /// The first value of the field `name`, which is compared without regard to case, unless it ends here.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.fields()
+        let lines = self.head.split(|byte| *byte == b'\n').skip(1);
+        let mut fields = lines.filter_map(|line| {
+            let colon = memchr(b':', line)?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        });
+        fields
             .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 }
 
 impl RequestTarget {
-    /// The target, and its authority as it stands there; empty where it has none.
-    pub(crate) fn parse<'t>(text: &'t str, method: &Method) -> Result<(Self, &'t str), Refused> {
-        if !text
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'#')
-            || text.is_empty()
-        {
-            return Err(Refused::bad_request(
-                "invalid character in the request target",
-            ));
-        }
-        match (method, text) {
-            (Method::Connect, authority) => Authority::parse(authority, None)
-                .map(|parsed| (Self::Connect(parsed), authority))
-                .map_err(Refused::bad_request),
-            (Method::Options, "*") => Ok((Self::Asterisk, "")),
-            (_, path) if path.starts_with('/') => Ok((Self::Origin { path: path.into() }, "")),
-            (method, uri) => absolute(uri, method),
-        }
-    }
-
-    /// The origin server, for the two forms that name one.
+    /// The origin server, where one is named.
     pub fn authority(&self) -> Option<&Authority> {
         match self {
-            Self::Connect(authority) | Self::Absolute { authority, .. } => Some(authority),
-            Self::Origin { .. } | Self::Asterisk => None,
+            Self::Connect(authority) | Self::Absolute(authority) => Some(authority),
+            Self::Origin(authority) => authority.as_ref(),
+            Self::Asterisk => None,
         }
-    }
-}
-
-fn absolute<'t>(uri: &'t str, method: &Method) -> Result<(RequestTarget, &'t str), Refused> {
-    let colon = memchr(b':', uri.as_bytes());
-    let parts = colon.and_then(|at| Some((&uri[..at], uri[at..].strip_prefix("://")?)));
-    let Some((scheme, rest)) = parts else {
-        return Err(Refused::bad_request("malformed request target"));
-    };
-    if !is_scheme(scheme.as_bytes()) {
-        return Err(Refused::bad_request("malformed scheme"));
-    }
-    if !scheme.eq_ignore_ascii_case("http") {
-        return Err(Refused::new(
-            501,
-            "only http is spoken; use CONNECT for other schemes",
-        ));
-    }
-    let end = memchr2(b'/', b'?', rest.as_bytes()).unwrap_or(rest.len());
-    let (text, path) = rest.split_at(end);
-    let authority = Authority::parse(text, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
-    let target = RequestTarget::Absolute {
-        authority,
-        path_and_query: path_and_query(path, method),
-    };
-    Ok((target, text))
-}
-
-/// RFC 9112 sections 3.2.1 and 3.2.4: an empty path is sent as `/`, or as `*` in OPTIONS without a query.
-fn path_and_query(path: &str, method: &Method) -> Box<str> {
-    match (path, method) {
-        ("", Method::Options) => "*".into(),
-        ("", _) => "/".into(),
-        (query, _) if query.starts_with('?') => format!("/{query}").into_boxed_str(),
-        (path, _) => path.into(),
-    }
-}
-
-/// RFC 3986 section 3.1.
-fn is_scheme(scheme: &[u8]) -> bool {
-    scheme.first().is_some_and(u8::is_ascii_alphabetic)
-        && scheme
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
-}
-
-/// RFC 9112 section 3: three parts, a single space between them.
-fn request_line(head: &[u8]) -> Result<(Method, (RequestTarget, &str), Version), Refused> {
-    const MALFORMED: Refused = Refused::bad_request("malformed request line");
-    let end = memchr(b'\r', head).ok_or(MALFORMED)?;
-    let line = std::str::from_utf8(&head[..end]).map_err(|_| MALFORMED)?;
-    let first = memchr(b' ', line.as_bytes()).ok_or(MALFORMED)?;
-    let last = memrchr(b' ', line.as_bytes()).ok_or(MALFORMED)?;
-    let (method, version) = (&line[..first], &line[last + 1..]);
-    let target = line.get(first + 1..last).ok_or(MALFORMED)?;
-    if !is_token(method.as_bytes()) {
-        return Err(MALFORMED);
-    }
-    let version = parse_version(version)?;
-    let method = Method::from_token(method);
-    let target = RequestTarget::parse(target, &method)?;
-    Ok((method, target, version))
-}
-
-fn parse_version(text: &str) -> Result<Version, Refused> {
-    match text.as_bytes() {
-        b"HTTP/1.1" => Ok(Version::Http11),
-        b"HTTP/1.0" => Ok(Version::Http10),
-        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
-            if major.is_ascii_digit() && minor.is_ascii_digit() =>
-        {
-            Err(Refused::new(505, "only HTTP/1.0 and HTTP/1.1 are spoken"))
-        }
-        _ => Err(Refused::bad_request("malformed version")),
     }
 }
 
 /// The field lines. A second parser reads the whole head, and must see what the line-by-line pass saw.
-fn fields(head: &[u8], field_count: usize) -> Result<Fields, Reason> {
-    with_room(field_count, |headers| {
-        let mut parsed = httparse::Request::new(&mut []);
-        let status = httparse::ParserConfig::default()
-            .parse_request_with_uninit_headers(&mut parsed, head, headers)
-            .map_err(field_error)?;
-        if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
-            return Err("malformed header section");
-        }
-        Fields::collect(head, parsed.headers)
-    })
+fn fields<'r, 'h>(
+    head: &'h [u8],
+    field_count: usize,
+    room: Room<'r, 'h>,
+) -> Result<Fields<'r, 'h>, Reason> {
+    let Room { headers, kinds } = room;
+    let mut parsed = httparse::Request::new(&mut []);
+    let status = httparse::ParserConfig::default()
+        .parse_request_with_uninit_headers(&mut parsed, head, headers)
+        .map_err(field_error)?;
+    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
+        return Err("malformed header section");
+    }
+    Fields::new(parsed.headers, kinds)
 }
 
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
-/// One that says what the target's `authority` says was read with that. Beside the target of a CONNECT its value means nothing.
+/// One that says what the target says was read with that. Beside the target of a CONNECT its value means nothing. What it
+/// says, where the target says nothing.
 fn check_host(
-    fields: &Fields,
-    version: Version,
-    target: &RequestTarget,
-    authority: &str,
-) -> Result<(), Reason> {
+    fields: &Fields<'_, '_>,
+    line: &RequestLine<'_>,
+) -> Result<Option<Authority>, Reason> {
     match fields.single(FieldKind::Host, "more than one Host")? {
-        None if version == Version::Http10 => Ok(()),
+        None if line.version == Version::Http10 => Ok(None),
         None => Err("no Host"),
-        Some(_) if matches!(target, RequestTarget::Connect(_)) => Ok(()),
-        Some(value) if !authority.is_empty() && value == authority.as_bytes() => Ok(()),
-        Some(value) => authority_of(value).map(drop),
+        Some(_) if matches!(line.target, RequestTarget::Connect(_)) => Ok(None),
+        Some(value) if !line.authority.is_empty() && value == line.authority.as_bytes() => Ok(None),
+        Some(value) => authority_of(value).map(Some),
     }
 }
 
@@ -333,7 +313,7 @@ fn authority_of(host: &[u8]) -> Result<Authority, Reason> {
 }
 
 /// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.
-fn expects_continue(fields: &Fields, version: Version) -> Result<bool, Refused> {
+fn expects_continue(fields: &Fields<'_, '_>, version: Version) -> Result<bool, Refused> {
     if version == Version::Http10 {
         return Ok(false);
     }
@@ -348,7 +328,7 @@ fn expects_continue(fields: &Fields, version: Version) -> Result<bool, Refused> 
 
 /// RFC 9110 section 7.8. `h2c` is not passed on: frames behind an upgrade would not be seen as requests.
 fn asks_for_upgrade(
-    fields: &Fields,
+    fields: &Fields<'_, '_>,
     options: ConnectionOptions,
     version: Version,
 ) -> Result<bool, Refused> {
@@ -365,7 +345,7 @@ fn asks_for_upgrade(
     Ok(asked && options.upgrade && version == Version::Http11)
 }
 
-fn max_forwards(fields: &Fields, method: &Method) -> Result<Option<u32>, Reason> {
+fn max_forwards(fields: &Fields<'_, '_>, method: &Method) -> Result<Option<u32>, Reason> {
     const MALFORMED: Reason = "malformed Max-Forwards";
     if *method != Method::Options {
         return Ok(None); // RFC 9110 section 7.6.2 lets us ignore it elsewhere

@@ -4,9 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant as Clock, SystemTime};
 
 use tributary_proto::http::exchange::{ClientAfter, Exchange, ExchangeResult, ServerAfter};
-use tributary_proto::http::{
-    Authority, Body, MalformedFields, Method, Refused, Request, RequestTarget,
-};
+use tributary_proto::http::{Authority, Body, MalformedFields, Refused, Request};
 
 use super::ClientBuffer;
 use super::exchange_driver::drive_exchange;
@@ -44,12 +42,11 @@ pub async fn exchange(
     to: Option<&Authority>,
     since: Clock,
 ) -> AfterExchange {
-    let RequestTarget::Absolute { authority, .. } = &request.target else {
-        let why = "the request target must be an absolute http URI, or CONNECT";
-        let refused = Refused::new(400, why).to_head(request.method == Method::Head);
-        return AfterExchange::Refuse(refused, "".into());
+    let (origin, head) = match request.forwarded() {
+        Ok(forwarded) => forwarded,
+        Err(refused) => return AfterExchange::Refuse(refused, "".into()),
     };
-    let authority = to.unwrap_or(authority);
+    let authority = to.unwrap_or(origin);
     let name = name_of(idle_upstream, authority);
     let mut reused = ServerConnection::reuse(idle_upstream, authority, request);
     loop {
@@ -63,43 +60,16 @@ pub async fn exchange(
             Err(error) => return AfterExchange::NoServer(error, name),
         };
         // A server that had just left is no reason to give up: another connection to it may serve.
-        match ask(conn, client_buffer, &mut server, request, is_kept).await {
-            ExchangeResult::Retry if is_kept => {
-                if let Err(refused) = client_buffer.reserve(conn, request, request.head_len()) {
-                    return AfterExchange::Refuse(refused, name);
-                }
-            }
+        let limits = &conn.context.http;
+        let mut exchange = Exchange::begin(request, is_kept, limits, SystemTime::now);
+        let kept = request.memory();
+        let driven = drive_exchange(conn, client_buffer, &mut server, &mut exchange, head, kept);
+        let ending = driven.await;
+        note_malformed(conn, &server.name, exchange.malformed_fields());
+        match ending {
+            ExchangeResult::Retry if is_kept => {}
             ending => return conclude(conn, idle_upstream, server, &ending, name, since),
         }
-    }
-}
-
-/// Asks this server.
-async fn ask(
-    conn: &Conn,
-    client_buffer: &mut ClientBuffer,
-    server: &mut ServerConnection,
-    request: &Request,
-    is_kept: bool,
-) -> ExchangeResult {
-    let mut head = Vec::new();
-    let limits = &conn.context.http;
-    match Exchange::begin(request, is_kept, limits, SystemTime::now, &mut head) {
-        Ok(mut exchange) => {
-            let idle_upstream = request.memory();
-            let ending = drive_exchange(
-                conn,
-                client_buffer,
-                server,
-                &mut exchange,
-                &mut head,
-                idle_upstream,
-            )
-            .await;
-            note_malformed(conn, &server.name, exchange.malformed_fields());
-            ending
-        }
-        Err(refused) => ExchangeResult::Refused(refused),
     }
 }
 
@@ -259,11 +229,8 @@ fn expected_size(request: &Request, sizes: &[RequestSize]) -> Option<ExpectedSiz
         let by = KnownBy::ContentLength;
         return Some(ExpectedSize { bytes, by });
     }
-    let RequestTarget::Absolute { path_and_query, .. } = &request.target else {
-        return None;
-    };
     let mut known = sizes.iter();
-    let known = known.find(|each| each.covers(request.method.as_str(), path_and_query));
+    let known = known.find(|each| each.covers(request.method.as_str(), request.path()));
     known.map(|each| ExpectedSize {
         bytes: each.size as u64,
         by: KnownBy::Path,

@@ -24,7 +24,7 @@ pub async fn drive_exchange(
     client_buffer: &mut ClientBuffer,
     back: &mut ServerConnection,
     exchange: &mut Exchange<'_>,
-    head: &mut Vec<u8>,
+    head: &[u8],
     kept: usize,
 ) -> ExchangeResult {
     let context = RelayContext::of(conn);
@@ -38,11 +38,11 @@ pub async fn drive_exchange(
         server_inbox: &mut back.inbox,
         up: BufferedWriter::new(server, context.budget, context.up),
         down: BufferedWriter::new(client, context.budget, context.down),
-        out: head,
+        out: &mut Vec::new(),
         kept: counted(kept),
         context: &context,
     };
-    if let Err(ending) = driver.begin() {
+    if let Err(ending) = driver.begin(head) {
         return ending;
     }
     let mut client_broke = pin!(client.ready(Interest::ERROR));
@@ -104,16 +104,19 @@ type Result<T> = std::result::Result<T, ExchangeResult>;
 
 impl ExchangeDriver<'_, '_> {
     /// Sends the request's head and what is here of its body: a whole small request is one write, and one packet.
-    fn begin(&mut self) -> Result<()> {
+    fn begin(&mut self, head: &[u8]) -> Result<()> {
         let inbox = mem::take(self.client_inbox);
         let used = self.take_from_client(&inbox)?;
         *self.client_inbox = inbox;
-        let body = self.client_inbox.drain(..used);
-        self.out.extend(body);
-        let head = mem::take(self.out);
-        // There was memory for the head as well; from now on what the server does not take of it is counted by itself.
+        // What the server does not take of it is counted by itself.
+        if used == 0 {
+            self.send_up(head)?;
+        } else {
+            let whole = [head, &self.client_inbox[..used]].concat();
+            self.client_inbox.drain(..used);
+            self.send_up(&whole)?;
+        }
         self.holds();
-        self.send_up(&head)?;
         // What came behind the next converter's answer is the server's.
         let early = mem::take(self.server_inbox);
         if early.is_empty() {

@@ -224,13 +224,10 @@ impl ClientBuffer {
         conn.permit.reserve(0);
     }
 
-    /// Refuses a request for which there is no memory: for what is kept of it, for its head until the server has that, of
-    /// which `head` bytes are not in the inbox, and for what came behind it.
-    pub fn reserve(&self, conn: &Conn, request: &Request, head: usize) -> Result<(), Refused> {
-        if conn
-            .permit
-            .reserve(counted(request.memory() + head + self.inbox.len()))
-        {
+    /// Refuses a request for which there is no memory: for its head, and for what is in the inbox.
+    pub fn reserve(&self, conn: &Conn, request: &Request) -> Result<(), Refused> {
+        let bytes = request.memory() + self.inbox.len();
+        if conn.permit.reserve(counted(bytes)) {
             Ok(())
         } else {
             Err(NO_MEMORY.to_head(request.method == Method::Head))
@@ -283,7 +280,7 @@ pub async fn next_request(
             .request(&client_buffer.inbox, &conn.context.http)
         {
             Ok(Some((request, length))) => {
-                return match client_buffer.reserve(conn, &request, 0) {
+                return match client_buffer.reserve(conn, &request) {
                     Ok(()) => Next::Request(request, length),
                     Err(refused) => Next::Refused(refused),
                 };

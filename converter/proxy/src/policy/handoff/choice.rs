@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
-use tributary_proto::http::{Body, Method, Request, RequestTarget};
+use tributary_proto::http::{Body, Method, Request};
 
 use super::Expected;
 use crate::config::{Choose, Handoff, HandoffRule};
@@ -107,11 +107,7 @@ fn has_size(rule: &HandoffRule, expected: Expected) -> bool {
 
 /// With its query.
 fn path(request: &Request) -> Option<&str> {
-    match &request.target {
-        RequestTarget::Origin { path } => Some(path),
-        RequestTarget::Absolute { path_and_query, .. } => Some(path_and_query),
-        RequestTarget::Connect(_) | RequestTarget::Asterisk => None,
-    }
+    Some(request.path()).filter(|path| !path.is_empty())
 }
 
 fn is_for(rule: &HandoffRule, request: &Request, path: &str) -> bool {
@@ -123,14 +119,8 @@ fn is_for(rule: &HandoffRule, request: &Request, path: &str) -> bool {
 
 /// By the target's authority, or where it has none by the request's Host, without its port (RFC 9112 section 3.2.2).
 fn is_to(request: &Request, host: &str) -> bool {
-    if let Some(authority) = request.target.authority() {
-        return authority.host.to_string().eq_ignore_ascii_case(host);
-    }
-    let Some(Ok(named)) = request.field("host").map(std::str::from_utf8) else {
-        return false;
-    };
-    let port = named.rfind(':').filter(|at| !named[*at..].contains(']'));
-    named[..port.unwrap_or(named.len())].eq_ignore_ascii_case(host)
+    let authority = request.target.authority();
+    authority.is_some_and(|to| to.host.to_string().eq_ignore_ascii_case(host))
 }
 
 /// Whether nothing of it is on its way: what comes while a connection is handed over is lost and sent again, later. Another

@@ -1,0 +1,244 @@
+//! A response as the origin server sends it, and as the client gets it.
+
+use std::io::Write as _;
+use std::time::SystemTime;
+
+use httpdate::HttpDate;
+
+use super::body::{Declared, framing_of_response, write_framing};
+use super::fields::{
+    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, field_error, with_room,
+};
+use super::grammar::{Reason, write_decimal};
+use super::malformed::{MalformedFields, without_malformed_fields};
+use super::request::{RequestContext, ResponseBodyRule};
+use super::{Body, HeadLimits, Version};
+
+/// Why a response cannot be relayed; the client gets 502 (`Refused::from`), and the origin's connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadResponse(
+    /// One sentence.
+    pub &'static str,
+);
+
+/// A response head that has one meaning only.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The version that the origin server speaks.
+    pub version: Version,
+    /// The status code, 100 to 999. RFC 9110 section 15 stops at 599, but servers do not: higher ones are relayed.
+    pub status: u16,
+    /// What follows the head.
+    pub body: Body,
+    /// Whether the origin's connection can take another request after the body (RFC 9112 section 9.3).
+    pub keep_alive: bool,
+    /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
+    pub switching_protocols: bool,
+    /// Field lines that were malformed, and are left out.
+    pub malformed: MalformedFields,
+    /// How it reaches the client.
+    pub delivery: Delivery,
+}
+
+/// How a response reaches its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// False for 1xx and a client of HTTP/1.0, which does not know them (RFC 9110 section 15.2): it gets nothing.
+    pub send: bool,
+    /// The client is of HTTP/1.0 and the body chunked (RFC 9112 section 6.1): send the content that [`super::Chunked`]
+    /// finds, without its framing, then close.
+    pub decode: bool,
+    /// The client's connection lives on after this response.
+    pub keep_alive: bool,
+}
+
+impl Response {
+    /// 1xx: the final response is still to come (RFC 9110 section 15.2), unless the protocol changes.
+    pub fn is_informational(&self) -> bool {
+        self.status < 200 && !self.switching_protocols
+    }
+
+    /// Whether it says that its request was done.
+    pub fn is_success(&self) -> bool {
+        is_success(self.status)
+    }
+}
+
+/// Whether a response of this status says that its request was done.
+pub(super) fn is_success(status: u16) -> bool {
+    matches!(status, 101 | 200..300)
+}
+
+/// Passes on the head of a response to a request.
+pub(super) struct ResponseWriter<'a> {
+    pub awaited: RequestContext,
+    pub limits: &'a HeadLimits,
+    pub clock: fn() -> SystemTime,
+    pub out: &'a mut Vec<u8>,
+}
+
+impl ResponseWriter<'_> {
+    /// `head` ends with its empty line and holds `field_count` field lines. If one is malformed, it is read without that.
+    pub fn forward(mut self, head: &[u8], field_count: usize) -> Result<Response, BadResponse> {
+        let whole = self.read(head, field_count, MalformedFields::default());
+        let read = match whole {
+            Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+                let repaired = without_malformed_fields(head).map_err(BadResponse)?;
+                let field_count = field_count - repaired.malformed.count;
+                self.read(&repaired.head, field_count, repaired.malformed)
+            }
+            read => read,
+        };
+        read.unwrap_or_else(|error| Err(field_error(error)))
+            .map_err(BadResponse)
+    }
+
+    /// A second parser reads the whole head, and must see what the line-by-line pass saw.
+    fn read(
+        &mut self,
+        head: &[u8],
+        field_count: usize,
+        malformed: MalformedFields,
+    ) -> Result<Result<Response, Reason>, httparse::Error> {
+        with_room(field_count, |room| {
+            let mut parsed = httparse::Response::new(&mut []);
+            let mut config = httparse::ParserConfig::default();
+            // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
+            config.allow_spaces_after_header_name_in_responses(true);
+            let status =
+                config.parse_response_with_uninit_headers(&mut parsed, head, room.headers)?;
+            let is_whole = status == httparse::Status::Complete(head.len());
+            if !is_whole || parsed.headers.len() != field_count {
+                return Ok(Err("malformed header section"));
+            }
+            let version = match parsed.version {
+                Some(1) => Version::Http11,
+                _ => Version::Http10,
+            };
+            let Some(status) = parsed.code.filter(|code| *code >= 100) else {
+                return Ok(Err("malformed status"));
+            };
+            self.out.reserve(self.limits.forwarded_len(head.len()));
+            let phrase = parsed.reason.unwrap_or_default();
+            let fields = Fields::new(parsed.headers, room.kinds);
+            Ok(fields.and_then(|fields| self.pass(version, status, phrase, fields, malformed)))
+        })
+    }
+
+    fn pass(
+        &mut self,
+        version: Version,
+        status: u16,
+        phrase: &str,
+        mut fields: Fields<'_, '_>,
+        malformed: MalformedFields,
+    ) -> Result<Response, Reason> {
+        let awaited = self.awaited;
+        let options = fields.take_connection_options(ConnectionOptionPolicy::Lenient)?;
+        let switching_protocols = status == 101 || is_tunnel(status, awaited);
+        if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
+        {
+            return Err("a change of protocol that nobody asked for"); // RFC 9110 section 7.8
+        }
+        let declared = match status {
+            // RFC 9112 section 6.1 and RFC 9110 section 8.6: no framing fields may stand here; they are not passed on
+            100..200 | 204 => Some(Declared::Nothing),
+            _ if is_tunnel(status, awaited) => Some(Declared::Nothing),
+            _ => match framing_of_response(&fields, version) {
+                // RFC 9112 section 6.3, item 1: no body, whatever the fields say; what is not understood is not passed on
+                Err(_) if has_no_body(status, awaited) => None,
+                declared => Some(declared?),
+            },
+        };
+        let is_understood = declared.is_some() && malformed.count == 0;
+        let declared = declared.unwrap_or(Declared::Nothing);
+        let body = body(status, awaited, declared);
+        let may_persist = body != Body::UntilClose && !switching_protocols;
+        let response = Response {
+            version,
+            status,
+            body,
+            keep_alive: may_persist && is_understood && persists(version, options),
+            switching_protocols,
+            malformed,
+            delivery: Delivery {
+                send: awaited.version == Version::Http11 || status >= 200,
+                decode: body == Body::Chunked && awaited.version == Version::Http10,
+                keep_alive: may_persist
+                    && awaited.keep_alive
+                    && (awaited.is_whole || is_success(status)),
+            },
+        };
+        if response.delivery.send {
+            self.write(&response, phrase, &fields, declared);
+        }
+        Ok(response)
+    }
+
+    /// One framing, and no fields that were meant for this hop.
+    fn write(
+        &mut self,
+        response: &Response,
+        phrase: &str,
+        fields: &Fields<'_, '_>,
+        declared: Declared,
+    ) {
+        let out = &mut *self.out;
+        let declared = match declared {
+            Declared::Chunked if self.awaited.version == Version::Http10 => Declared::Nothing,
+            declared => declared,
+        };
+        out.extend_from_slice(b"HTTP/1.1 "); // our version, not the origin's (RFC 9110 section 2.5)
+        write_decimal(response.status, out);
+        out.push(b' ');
+        out.extend_from_slice(phrase.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        let also_passes = |kind| match kind {
+            // RFC 9110 section 6.6.2: it tells of a chunked body's trailer section
+            FieldKind::Trailer => declared == Declared::Chunked,
+            kind => matches!(kind, FieldKind::Expect | FieldKind::MaxForwards),
+        };
+        fields.write_end_to_end(also_passes, out);
+        if response.status >= 200 && !fields.has(FieldKind::Date) {
+            // RFC 9110 section 6.6.1
+            let date = HttpDate::from((self.clock)().max(SystemTime::UNIX_EPOCH));
+            let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
+        }
+        write_framing(declared, out);
+        self.limits.write_via(response.version, out);
+        if response.status == 101 {
+            fields.write_upgrade(out);
+        } else if !(response.delivery.keep_alive
+            || response.is_informational()
+            || response.switching_protocols)
+        {
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// RFC 9112 section 6.3, in its order.
+fn body(status: u16, awaited: RequestContext, declared: Declared) -> Body {
+    match (status, declared) {
+        _ if has_no_body(status, awaited) => Body::None,
+        (_, Declared::Chunked) => Body::Chunked,
+        (_, Declared::Length(length)) => Body::Length(length),
+        (_, Declared::Nothing) => Body::UntilClose,
+    }
+}
+
+fn has_no_body(status: u16, awaited: RequestContext) -> bool {
+    matches!(status, 100..200 | 204 | 304)
+        || awaited.content == ResponseBodyRule::Absent
+        || is_tunnel(status, awaited)
+}
+
+fn is_tunnel(status: u16, awaited: RequestContext) -> bool {
+    awaited.content == ResponseBodyRule::Tunnel && (200..300).contains(&status)
+}
+
+/// RFC 9112 section 9.3.
+fn persists(version: Version, options: ConnectionOptions) -> bool {
+    !options.close && (version == Version::Http11 || options.keep_alive)
+}
