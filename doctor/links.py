@@ -128,9 +128,7 @@ def judge_endpoints(links: Sequence[Access], endpoints: Mapping[str, str], kept:
 def _without_endpoint(link: Access, kept: bool) -> Finding:
     message = f"{link.address} of {link.interface} has none, so no subflow is made from it"
     if kept:
-        return Finding(
-            "endpoints", State.WRONG, message, advice="'tributary links' says why the link is not used"
-        )
+        return Finding("endpoints", State.WRONG, message, advice="'tributary links' says why the link is not used")
     fix = ("ip", "mptcp", "endpoint", "add", link.address, "dev", link.interface, "subflow")
     return Finding("endpoints", State.WRONG, message, (fix,))
 
