@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments.bench.converter.contenders import Contender
 from experiments.bench.converter.footprint import family
@@ -37,20 +38,16 @@ def counts(cabling: Cabling, contender: Contender, seconds: float) -> dict[str, 
 
 
 def _instructions(cabling: Cabling, contender: Contender, load: Sequence[str]) -> float:
-    folder = cabling.testbed.directory / "callgrind"
-    folder.mkdir()
-    watched = ("--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", f"--callgrind-out-file={folder}/%p")
-    try:
+    with TemporaryDirectory(dir=cabling.testbed.directory) as folder:
+        files = f"--callgrind-out-file={folder}/%p"
+        watched = ("--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", files)
         with contender.running(cabling, "valgrind", "--quiet", *watched, mptcp=False) as running:
             pids = family(running.popen.pid)
             _instrument("on", pids)
             units = float(cabling.load(*load)["requests"])
             _instrument("off", pids)
-        return sum(int(total) for file in folder.iterdir() for total in _TOTAL.findall(file.read_text())[-1:]) / units
-    finally:
-        for file in folder.iterdir():
-            file.unlink()
-        folder.rmdir()
+        told = (_TOTAL.findall(file.read_text()) for file in Path(folder).iterdir())
+        return sum(int(total) for totals in told for total in totals[-1:]) / units
 
 
 def _instrument(whether: str, pids: Sequence[int]) -> None:
