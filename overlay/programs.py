@@ -1,10 +1,10 @@
 """Builds and runs the programs of the Rust crates in overlay/."""
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tributary import cargo
 from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -19,7 +19,7 @@ def build(name: str, *options: str) -> Path:
     ``options`` are those of scripts/setup.d/overlay. Raises CommandError: exit 69 if there is none, 71 if it does not
     build, 77 if root has to install packages for the build.
     """
-    if shutil.which("cargo"):
+    if cargo.works():
         # Its progress goes to standard error.
         built = subprocess.run([_BUILD, CACHE, *options], check=False)
         if built.returncode != 0:

@@ -1,12 +1,12 @@
 """The programs of the Rust workspace converter/: the native converter, and the traffic to try it with."""
 
 import hashlib
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tributary import cargo
 from tributary.paths import CACHE
 from tributary.settings.errors import CommandError, Exit
 
@@ -75,7 +75,7 @@ def build() -> Programs:
 
 def are_given() -> bool:
     """Whether the programs are here and cargo is not: they are taken as they are."""
-    return not shutil.which("cargo") and (_profile.place / "tributary-converter").exists()
+    return not cargo.works() and (_profile.place / "tributary-converter").exists()
 
 
 @cache
@@ -142,7 +142,7 @@ def switch_costs() -> Path:
 
 
 def _make(what: str, *how: str, build: Path = _BUILD) -> None:
-    if not shutil.which("cargo"):
+    if not cargo.works():
         return
     built = subprocess.run([build, CACHE, *how], capture_output=True, text=True, check=False)
     if built.returncode != 0:

@@ -1,17 +1,17 @@
 """scripts/overlay: chains of graphs, and what is no graph."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from overlay.__main__ import main
+from tributary import cargo
 from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("cargo") is None and not (CACHE / "bin/overlay-paths").exists(),
+    not cargo.works() and not (CACHE / "bin/overlay-paths").exists(),
     reason="missing: overlay-paths, and cargo to build it with",
 )
 
