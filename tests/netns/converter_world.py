@@ -226,7 +226,7 @@ def write_config(directory: Path, config: str) -> Path:
     }
     added = [f"[{name}]\n{key}\n" for name, key in tables.items() if f"[{name}]" not in config]
     file = directory / "converter.toml"
-    file.write_text("".join(added) + config)
+    file.write_text("\n".join((config, *added)))
     return file
 
 

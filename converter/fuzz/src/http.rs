@@ -8,6 +8,7 @@ use tributary_proto::http::{Body, HeadLimits, Pseudonym};
 pub static SMALL_LIMITS: LazyLock<HeadLimits> = LazyLock::new(|| HeadLimits {
     head: 1024,
     pseudonym: Pseudonym::new("tributary"),
+    ..HeadLimits::default()
 });
 
 /// HeadLimits that no forwarded head reaches, at another proxy.

@@ -7,6 +7,8 @@ use super::grammar::{Reason, is_token};
 /// The fields that a proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldKind {
+    /// Authorization, of a request, or WWW-Authenticate, of a response.
+    Authentication,
     Connection,
     ContentLength,
     Date,
@@ -40,13 +42,17 @@ fn kind_of(name: &[u8]) -> FieldKind {
             (b"keep-alive", FieldKind::HopByHop),
         ],
         12 => &[(b"max-forwards", FieldKind::MaxForwards)],
+        13 => &[(b"authorization", FieldKind::Authentication)],
         14 => &[
             (b"content-length", FieldKind::ContentLength),
             (b"content_length", FieldKind::FramingAlias),
             (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
             (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
         ],
-        16 => &[(b"proxy-connection", FieldKind::HopByHop)],
+        16 => &[
+            (b"proxy-connection", FieldKind::HopByHop),
+            (b"www-authenticate", FieldKind::Authentication),
+        ],
         17 => &[
             (b"transfer-encoding", FieldKind::TransferEncoding),
             (b"transfer_encoding", FieldKind::FramingAlias),
@@ -204,7 +210,7 @@ impl<'r, 'h> Fields<'r, 'h> {
         nominations: ConnectionOptionPolicy,
     ) -> Result<(), Reason> {
         match kind_of(name) {
-            FieldKind::Other | FieldKind::Trailer => {
+            FieldKind::Other | FieldKind::Trailer | FieldKind::Authentication => {
                 for (header, kind) in self.headers.iter().zip(self.kinds.iter_mut()) {
                     if header.name.as_bytes().eq_ignore_ascii_case(name) {
                         *kind = FieldKind::HopByHop;
@@ -220,10 +226,25 @@ impl<'r, 'h> Fields<'r, 'h> {
         }
     }
 
+    /// Whether the server's connection is, or is to be, one user's, without another word in later requests (RFC 4559 section
+    /// 4.1; RFC 9110 section 11.1 says that it should not be).
+    pub(crate) fn authenticate_the_connection(&self) -> bool {
+        self.all(FieldKind::Authentication)
+            .flat_map(list)
+            .filter_map(|each| each.split(|byte| *byte == b' ').next())
+            .any(|scheme| {
+                scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+            })
+    }
+
     /// Writes the fields that pass through us unchanged; `too`: whether those of another kind do.
     pub(crate) fn write_end_to_end(&self, too: impl Fn(FieldKind) -> bool, out: &mut Vec<u8>) {
         for (header, kind) in self.iter() {
-            if matches!(kind, FieldKind::Other | FieldKind::Via | FieldKind::Date) || too(kind) {
+            let passes = matches!(
+                kind,
+                FieldKind::Other | FieldKind::Via | FieldKind::Date | FieldKind::Authentication
+            );
+            if passes || too(kind) {
                 write_field(header.name, header.value, out);
             }
         }

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::response::{BadResponse, Response, ResponseWriter};
 use super::{Pseudonym, Refused, RequestContext, Version};
 
-/// The bound on a head, and the name by which this proxy knows itself.
+/// The bound on a head, and what this proxy says of itself and of its connections.
 #[derive(Clone, Debug)]
 pub struct HeadLimits {
     /// Bytes of a head, its last empty line included, however many lines it has; more is refused with 431, or with 414 when
@@ -19,6 +19,8 @@ pub struct HeadLimits {
     /// The name that is added to Via; a request whose Via has it was here before, and is refused with 508. It must be unique
     /// to this process. Without one, Via is passed on as it came.
     pub pseudonym: Option<Pseudonym>,
+    /// Whether a server's connection outlives the client's: the server is then not told that a request is the last.
+    pub outlives_client: bool,
 }
 
 impl HeadLimits {
@@ -44,11 +46,12 @@ impl HeadLimits {
 const ADDED: usize = 160;
 
 impl Default for HeadLimits {
-    /// 64 KiB of head, and no name.
+    /// 64 KiB of head, no name, and a connection to the server for each client.
     fn default() -> Self {
         Self {
             head: 64 * 1024,
             pseudonym: None,
+            outlives_client: false,
         }
     }
 }

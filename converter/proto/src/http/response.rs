@@ -32,6 +32,8 @@ pub struct Response {
     pub body: Body,
     /// Whether the origin's connection can take another request after the body (RFC 9112 section 9.3).
     pub keep_alive: bool,
+    /// The server asks for a login that is good for all that follows on its connection: by NTLM, or by Negotiate.
+    pub authenticates_the_connection: bool,
     /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
     pub switching_protocols: bool,
     /// Field lines that were malformed, and are left out.
@@ -159,6 +161,7 @@ impl ResponseWriter<'_> {
             status,
             body,
             keep_alive: may_persist && is_understood && persists(version, options),
+            authenticates_the_connection: fields.authenticate_the_connection(),
             switching_protocols,
             malformed,
             delivery: Delivery {

@@ -504,6 +504,69 @@ fn what_is_cut_short_never_looks_whole() {
     );
 }
 
+const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";
+
+/// It speaks of the connection, and not of the request that crosses it (RFC 9110 section 15.5.9).
+#[test]
+fn a_server_that_has_waited_too_long_for_a_request_on_a_kept_connection() {
+    let retry = Action::End(ExchangeResult::Retry);
+    play(GET, true, &[(server(TIMED_OUT), retry.clone())]);
+    play(
+        GET,
+        true,
+        &[
+            (server(&TIMED_OUT[..9]), Action::Wait),
+            (server(TIMED_OUT), retry),
+        ],
+    );
+    for (request, is_kept) in [(GET, false), (EMPTY_POST, true)] {
+        play(request, is_kept, &[(server(TIMED_OUT), head(TIMED_OUT))]);
+    }
+}
+
+/// What is said on it later needs no credentials any more: it is another's only by mistake.
+#[test]
+fn a_connection_that_a_user_logs_in_to() {
+    let anybodys = ServerAfter::Keep;
+    let theirs = ServerAfter::KeepForClient;
+    for (to_server, to_client, after) in [
+        ("Authorization: NTLM TlRM", "", theirs),
+        ("authorization: NEGOTIATE YII=", "", theirs),
+        ("", "WWW-Authenticate: Negotiate\r\n", theirs),
+        (
+            "",
+            "WWW-Authenticate: Basic realm=\"a\", NTLM TlRM\r\n",
+            theirs,
+        ),
+        (
+            "Authorization: Basic YTpi",
+            "WWW-Authenticate: Digest realm=a\r\n",
+            anybodys,
+        ),
+        ("Negotiate: NTLM", "Vary: negotiate\r\n", anybodys),
+    ] {
+        let field = if to_server.is_empty() {
+            "A: b"
+        } else {
+            to_server
+        };
+        let request = format!("GET http://a.example/ HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        let response = format!("HTTP/1.1 401 No\r\nContent-Length: 0\r\n{to_client}\r\n");
+        let response = response.as_bytes();
+        play(
+            &request,
+            false,
+            &[
+                (server(response), head(response)),
+                (
+                    Event::ResponseFlushed,
+                    completed(401, ClientAfter::Keep, after),
+                ),
+            ],
+        );
+    }
+}
+
 #[test]
 fn a_server_that_does_not_answer() {
     let unanswered = refused(502, "the server ended without a response");

@@ -1,8 +1,8 @@
 //! The heads that go out: requests to origin servers, refusals to clients.
 
-use tributary_proto::http::{Pseudonym, Refused, refused};
+use tributary_proto::http::{HeadLimits, Pseudonym, Refused, parse_request, refused};
 
-use super::{accepted, forwarded};
+use super::{accepted, forwarded, limits};
 
 struct Case {
     fact: &'static str,
@@ -104,6 +104,25 @@ const CASES: [Case; 17] = [
 
 fn wire(short: &str) -> String {
     short.replace('|', "\r\n") + "\r\n\r\n"
+}
+
+/// Where the server's connection serves other clients next.
+#[test]
+fn a_server_is_not_told_of_a_clients_last_request() {
+    let limits = HeadLimits {
+        outlives_client: true,
+        ..limits()
+    };
+    for last in [
+        "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+        "GET http://a.example/ HTTP/1.0\r\n\r\n",
+    ] {
+        let parsed = parse_request(last.as_bytes(), &limits).expect("a request");
+        let (request, _) = parsed.expect("a whole one");
+        let (_, head) = request.forwarded().expect("forwarded");
+        assert!(!request.keep_alive);
+        assert!(!String::from_utf8_lossy(head).contains("Connection"));
+    }
 }
 
 #[test]

@@ -193,10 +193,36 @@ pub struct UpstreamSettings {
     pub source6: Option<Ipv6Addr>,
     /// Whether to tell the server the client's address by a PROXY protocol header, version 2.
     pub proxy_protocol: bool,
+    /// Which requests may go to a connection that another client has used, at listeners that read HTTP.
+    pub reuse: Reuse,
     /// Whether windows of connections to servers are held to what connections that may be offloaded need: where any listener has
     /// `offload`.
     #[serde(skip)]
     pub may_offload: bool,
+}
+
+/// Which requests go to a connection that another client has used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reuse {
+    /// None.
+    Never,
+    /// Those that may be sent again if the server ends the connection just then (RFC 9110 section 9.2.2).
+    #[default]
+    Safe,
+    /// All.
+    Always,
+}
+
+impl UpstreamSettings {
+    /// Which requests may: where the server is told whose connection it is, none.
+    pub fn reuse_by_others(&self) -> Reuse {
+        if self.proxy_protocol {
+            Reuse::Never
+        } else {
+            self.reuse
+        }
+    }
 }
 
 /// What is added to HTTP's messages.

@@ -22,16 +22,17 @@ use crate::policy::admission::{Admission, ConnectionPermit};
 use crate::policy::convert::Cookies;
 use crate::policy::handoff::SizeEstimator;
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::{Dialer, FdPool, SystemFiles};
+use crate::upstream::{Dialer, FdPool, IdlePool, SystemFiles};
 use tributary_sys::{Multipath, Subflow};
 
-/// A listener's settings and counters.
-#[derive(Debug)]
+/// A listener as one thread serves it.
 pub struct Listener {
     /// As configured.
     pub listen: Listen,
     /// Its counters.
     pub counters: Arc<ListenerMetrics>,
+    /// Its connections to servers that no client has at the moment.
+    pub idle_pool: Rc<IdlePool>,
 }
 
 /// What all threads share.

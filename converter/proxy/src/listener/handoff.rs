@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use tributary_proto::http::{Authority, HTTP2_HEAD, HeadReader, Refused, Request, parse_request};
 
 use super::http::{
-    AfterExchange, ClientBuffer, IdleUpstream, Next, end, exchange, next_request, refuse, tunnel,
-    while_watching,
+    AfterExchange, ClientBuffer, Next, end, exchange, next_request, refuse, tunnel, while_watching,
 };
 use crate::config::Handoff;
 use crate::io::conn::Conn;
@@ -27,6 +26,7 @@ use crate::kernel::sockets;
 use crate::observe::Summary;
 use crate::observe::metrics::HandoffDecision;
 use crate::policy::handoff::{Choice, SizeEstimate, SizeEstimator, choose, choose_unseen};
+use crate::upstream::IdleUpstream;
 
 /// Serves one client.
 pub async fn serve(conn: Conn) {
@@ -37,10 +37,11 @@ pub async fn serve(conn: Conn) {
     };
     let mut deadline = Some(Instant::now() + config.timeouts.request);
     let mut draining = pin!(conn.context.draining());
+    let idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut client = Client {
         conn,
         buffer: ClientBuffer::default(),
-        idle_upstream: None,
+        idle_upstream,
         handoff,
         links: &context.links,
         estimator: &context.estimator,

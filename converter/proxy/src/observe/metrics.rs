@@ -44,6 +44,8 @@ pub struct Metrics {
     pub accept_pauses: Counter,
     early_syns: EarlySyns,
     early_waiting: Gauge,
+    /// Requests that went to a connection which had served one before.
+    pub reused_upstreams: Counter,
     /// Seconds from the client's request to the connection to its server.
     pub dial_seconds: Histogram,
     open: Gauge,
@@ -133,6 +135,11 @@ impl Default for Metrics {
                 r,
                 "early_waiting",
                 "Early connections that wait for their client",
+            ),
+            reused_upstreams: add(
+                r,
+                "reused_upstreams",
+                "Requests to a connection that had served one before",
             ),
             dial_seconds: measured(
                 r,

@@ -15,14 +15,14 @@ use tokio::time::sleep;
 use tributary_proto::http::HeadLimits;
 
 use super::active_config::{ActiveConfig, BoundListener};
-use crate::config::ListenerKind;
+use crate::config::{ListenerKind, Reuse};
 use crate::io::conn::{Conn, HandoffContext, Listener, Shared, WorkerContext};
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::route::Routes;
 use crate::kernel::sockets;
 use crate::listener::{self, convert, handoff, http, socks5, transparent};
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::{Dialer, Names};
+use crate::upstream::{Dialer, IdlePool, Names};
 
 /// Refusals that each thread sends at the same time; more clients are reset.
 const MAX_REFUSALS: usize = 256;
@@ -99,6 +99,7 @@ fn context(
         http: HeadLimits {
             head: active.config.limits.head,
             pseudonym: shared.pseudonym.clone().filter(|_| active.config.http.via),
+            outlives_client: active.config.upstream.reuse_by_others() != Reuse::Never,
         },
         draining,
         handoff,
@@ -230,9 +231,11 @@ struct Acceptor {
 
 impl Acceptor {
     fn new(active: &Arc<ActiveConfig>, bound: &BoundListener, context: &Rc<WorkerContext>) -> Self {
+        let fd_pool = context.shared.fd_pool.clone();
         let listener = Listener {
             listen: bound.listen.clone(),
             counters: Arc::clone(&bound.counters),
+            idle_pool: IdlePool::watched(active.config.upstream.reuse_by_others(), fd_pool),
         };
         Self {
             active: Arc::clone(active),

@@ -20,6 +20,8 @@ const MOST_KNOWN: usize = 4096;
 /// that say nothing keep no name waiting.
 #[derive(Clone, Debug)]
 pub struct FdPool {
+    /// Without those for look-ups.
+    count: usize,
     single: Arc<Semaphore>,
     for_look_ups: Arc<Semaphore>,
     by_client: Arc<Mutex<HashMap<IpAddr, Arc<Semaphore>>>>,
@@ -45,6 +47,7 @@ impl FdPool {
         let for_look_ups = (count / 2).max(LOOK_UP as usize);
         let share = for_look_ups / LOOK_UP as usize / SHARE;
         Self {
+            count: count / 2,
             single: Arc::new(Semaphore::new(count / 2)),
             for_look_ups: Arc::new(Semaphore::new(for_look_ups)),
             by_client: Arc::default(),
@@ -58,6 +61,15 @@ impl FdPool {
             .try_acquire_owned()
             .ok()
             .map(FdPermit)
+    }
+
+    /// One, if more than half of them are free: for what may as well do without.
+    pub fn one_of_many(&self) -> Option<FdPermit> {
+        if self.single.available_permits() > self.count / 2 {
+            self.one()
+        } else {
+            None
+        }
     }
 
     /// As many as a look-up takes, as soon as there are, and as soon as the client has not used up its share: one that asks

@@ -103,8 +103,10 @@ pub enum ClientAfter {
 /// What becomes of the server's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerAfter {
-    /// It may serve another request.
+    /// It may serve another request, of any client.
     Keep,
+    /// It may serve another request of this client alone, who logs in to it.
+    KeepForClient,
     /// It ends in order.
     Close,
     /// It breaks: the server shall not take a part of the request for the whole.

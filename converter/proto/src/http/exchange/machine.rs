@@ -10,6 +10,8 @@ use super::download::{Download, KeepAlive, take};
 use super::upload::{Sent, Upload};
 use super::{Action, ClientAfter, Completed, Event, ExchangeResult, Fault, Input, ServerAfter};
 
+const REQUEST_TIMEOUT: u16 = 408;
+
 /// One request and its response.
 #[derive(Clone, Debug)]
 pub struct Exchange<'a> {
@@ -21,6 +23,8 @@ pub struct Exchange<'a> {
     draining: bool,
     /// The client gets what was passed on to it, and nothing else can take its place.
     committed: bool,
+    /// The server's connection is one user's.
+    authenticated: bool,
     /// Field lines that were left out of responses.
     malformed: MalformedFields,
     upload: Upload,
@@ -43,6 +47,7 @@ impl<'a> Exchange<'a> {
             repeatable: kept && request.is_repeatable(),
             draining: false,
             committed: false,
+            authenticated: request.authenticates_the_connection,
             malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
             download: Download::new(),
@@ -177,6 +182,11 @@ impl<'a> Exchange<'a> {
                 out.truncate(before);
                 self.cut_short()
             }
+            // It had been about to end the connection, and speaks of that one (RFC 9110 section 15.5.9).
+            Ok(Some((response, _))) if response.status == REQUEST_TIMEOUT && self.repeatable => {
+                out.truncate(before);
+                Action::End(ExchangeResult::Retry)
+            }
             Ok(Some((response, used))) => {
                 self.head_passed(&response);
                 Action::Head(used)
@@ -188,6 +198,7 @@ impl<'a> Exchange<'a> {
 
     fn head_passed(&mut self, response: &Response) {
         self.malformed.extend(&response.malformed);
+        self.authenticated |= response.authenticates_the_connection;
         match &mut self.download {
             Download::RequestContext { interim, .. } if response.is_informational() => {
                 *interim |= response.delivery.send;
@@ -287,6 +298,7 @@ impl<'a> Exchange<'a> {
                 (false, false) => ClientAfter::Linger,
             },
             server: match (self.upload.sent, kept.server) {
+                (Sent::Whole, true) if self.authenticated => ServerAfter::KeepForClient,
                 (Sent::Whole, true) => ServerAfter::Keep,
                 (Sent::Whole, false) => ServerAfter::Close,
                 (Sent::Part | Sent::Refused, _) => ServerAfter::Reset,

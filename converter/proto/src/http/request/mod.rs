@@ -35,6 +35,8 @@ pub struct Request {
     pub expect_continue: bool,
     /// The client asks for another protocol, WebSocket for instance (RFC 9110 section 7.8).
     pub upgrade: bool,
+    /// It logs its user in for all that follows on the server's connection: by NTLM, or by Negotiate.
+    pub authenticates_the_connection: bool,
     /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
     pub max_forwards: Option<u32>,
     /// What the origin server gets, if the request is for one.
@@ -105,6 +107,7 @@ impl Request {
                 keep_alive: version == Version::Http11 && !options.close,
                 expect_continue: expects_continue(&fields, version)? && body.has_content(),
                 upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
+                authenticates_the_connection: fields.authenticate_the_connection(),
                 max_forwards: max_forwards(&fields, &line.method).map_err(Refused::bad_request)?,
                 method: line.method,
                 target: match line.target {
@@ -182,7 +185,7 @@ impl Request {
         limits.write_via(self.version, out);
         if self.upgrade {
             fields.write_upgrade(out);
-        } else if !self.keep_alive {
+        } else if !(self.keep_alive || limits.outlives_client) {
             // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
             out.extend_from_slice(b"Connection: close\r\n");
         }

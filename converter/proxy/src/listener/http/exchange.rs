@@ -1,7 +1,7 @@
 //! One request, the server for it, and what becomes of both connections.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant as Clock, SystemTime};
+use std::time::{Instant as Clock, SystemTime};
 
 use tributary_proto::http::exchange::{ClientAfter, Exchange, ExchangeResult, ServerAfter};
 use tributary_proto::http::{Authority, Body, MalformedFields, Refused, Request};
@@ -12,7 +12,9 @@ use crate::config::RequestSize;
 use crate::io::conn::Conn;
 use crate::observe::Summary;
 use crate::observe::metrics::OK;
-use crate::upstream::{DialError, DialOptions, ExpectedSize, KnownBy, Upstream, connect};
+use crate::upstream::{
+    DialError, DialOptions, ExpectedSize, IdleUpstream, KnownBy, ServerConnection, connect,
+};
 
 /// What is to be done after an exchange.
 pub enum AfterExchange {
@@ -47,13 +49,17 @@ pub async fn exchange(
         Err(refused) => return AfterExchange::Refuse(refused, "".into()),
     };
     let authority = to.unwrap_or(origin);
-    let name = name_of(idle_upstream, authority);
-    let mut reused = ServerConnection::reuse(idle_upstream, authority, request);
+    let name = idle_upstream.name_of(authority);
+    let mut reused = idle_upstream.take(authority, request.is_repeatable());
+    if reused.is_some() {
+        conn.stats().set_target(&name);
+        conn.metrics().reused_upstreams.inc();
+    }
     loop {
         let is_kept = reused.is_some();
         let dialled = match reused.take() {
             Some(server) => Ok(server),
-            None => ServerConnection::dial(conn, authority, &name, request).await,
+            None => dial(conn, authority, &name, request).await,
         };
         let mut server = match dialled {
             Ok(server) => server,
@@ -126,93 +132,34 @@ fn conclude(
 
 fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, idle_upstream: &mut IdleUpstream) {
     match after {
-        ServerAfter::Keep => {
-            server.rest();
-            *idle_upstream = Some(server);
+        ServerAfter::Keep | ServerAfter::KeepForClient => {
+            server.is_private |= after == ServerAfter::KeepForClient;
+            idle_upstream.keep(server);
         }
         ServerAfter::Close => server.server.stream.disarm(),
         ServerAfter::Reset => drop(server),
     }
 }
 
-/// A server that ends a connection which has rested for so long may do so at the very moment at which a request is sent.
-/// Servers' own limits begin at some two seconds.
-const RESTED: Duration = Duration::from_secs(1);
-
-/// The connection of the request before, if it can be used again. In a box: it goes from hand to hand for every request.
-pub type IdleUpstream = Option<Box<ServerConnection>>;
-
-/// A connection to a server.
-pub struct ServerConnection {
-    authority: Authority,
-    /// The same as text.
-    pub name: Rc<str>,
-    /// The connection; the size that its way was chosen by until the log has that.
-    pub server: Upstream,
-    /// What came and is not used yet.
-    pub inbox: Vec<u8>,
-    /// Since when it waits for the next request.
-    rests_since: Clock,
-}
-
-impl ServerConnection {
-    /// A new one, for `request`.
-    pub async fn dial(
-        conn: &Conn,
-        authority: &Authority,
-        name: &Rc<str>,
-        request: &Request,
-    ) -> Result<Box<Self>, DialError> {
-        let options = DialOptions {
-            size: known_size(conn, request),
-            ..DialOptions::default()
-        };
-        let dialled = connect(conn, authority, name, options, &[]);
-        let mut server = Box::pin(dialled).await?;
-        let inbox = std::mem::take(&mut server.early);
-        Ok(Box::new(Self {
-            authority: authority.clone(),
-            name: Rc::clone(name),
-            server,
-            inbox,
-            rests_since: Clock::now(),
-        }))
-    }
-
-    /// It waits for the next request: to drop it closes it in order, and it holds no memory.
-    pub fn rest(&mut self) {
-        self.server.stream.disarm();
-        self.inbox = Vec::new();
-        self.rests_since = Clock::now();
-    }
-
-    /// The idle one, if it is for `authority`, nothing came there that nobody had asked for, and `request` may be
-    /// sent again or the server will hardly end it just now (RFC 9112 section 9.3.1).
-    pub fn reuse(
-        idle_upstream: &mut IdleUpstream,
-        authority: &Authority,
-        request: &Request,
-    ) -> Option<Box<Self>> {
-        let mut idle_upstream = idle_upstream.take()?;
-        let has_rested = idle_upstream.rests_since.elapsed() >= RESTED;
-        let can_serve = idle_upstream.authority == *authority
-            && (request.is_repeatable() || !has_rested)
-            && idle_upstream.server.stream.is_quiet();
-        if can_serve {
-            idle_upstream.server.stream.rearm();
-        }
-        can_serve.then_some(idle_upstream)
-    }
-}
-
-/// The name of `authority` in logs, which the connection that was kept may have already.
-pub fn name_of(idle_upstream: &IdleUpstream, authority: &Authority) -> Rc<str> {
-    match idle_upstream {
-        Some(idle_upstream) if idle_upstream.authority == *authority => {
-            Rc::clone(&idle_upstream.name)
-        }
-        _ => authority.to_string().into(),
-    }
+/// A new connection to the server, for `request`.
+async fn dial(
+    conn: &Conn,
+    authority: &Authority,
+    name: &Rc<str>,
+    request: &Request,
+) -> Result<Box<ServerConnection>, DialError> {
+    let options = DialOptions {
+        size: known_size(conn, request),
+        ..DialOptions::default()
+    };
+    let dialled = connect(conn, authority, name, options, &[]);
+    let server = Box::pin(dialled).await?;
+    let name = Rc::clone(name);
+    Ok(Box::new(ServerConnection::new(
+        authority.clone(),
+        name,
+        server,
+    )))
 }
 
 /// How large the transfer of a client's `request` will be, if that is known by the request and decides its way.

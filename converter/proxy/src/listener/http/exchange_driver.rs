@@ -9,13 +9,13 @@ use tokio::io::Interest;
 use tributary_proto::http::Refused;
 use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, Input};
 
-use super::exchange::ServerConnection;
 use super::{ClientBuffer, counted};
 use crate::io::buffers::BufferedWriter;
 use crate::io::conn::Conn;
 use crate::io::relay::{RelayContext, TURNS};
 use crate::io::stream::{ResetOnDrop, poll_read};
 use crate::listener::PIECE;
+use crate::upstream::ServerConnection;
 
 /// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
 /// body. The request, which the caller keeps meanwhile, takes `kept` bytes.

@@ -19,13 +19,13 @@ use crate::io::relay;
 use crate::io::stream::IdleTimer;
 use crate::observe::Summary;
 use crate::policy::admission::NotAdmitted;
-use crate::upstream::{DialError, DialOptions, connect};
-pub(super) use exchange::{AfterExchange, IdleUpstream, ServerConnection, exchange};
+use crate::upstream::{DialError, DialOptions, IdleUpstream, ServerConnection, connect};
+pub(super) use exchange::{AfterExchange, exchange};
 
 /// Serves one client.
 pub async fn serve(mut conn: Conn) {
     let mut client_buffer = ClientBuffer::default();
-    let mut idle_upstream: IdleUpstream = None;
+    let mut idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut deadline = Some(Instant::now() + conn.config.timeouts.request);
     let mut draining = pin!(conn.context.draining());
     loop {
@@ -54,7 +54,7 @@ pub async fn serve(mut conn: Conn) {
             let authority = authority.clone();
             // A tunnel lasts: neither its request nor the server of the request before is kept for its time.
             drop(request);
-            drop(idle_upstream.take());
+            drop(idle_upstream);
             let tunnel = tunnel(
                 conn,
                 &authority,
@@ -88,11 +88,7 @@ pub async fn while_watching<T>(
     mut action: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     poll_fn(|cx| {
-        if let Some(connection) = idle_upstream {
-            if connection.server.stream.poll_disturbed(cx).is_ready() {
-                *idle_upstream = None;
-            }
-        }
+        idle_upstream.poll(cx);
         action.as_mut().poll(cx)
     })
     .await

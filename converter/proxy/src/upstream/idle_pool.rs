@@ -1,0 +1,444 @@
+//! Connections to servers that wait for a request: the client's own while it has one, then anybody's of the same listener.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::task::{spawn_local, unconstrained};
+use tokio::time::{Instant, Interval, interval};
+use tributary_proto::http::Authority;
+
+use super::Upstream;
+use super::fd_pool::{FdPermit, FdPool};
+use crate::config::Reuse;
+
+/// A connection to a server.
+pub struct ServerConnection {
+    /// The server.
+    pub authority: Authority,
+    /// The same as text.
+    pub name: Rc<str>,
+    /// The connection; the size that its way was chosen by until the log has that.
+    pub server: Upstream,
+    /// What came and is not used yet.
+    pub inbox: Vec<u8>,
+    /// One client has logged in to it, and nobody else may use it.
+    pub is_private: bool,
+    /// Since when it waits for the next request.
+    rests_since: Instant,
+}
+
+/// A server that ends a connection which has rested for so long may do so at the very moment at which a request is sent.
+/// Servers' own limits begin at some two seconds.
+const RESTED: Duration = Duration::from_secs(1);
+
+impl ServerConnection {
+    /// A new one.
+    pub fn new(authority: Authority, name: Rc<str>, mut server: Upstream) -> Self {
+        Self {
+            inbox: std::mem::take(&mut server.early),
+            authority,
+            name,
+            server,
+            is_private: false,
+            rests_since: Instant::now(),
+        }
+    }
+
+    /// It waits for the next request: to drop it closes it in order, and it holds no memory.
+    fn rest(&mut self) {
+        self.server.stream.disarm();
+        self.inbox = Vec::new();
+        self.rests_since = Instant::now();
+    }
+}
+
+/// What one client leaves between its requests: dropped with it, it goes to the listener's others.
+pub struct IdleUpstream {
+    connection: Option<Box<ServerConnection>>,
+    pool: Rc<IdlePool>,
+}
+
+impl IdleUpstream {
+    /// Nothing yet.
+    pub fn of(pool: &Rc<IdlePool>) -> Self {
+        Self {
+            connection: None,
+            pool: Rc::clone(pool),
+        }
+    }
+
+    /// It waits for this client's next request.
+    pub fn keep(&mut self, mut connection: Box<ServerConnection>) {
+        connection.rest();
+        self.release();
+        self.connection = Some(connection);
+    }
+
+    /// A connection to `authority` that waits, if one can serve a request which may be sent again if that fails, or may not.
+    /// In that case the client's own must have served it just now: the server will hardly end it at this moment (RFC 9112
+    /// section 9.3.1).
+    pub fn take(
+        &mut self,
+        authority: &Authority,
+        repeatable: bool,
+    ) -> Option<Box<ServerConnection>> {
+        if let Some(own) = self.connection.take() {
+            let can_serve = own.authority == *authority
+                && (repeatable || own.rests_since.elapsed() < RESTED)
+                && own.server.stream.is_quiet();
+            if can_serve {
+                return Some(rearmed(own));
+            }
+            self.pool.park(own);
+        }
+        self.pool.take(authority, repeatable)
+    }
+
+    /// The name of `authority` in logs, which the connection that waits may have already.
+    pub fn name_of(&self, authority: &Authority) -> Rc<str> {
+        match &self.connection {
+            Some(own) if own.authority == *authority => Rc::clone(&own.name),
+            _ => authority.to_string().into(),
+        }
+    }
+
+    /// This client will not use it.
+    pub fn release(&mut self) {
+        if let Some(own) = self.connection.take() {
+            self.pool.park(own);
+        }
+    }
+
+    /// Closes it if its server has ended it or said something unasked (RFC 9112 section 9.5). Woken once one does.
+    pub fn poll(&mut self, cx: &mut Context<'_>) {
+        self.connection
+            .take_if(|own| own.server.stream.poll_disturbed(cx).is_ready());
+    }
+}
+
+impl Drop for IdleUpstream {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+fn rearmed(mut connection: Box<ServerConnection>) -> Box<ServerConnection> {
+    connection.server.stream.rearm();
+    connection
+}
+
+/// A server's connections are kept for so long after their client has left; twice as short as any server's own limit.
+const KEPT: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(1);
+/// To one server, and in all.
+const MOST_OF_SERVER: usize = 64;
+const MOST: usize = 256;
+
+/// Of one listener and one thread: needs no lock, and is never another listener's. Each connection in it takes a descriptor
+/// beyond the two that every client's is sure of.
+pub struct IdlePool {
+    reuse: Reuse,
+    fd_pool: FdPool,
+    parked: RefCell<Parked>,
+    /// Of [`watch`].
+    waker: RefCell<Waker>,
+}
+
+#[derive(Default)]
+struct Parked {
+    by_server: HashMap<Authority, Vec<(Box<ServerConnection>, FdPermit)>>,
+    count: usize,
+}
+
+impl IdlePool {
+    /// An empty one, which is watched from now on. To be called on a thread that serves.
+    pub fn watched(reuse: Reuse, fd_pool: FdPool) -> Rc<Self> {
+        let pool = Rc::new(Self {
+            reuse,
+            fd_pool,
+            parked: RefCell::default(),
+            waker: RefCell::new(Waker::noop().clone()),
+        });
+        if reuse != Reuse::Never {
+            spawn_local(watch(Rc::downgrade(&pool)));
+        }
+        pool
+    }
+
+    /// Keeps a connection that waits, if there is room; closes it otherwise.
+    fn park(&self, connection: Box<ServerConnection>) {
+        let mut parked = self.parked.borrow_mut();
+        if self.reuse == Reuse::Never || connection.is_private || parked.count >= MOST {
+            return;
+        }
+        let Some(permit) = self.fd_pool.one_of_many() else {
+            return;
+        };
+        let waker = self.waker.borrow();
+        if is_disturbed(&connection, &mut Context::from_waker(&waker)) {
+            return;
+        }
+        let others = parked.by_server.entry(connection.authority.clone());
+        let others = others.or_default();
+        if others.len() < MOST_OF_SERVER {
+            others.push((connection, permit));
+            parked.count += 1;
+            if parked.count == 1 {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// The one that was used last: those that nobody needs any more grow old.
+    fn take(&self, authority: &Authority, repeatable: bool) -> Option<Box<ServerConnection>> {
+        if !repeatable && self.reuse != Reuse::Always {
+            return None;
+        }
+        let mut parked = self.parked.borrow_mut();
+        let Parked { by_server, count } = &mut *parked;
+        let others = by_server.get_mut(authority)?;
+        while let Some((connection, _)) = others.pop() {
+            *count -= 1;
+            if connection.server.stream.is_quiet() {
+                return Some(rearmed(connection));
+            }
+        }
+        None
+    }
+
+    /// Closes those that their servers have ended, and those that nobody has used for too long.
+    fn sweep(&self, cx: &mut Context<'_>) {
+        let mut parked = self.parked.borrow_mut();
+        let Parked { by_server, count } = &mut *parked;
+        by_server.retain(|_, others| {
+            others.retain(|(connection, _)| {
+                connection.rests_since.elapsed() < KEPT && !is_disturbed(connection, cx)
+            });
+            !others.is_empty()
+        });
+        *count = by_server.values().map(Vec::len).sum();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.parked.borrow().count == 0
+    }
+}
+
+impl Drop for IdlePool {
+    /// [`watch`] ends.
+    fn drop(&mut self) {
+        self.waker.borrow().wake_by_ref();
+    }
+}
+
+/// Woken once it is. Not within the task's budget: when that is used up, nothing would watch the connection.
+fn is_disturbed(connection: &ServerConnection, cx: &mut Context<'_>) -> bool {
+    let stream = &connection.server.stream;
+    let disturbed = unconstrained(poll_fn(|cx| stream.poll_disturbed(cx)));
+    pin!(disturbed).poll(cx).is_ready()
+}
+
+/// Sweeps the pool whenever one of its servers has something to say, and each second while it has any; sleeps otherwise.
+async fn watch(pool: Weak<IdlePool>) {
+    let mut ticks: Option<Interval> = None;
+    poll_fn(|cx| {
+        let Some(pool) = pool.upgrade() else {
+            return Poll::Ready(());
+        };
+        pool.waker.borrow_mut().clone_from(cx.waker());
+        pool.sweep(cx);
+        if pool.is_empty() {
+            ticks = None;
+        } else {
+            let ticks = ticks.get_or_insert_with(|| interval(SWEEP));
+            while ticks.poll_tick(cx).is_ready() {}
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Shutdown, SocketAddr, TcpStream};
+
+    use tokio::task::LocalSet;
+    use tokio::time::{pause, sleep};
+
+    use super::*;
+    use crate::io::loopback;
+    use crate::io::stream::ResetOnDrop;
+
+    /// Runs `action` beside what it spawns, with a clock that goes on when nothing else can.
+    fn block_on(action: impl Future<Output = ()>) {
+        loopback::block_on(LocalSet::new().run_until(async {
+            pause();
+            action.await;
+        }));
+    }
+
+    fn authority(server: usize) -> Authority {
+        SocketAddr::from(([192, 0, 2, 1], 8000 + server as u16)).into()
+    }
+
+    /// Our end of a connection to that server, and the server's.
+    fn connection(server: usize) -> (Box<ServerConnection>, TcpStream) {
+        let (peer, near) = loopback::pair();
+        let upstream = Upstream {
+            stream: ResetOnDrop::new(near.into_tokio()),
+            address: SocketAddr::from(([192, 0, 2, 1], 80)),
+            early: Vec::new(),
+            early_sent: false,
+            size: None,
+        };
+        let new = ServerConnection::new(authority(server), "a server".into(), upstream);
+        (Box::new(new), peer)
+    }
+
+    /// A client that has used it leaves.
+    fn leave(pool: &Rc<IdlePool>, connection: Box<ServerConnection>) {
+        IdleUpstream::of(pool).keep(connection);
+    }
+
+    fn next_client(pool: &Rc<IdlePool>, server: usize, repeatable: bool) -> Option<SocketAddr> {
+        let connection = IdleUpstream::of(pool).take(&authority(server), repeatable)?;
+        Some(connection.server.stream.local_addr().expect("connected"))
+    }
+
+    async fn moment() {
+        sleep(Duration::from_millis(1)).await;
+    }
+
+    fn has_ended(mut peer: &TcpStream) -> bool {
+        peer.set_nonblocking(true).expect("a socket");
+        matches!(peer.read(&mut [0]), Ok(0))
+    }
+
+    /// Clients and servers in any order: whoever asks gets a connection that waits for that server, is nobody's, and has
+    /// not ended; and where there is one, gets it.
+    #[test]
+    fn a_client_gets_what_waits_for_its_server_and_nothing_else() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let mut waiting: [Vec<TcpStream>; 3] = Default::default();
+            let mut seed = 7_u64;
+            let mut any = |below: usize| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (seed >> 33) as usize % below
+            };
+            for _ in 0..2000 {
+                let server = any(3);
+                match any(6) {
+                    0 | 1 => {
+                        let (mut connection, peer) = connection(server);
+                        connection.is_private = any(4) == 0;
+                        if !connection.is_private && waiting[server].len() < MOST_OF_SERVER {
+                            waiting[server].push(peer);
+                        }
+                        leave(&pool, connection);
+                    }
+                    2 | 3 => {
+                        let newest = waiting[server].pop();
+                        let expected = newest.map(|peer| peer.peer_addr().expect("connected"));
+                        assert_eq!(next_client(&pool, server, true), expected);
+                    }
+                    4 if !waiting[server].is_empty() => {
+                        let ends = any(waiting[server].len());
+                        drop(waiting[server].remove(ends));
+                        moment().await;
+                    }
+                    _ => assert_eq!(next_client(&pool, server, false), None),
+                }
+                let count = waiting.iter().map(Vec::len).sum::<usize>();
+                moment().await;
+                assert_eq!(pool.parked.borrow().count, count);
+            }
+        });
+    }
+
+    #[test]
+    fn who_has_just_used_one_may_ask_for_what_must_not_be_asked_twice() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            for (rest, is_served) in [(Duration::ZERO, true), (RESTED, false)] {
+                let mut client = IdleUpstream::of(&pool);
+                let (connection, _peer) = connection(0);
+                client.keep(connection);
+                sleep(rest).await;
+                assert_eq!(client.take(&authority(0), false).is_some(), is_served);
+            }
+        });
+    }
+
+    #[test]
+    fn settings_decide_what_goes_to_the_connection_of_another_client() {
+        for (reuse, repeatable, is_served) in [
+            (Reuse::Never, true, false),
+            (Reuse::Safe, true, true),
+            (Reuse::Safe, false, false),
+            (Reuse::Always, false, true),
+        ] {
+            block_on(async {
+                let pool = IdlePool::watched(reuse, FdPool::new(1000));
+                let (connection, _peer) = connection(0);
+                leave(&pool, connection);
+                assert_eq!(next_client(&pool, 0, repeatable).is_some(), is_served);
+            });
+        }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_closed_in_order_after_a_while() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let (connection, peer) = connection(0);
+            leave(&pool, connection);
+            sleep(KEPT - SWEEP).await;
+            assert!(!has_ended(&peer));
+            sleep(2 * SWEEP).await;
+            assert!(has_ended(&peer));
+            assert!(pool.is_empty());
+        });
+    }
+
+    #[test]
+    fn what_its_server_ends_is_closed_at_once() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let (connection, peer) = connection(0);
+            leave(&pool, connection);
+            moment().await;
+            peer.shutdown(Shutdown::Write).expect("open");
+            moment().await;
+            assert!(has_ended(&peer));
+        });
+    }
+
+    #[test]
+    fn others_find_descriptors_however_many_wait() {
+        block_on(async {
+            let fd_pool = FdPool::new(40);
+            let pool = IdlePool::watched(Reuse::Safe, fd_pool.clone());
+            let peers: Vec<_> = (0..MOST)
+                .map(|server| {
+                    let (connection, peer) = connection(server);
+                    leave(&pool, connection);
+                    peer
+                })
+                .collect();
+            assert_eq!(pool.parked.borrow().count, 10);
+            assert_eq!(
+                peers.iter().filter(|peer| has_ended(peer)).count(),
+                MOST - 10
+            );
+            let others: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
+            assert_eq!(others.len(), 10);
+        });
+    }
+}

@@ -1,0 +1,271 @@
+"""Connections to servers that clients have left, and that serve others: whose they may be, and for how long."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.netns.converter_clients import Refused, proxy, read_all, request, reset, take, take_head
+from tests.netns.converter_messages import heard, path_of, respond
+from tests.netns.converter_world import ALL, EXTRA, GATEWAY, SERVER, Converter, Service, World, needs_tools
+from tests.netns.world import eventually
+
+pytestmark = needs_tools
+
+# One thread: each has connections of its own.
+CONFIG = "workers = 1\n" + ALL + EXTRA
+REUSED = "tributary_converter_reused_upstreams_total"
+
+
+@pytest.fixture
+def net(conv: World, running: Converter) -> World:
+    """The shared world, with nothing left over from the test before."""
+    running.wait_until_idle()
+    return conv
+
+
+@pytest.fixture(name="service")
+def a_service(net: World) -> Iterator[Service]:
+    """Answers each request with its path and the number of the connection."""
+    with net.serving(lambda connection: answer(connection, service)) as service:
+        yield service
+
+
+def answer(connection: socket.socket, service: Service) -> None:
+    number = len(service.connections)
+    with suppress(Refused, IndexError):  # whose content is no request to this one
+        while True:
+            respond(connection, path_of(take_head(connection)) + b" %d" % number)
+
+
+def ask(net: World, service: Service, path: str = "/", method: str = "GET", fields: str = "") -> bytes:
+    """A client of its own asks once, and is told path and connection."""
+    with proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port, path, method, fields))
+        return heard(client)[1]
+
+
+def test_next_client_is_served_by_the_connection_of_the_one_before(
+    net: World, service: Service, running: Converter
+) -> None:
+    before = running.metrics()[REUSED]
+    assert [ask(net, service, f"/{number}") for number in range(5)] == [b"/%d 1" % number for number in range(5)]
+    assert running.metrics()[REUSED] - before == 4
+    line = running.lines()[-1]
+    assert (line["target"], line["server"], line["outcome"]) == (
+        f"{SERVER}:{service.port}",
+        f"{SERVER}:{service.port}",
+        "ok",
+    )
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_client_that_ends_behind_its_answer_leaves_the_connection_to_the_next(
+    net: World, service: Service, version: str
+) -> None:
+    for number in range(3):
+        with proxy(net, "absolute") as client:
+            last = request("absolute", SERVER, service.port, f"/{number}", "GET", "Connection: close\r\n")
+            client.sendall(last.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
+            text, end = read_all(client)
+            assert (text.endswith(b"/%d 1" % number), end) == (True, "closed")
+
+
+@pytest.mark.parametrize(("method", "fields"), [("POST", "Content-Length: 0\r\n"), ("PATCH", "Content-Length: 0\r\n")])
+def test_first_request_that_may_not_be_repeated_has_a_connection_of_its_own(
+    net: World, service: Service, method: str, fields: str
+) -> None:
+    assert ask(net, service) == b"/ 1"
+    assert ask(net, service, "/", method, fields) == b"/ 2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "by"),
+    [
+        ('reuse = "never"', "GET", b"2"),
+        ('reuse = "always"', "POST", b"1"),
+        ("proxy_protocol = true", "GET", b"2"),
+    ],
+)
+def test_settings_decide_who_uses_it(net: World, running: Converter, settings: str, method: str, by: bytes) -> None:
+    def serve(connection: socket.socket) -> None:
+        number = len(service.connections)
+        if "proxy_protocol" in settings:
+            take(connection, 28)
+        while True:
+            take_head(connection)
+            respond(connection, b"%d" % number)
+
+    running.reload(CONFIG + f"[upstream]\n{settings}\n")
+    try:
+        with net.serving(serve) as service:
+            assert ask(net, service) == b"1"
+            assert ask(net, service, "/", method, "Content-Length: 0\r\n" if method == "POST" else "") == by
+    finally:
+        running.reload(CONFIG)
+
+
+def leave(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def time_out(connection: socket.socket) -> None:
+    """It was about to end the connection, and says so (RFC 9110 section 15.5.9)."""
+    respond(connection, b"", b"Connection: close\r\n", b"408 Request Timeout")
+
+
+@pytest.mark.parametrize("how", [leave, reset, time_out])
+def test_server_that_just_leaves_costs_the_next_client_nothing(
+    net: World, how: Callable[[socket.socket], None]
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        is_first = len(service.connections) == 1
+        respond(connection, path_of(take_head(connection)))
+        path = path_of(take_head(connection))
+        if is_first:
+            how(connection)
+        else:
+            respond(connection, path)
+
+    with net.serving(serve) as service:
+        assert ask(net, service, "/first") == b"/first"
+        assert ask(net, service, "/second") == b"/second"
+        assert len(service.peers) == 2
+
+
+def test_server_that_asks_for_another_request_in_time_is_heard(net: World) -> None:
+    with net.serving(time_out) as service, proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port))
+        assert heard(client)[0].startswith(b"HTTP/1.1 408 ")
+
+
+def test_connection_is_closed_as_soon_as_its_server_ends_it(net: World, running: Converter) -> None:
+    over = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        respond(connection, path_of(take_head(connection)))
+        over.wait(20)
+        connection.shutdown(socket.SHUT_WR)
+        ended.append(read_all(connection, 3)[1])
+
+    ended: list[str] = []
+    before = running.idle_descriptors()
+    with net.serving(serve) as service:
+        ask(net, service)
+        running.wait_until_idle()
+        assert running.descriptors() == before + 1
+        over.set()
+        eventually(lambda: ended == ["closed"] and running.descriptors() == before, 2)
+
+
+def test_connection_that_nobody_uses_is_closed_in_order_after_some_seconds(net: World, running: Converter) -> None:
+    def serve(connection: socket.socket) -> None:
+        respond(connection, path_of(take_head(connection)))
+        ended.append(read_all(connection, 10)[1])
+
+    ended: list[str] = []
+    before = running.idle_descriptors()
+    with net.serving(serve) as service:
+        ask(net, service)
+        eventually(lambda: ended == ["closed"] and running.descriptors() == before, 9)
+
+
+# --- Whose it is ---
+
+
+@pytest.mark.parametrize(
+    ("to_server", "to_client"),
+    [
+        ("Authorization: NTLM TlRMTVNTUAAD\r\n", b""),
+        ("Authorization: negotiate YIIJ\r\n", b""),
+        ("", b"WWW-Authenticate: Negotiate\r\n"),
+        ("", b"WWW-Authenticate: Basic realm=x, NTLM TlRMTVNTUAAC\r\n"),
+    ],
+)
+def test_connection_that_a_client_has_logged_in_to_is_that_clients(
+    net: World, to_server: str, to_client: bytes
+) -> None:
+    """What the server takes as another's words, since they come on the connection that he has logged in to."""
+
+    def serve(connection: socket.socket) -> None:
+        number = len(service.connections)
+        while True:
+            path = path_of(take_head(connection))
+            respond(connection, b"%d" % number, to_client if path == b"/login" else b"")
+
+    with net.serving(serve) as service:
+        with proxy(net, "absolute") as client:
+            for path, fields in (("/login", to_server), ("/next", ""), ("/again", "")):
+                client.sendall(request("absolute", SERVER, service.port, path, "GET", fields))
+                assert heard(client)[1] == b"1"
+        assert ask(net, service) == b"2"
+
+
+def test_credentials_in_each_request_make_no_connection_ones_own(net: World, service: Service) -> None:
+    assert ask(net, service, "/", "GET", "Authorization: Basic YTpi\r\n") == b"/ 1"
+    assert ask(net, service) == b"/ 1"
+
+
+def test_connection_is_not_another_listeners(net: World, service: Service) -> None:
+    assert ask(net, service) == b"/ 1"
+    with net.connect(GATEWAY, 3129) as client:
+        client.sendall(request("absolute", SERVER, service.port))
+        assert heard(client)[1] == b"/ 2"
+
+
+def test_connection_is_not_another_servers(net: World, service: Service) -> None:
+    with net.serving(lambda connection: answer(connection, other)) as other:
+        assert ask(net, service, "/a") == b"/a 1"
+        assert ask(net, other, "/b") == b"/b 1"
+        assert len(service.peers) == len(other.peers) == 1
+
+
+HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ("Content-Length: 0\r\n", HIDDEN),
+        (f"Content-Length: {len(HIDDEN)}\r\n", HIDDEN),
+        ("Transfer-Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", b"0\r\n\r\n" + HIDDEN),
+        (f"Content-Length: 0\r\nContent-Length: {len(HIDDEN)}\r\n", HIDDEN),
+        ("Transfer-Encoding: xchunked\r\n", HIDDEN),
+        ("Transfer_Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN),
+        ("Connection: close\r\n", HIDDEN),
+    ],
+)
+def test_no_client_hears_what_another_has_asked_for(net: World, service: Service, fields: str, body: bytes) -> None:
+    """A request with another one hidden behind it, and then clients that ask for their own."""
+    with proxy(net, "absolute") as client:
+        client.sendall(request("absolute", SERVER, service.port, "/first", "GET", fields) + body)
+        read_all(client, 0.3)
+    assert [ask(net, service, f"/{number}").split()[0] for number in range(3)] == [b"/0", b"/1", b"/2"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhidden", b"x", b"\r\n"],
+    ids=["an answer", "a byte", "an empty line"],
+)
+def test_no_client_hears_what_a_server_has_said_to_another(net: World, more: bytes) -> None:
+    """A server that says more than it was asked for, at once or while nobody asks."""
+
+    def serve(connection: socket.socket) -> None:
+        while True:
+            path = path_of(take_head(connection))
+            at_once = more if path == b"/now" else b""
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine" + at_once)
+            if path == b"/later":
+                time.sleep(0.05)
+                connection.sendall(more)
+
+    with net.serving(serve) as service:
+        for path in ("/now", "/later", "/now", "/later"):
+            assert ask(net, service, path) == b"mine"
+            time.sleep(0.1)
+            assert ask(net, service, "/next") == b"mine"
