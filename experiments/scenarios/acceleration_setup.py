@@ -33,16 +33,19 @@ CONVERTER, NOBODY = "converter", "nobody"
 _PAPERS = 230
 _MOST = 3.0  # milliseconds, beside as many as in the paper
 _FLAT = 2.0  # times what it takes beside the fewest
+_SPARE = 100
+"""Connections that the converter takes beyond those that are asked for: the one that is timed, and some that close."""
 
 _SETTINGS = """\
 [clients]
 networks = ["{clients}"]
 [limits]
-connections_per_client = 20000
+connections = {most}
+connections_per_client = {most}
 [early_syn]
-connections = 8000
-per_client = 8000
-per_server = 8000
+connections = {most}
+per_client = {most}
+per_server = {most}
 [control]
 socket = "{directory}/standing.sock"
 [[listen]]
@@ -78,9 +81,10 @@ def _points(options: SetupOptions, _topology: Topology) -> list[Point]:
     return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in options.connections]
 
 
-def _measure(built: Cabled, _options: SetupOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Cabled, options: SetupOptions, point: Point, repetition: int) -> Reading:
     """``beside_ms`` and ``at_once_ms``, medians."""
-    with transparent(built.cabling) if point["by"] == CONVERTER else nullcontext():
+    most = max(options.connections) + _SPARE
+    with transparent(built.cabling, most) if point["by"] == CONVERTER else nullcontext():
         return Reading(point, repetition, setup_times(built.cabling, int(point["connections"])), {})
 
 
@@ -91,13 +95,13 @@ def setup_times(cabling: Cabling, connections: int) -> dict[str, float]:
 
 
 @contextmanager
-def transparent(cabling: Cabling) -> Iterator[None]:
-    """A converter at the gateway that takes over what the client sends to the origin, for the length of the block; the
-    gateway has to intercept() it.
+def transparent(cabling: Cabling, most: int) -> Iterator[None]:
+    """A converter at the gateway that takes over up to ``most`` connections of the client to the origin, for the length
+    of the block; the gateway has to intercept() them. One that has not as many open files says so, and does not start.
     """
     gateway, directory = cabling.testbed.gateway, cabling.testbed.directory
     settings = directory / "standing.toml"
-    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT))
+    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT, most=most))
     with gateway.start("standing", [str(cabling.programs.converter), "--config", str(settings)]).wait_until_ready():
         yield
 
