@@ -47,7 +47,7 @@ def test_a_target_that_the_next_converter_forbids_is_refused_and_others_go_on_by
     denied = f'[targets]\ndeny = ["{DENIED}/32"]\n'
     with (
         first(conv, denied, cookies=cookies) as behind,
-        conv.converter(ALL_VIA_GATEWAY + gateway(NODES["first"])) as converter,
+        conv.converter(ALL_VIA_GATEWAY + gateway(NODES["first"]) + '[upstream]\nreuse = "never"\n') as converter,
         conv.serving(SERVICE[kind]) as service,
     ):
         for _ in range(3):

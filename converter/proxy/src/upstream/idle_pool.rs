@@ -28,6 +28,7 @@ pub struct ServerConnection {
     pub inbox: Vec<u8>,
     /// One client has logged in to it, and nobody else may use it.
     pub is_private: bool,
+    established: Instant,
     /// Since when it waits for the next request.
     rests_since: Instant,
 }
@@ -39,13 +40,15 @@ const RESTED: Duration = Duration::from_secs(1);
 impl ServerConnection {
     /// A new one.
     pub fn new(authority: Authority, name: Rc<str>, mut server: Upstream) -> Self {
+        let now = Instant::now();
         Self {
             inbox: std::mem::take(&mut server.early),
             authority,
             name,
             server,
             is_private: false,
-            rests_since: Instant::now(),
+            established: now,
+            rests_since: now,
         }
     }
 
@@ -135,6 +138,8 @@ fn rearmed(mut connection: Box<ServerConnection>) -> Box<ServerConnection> {
 /// A server's connections are kept for so long after their client has left; twice as short as any server's own limit.
 const KEPT: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(1);
+/// One that is so old goes to no other client: names and routes are asked again now and then.
+const OLD: Duration = Duration::from_secs(60);
 /// To one server, and in all.
 const MOST_OF_SERVER: usize = 64;
 const MOST: usize = 256;
@@ -173,7 +178,8 @@ impl IdlePool {
     /// Keeps a connection that waits, if there is room; closes it otherwise.
     fn park(&self, connection: Box<ServerConnection>) {
         let mut parked = self.parked.borrow_mut();
-        if self.reuse == Reuse::Never || connection.is_private || parked.count >= MOST {
+        let may_serve = !connection.is_private && connection.established.elapsed() < OLD;
+        if self.reuse == Reuse::Never || !may_serve || parked.count >= MOST {
             return;
         }
         let Some(permit) = self.fd_pool.one_of_many() else {
@@ -403,6 +409,17 @@ mod tests {
             assert!(!has_ended(&peer));
             sleep(2 * SWEEP).await;
             assert!(has_ended(&peer));
+            assert!(pool.is_empty());
+        });
+    }
+
+    #[test]
+    fn what_is_old_goes_to_nobody_else() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let (connection, _peer) = connection(0);
+            sleep(OLD).await;
+            leave(&pool, connection);
             assert!(pool.is_empty());
         });
     }
