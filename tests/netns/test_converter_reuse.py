@@ -181,6 +181,8 @@ def test_connection_that_nobody_uses_is_closed_in_order_after_some_seconds(net: 
     [
         ("Authorization: NTLM TlRMTVNTUAAD\r\n", b""),
         ("Authorization: negotiate YIIJ\r\n", b""),
+        ("Authorization:\tNTLM\tTlRMTVNTUAAD\r\n", b""),
+        ("Authorization: CredSSP MIIJ\r\n", b""),
         ("", b"WWW-Authenticate: Negotiate\r\n"),
         ("", b"WWW-Authenticate: Basic realm=x, NTLM TlRMTVNTUAAC\r\n"),
     ],
@@ -202,6 +204,23 @@ def test_connection_that_a_client_has_logged_in_to_is_that_clients(
                 client.sendall(request("absolute", SERVER, service.port, path, "GET", fields))
                 assert heard(client)[1] == b"1"
         assert ask(net, service) == b"2"
+
+
+def test_content_that_a_server_may_take_for_a_request_is_followed_by_no_other_client(net: World) -> None:
+    """A server that answers at once and reads the content as the beginning of its next request."""
+    evil = b"GET /evil HTTP/1.1\r\nX: "
+
+    def serve(connection: socket.socket) -> None:
+        number = len(service.connections)
+        respond(connection, path_of(take_head(connection)) + b" %d" % number)
+        respond(connection, path_of(take_head(connection)) + b" %d" % number)
+
+    with net.serving(serve) as service:
+        with proxy(net, "absolute") as client:
+            fields = f"Content-Length: {len(evil)}\r\n"
+            client.sendall(request("absolute", SERVER, service.port, "/first", "PUT", fields) + evil)
+            assert heard(client)[1] == b"/first 1"
+        assert ask(net, service, "/mine") == b"/mine 2"
 
 
 def test_credentials_in_each_request_make_no_connection_ones_own(net: World, service: Service) -> None:

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::grammar::{Reason, is_token};
+use super::grammar::{Reason, is_token, is_token_byte};
 
 /// The fields that a proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,15 +226,18 @@ impl<'r, 'h> Fields<'r, 'h> {
         }
     }
 
-    /// Whether the server's connection is, or is to be, one user's, without another word in later requests (RFC 4559 section
-    /// 4.1; RFC 9110 section 11.1 says that it should not be).
+    /// Whether the server's connection may be, or become, one user's, without another word in later requests: as with NTLM and
+    /// Negotiate (RFC 4559 section 4.1), and with every scheme that is not known to be for one request alone.
     pub(crate) fn authenticate_the_connection(&self) -> bool {
-        self.all(FieldKind::Authentication)
-            .flat_map(list)
-            .filter_map(|each| each.split(|byte| *byte == b' ').next())
-            .any(|scheme| {
-                scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
-            })
+        let mut elements = self.all(FieldKind::Authentication).flat_map(list);
+        elements.any(|element| {
+            let end = element.iter().position(|byte| !is_token_byte(*byte));
+            let (name, rest) = element.split_at(end.unwrap_or(element.len()));
+            // Parameters of the scheme before have commas between them as well.
+            let is_parameter = rest.trim_ascii_start().starts_with(b"=");
+            let mut known = [&b"basic"[..], b"bearer", b"digest"].into_iter();
+            !is_parameter && !known.any(|scheme| name.eq_ignore_ascii_case(scheme))
+        })
     }
 
     /// Writes the fields that pass through us unchanged; `too`: whether those of another kind do.

@@ -19,7 +19,8 @@ pub struct HeadLimits {
     /// The name that is added to Via; a request whose Via has it was here before, and is refused with 508. It must be unique
     /// to this process. Without one, Via is passed on as it came.
     pub pseudonym: Option<Pseudonym>,
-    /// Whether a server's connection outlives the client's: the server is then not told that a request is the last.
+    /// Whether a server's connection outlives the client's: the server is then not told that a request is the last, if other
+    /// clients may use the connection behind it.
     pub outlives_client: bool,
 }
 

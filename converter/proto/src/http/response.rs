@@ -32,7 +32,7 @@ pub struct Response {
     pub body: Body,
     /// Whether the origin's connection can take another request after the body (RFC 9112 section 9.3).
     pub keep_alive: bool,
-    /// The server asks for a login that is good for all that follows on its connection: by NTLM, or by Negotiate.
+    /// The server asks for a login that may be good for all that follows on its connection, as by NTLM or Negotiate.
     pub authenticates_the_connection: bool,
     /// After this head both directions carry another protocol: 101, or 2xx to CONNECT.
     pub switching_protocols: bool,

@@ -532,6 +532,14 @@ fn a_connection_that_a_user_logs_in_to() {
     for (to_server, to_client, after) in [
         ("Authorization: NTLM TlRM", "", theirs),
         ("authorization: NEGOTIATE YII=", "", theirs),
+        ("Authorization: NTLM\tTlRM", "", theirs),
+        ("Authorization:\tKerberos YII=", "", theirs),
+        ("Authorization: Bearer a.b=", "", anybodys),
+        (
+            "Authorization: Digest username=\"a\", nc = 1,qop=auth",
+            "",
+            anybodys,
+        ),
         ("", "WWW-Authenticate: Negotiate\r\n", theirs),
         (
             "",

@@ -25,7 +25,7 @@ pub fn pair() -> (TcpStream, Near) {
 pub fn block_on<T>(action: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(tokio::runtime::LocalOptions::default())
         .expect("an event loop")
         .block_on(action)
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -129,14 +130,20 @@ impl ResetOnDrop {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// The same as the kernel knows at this moment: what the event loop has not heard of yet is no answer to what is asked next.
+    pub fn is_silent(&self) -> bool {
+        let socket = socket2::SockRef::from(&self.tcp);
+        let peeked = socket.recv_with_flags(
+            &mut [MaybeUninit::uninit()],
+            libc::MSG_PEEK | libc::MSG_DONTWAIT,
+        );
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Ready once it is no longer quiet.
     pub fn poll_disturbed(&self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.tcp.poll_read_ready(cx).is_ready() {
-            if !self.is_quiet() {
-                return Poll::Ready(());
-            }
-        }
-        Poll::Pending
+        while ready!(self.tcp.poll_read_ready(cx)).is_ok() && self.is_quiet() {}
+        Poll::Ready(())
     }
 }
 

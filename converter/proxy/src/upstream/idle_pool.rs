@@ -26,7 +26,7 @@ pub struct ServerConnection {
     pub server: Upstream,
     /// What came and is not used yet.
     pub inbox: Vec<u8>,
-    /// One client has logged in to it, and nobody else may use it.
+    /// Nobody but the client that it was opened for may use it.
     pub is_private: bool,
     established: Instant,
     /// Since when it waits for the next request.
@@ -43,10 +43,11 @@ impl ServerConnection {
         let now = Instant::now();
         Self {
             inbox: std::mem::take(&mut server.early),
+            // Its way is that of requests of this size.
+            is_private: server.size.is_some(),
             authority,
             name,
             server,
-            is_private: false,
             established: now,
             rests_since: now,
         }
@@ -84,11 +85,12 @@ impl IdleUpstream {
 
     /// A connection to `authority` that waits, if one can serve a request which may be sent again if that fails, or may not.
     /// In that case the client's own must have served it just now: the server will hardly end it at this moment (RFC 9112
-    /// section 9.3.1).
+    /// section 9.3.1). `by_its_size`: only the client's own, since a new one may go another way.
     pub fn take(
         &mut self,
         authority: &Authority,
         repeatable: bool,
+        by_its_size: bool,
     ) -> Option<Box<ServerConnection>> {
         if let Some(own) = self.connection.take() {
             let can_serve = own.authority == *authority
@@ -98,6 +100,9 @@ impl IdleUpstream {
                 return Some(rearmed(own));
             }
             self.pool.park(own);
+        }
+        if by_its_size {
+            return None;
         }
         self.pool.take(authority, repeatable)
     }
@@ -135,7 +140,7 @@ fn rearmed(mut connection: Box<ServerConnection>) -> Box<ServerConnection> {
     connection
 }
 
-/// A server's connections are kept for so long after their client has left; twice as short as any server's own limit.
+/// A server's connections are kept for so long after their client has left.
 const KEPT: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(1);
 /// One that is so old goes to no other client: names and routes are asked again now and then.
@@ -160,6 +165,28 @@ struct Parked {
     count: usize,
 }
 
+impl Parked {
+    /// Closes the one that has waited longest where there are as many as there may be.
+    fn make_room_for(&mut self, authority: &Authority) {
+        let others = self.by_server.get_mut(authority);
+        let fullest = match others.filter(|others| others.len() >= MOST_OF_SERVER) {
+            None if self.count < MOST => return,
+            None => {
+                let waiting = self
+                    .by_server
+                    .values_mut()
+                    .filter(|others| !others.is_empty());
+                waiting.min_by_key(|others| others[0].0.rests_since)
+            }
+            full => full,
+        };
+        if let Some(others) = fullest {
+            others.remove(0);
+            self.count -= 1;
+        }
+    }
+}
+
 impl IdlePool {
     /// An empty one, which is watched from now on. To be called on a thread that serves.
     pub fn watched(reuse: Reuse, fd_pool: FdPool) -> Rc<Self> {
@@ -179,9 +206,10 @@ impl IdlePool {
     fn park(&self, connection: Box<ServerConnection>) {
         let mut parked = self.parked.borrow_mut();
         let may_serve = !connection.is_private && connection.established.elapsed() < OLD;
-        if self.reuse == Reuse::Never || !may_serve || parked.count >= MOST {
+        if self.reuse == Reuse::Never || !may_serve {
             return;
         }
+        parked.make_room_for(&connection.authority);
         let Some(permit) = self.fd_pool.one_of_many() else {
             return;
         };
@@ -190,13 +218,10 @@ impl IdlePool {
             return;
         }
         let others = parked.by_server.entry(connection.authority.clone());
-        let others = others.or_default();
-        if others.len() < MOST_OF_SERVER {
-            others.push((connection, permit));
-            parked.count += 1;
-            if parked.count == 1 {
-                waker.wake_by_ref();
-            }
+        others.or_default().push((connection, permit));
+        parked.count += 1;
+        if parked.count == 1 {
+            waker.wake_by_ref();
         }
     }
 
@@ -210,7 +235,7 @@ impl IdlePool {
         let others = by_server.get_mut(authority)?;
         while let Some((connection, _)) = others.pop() {
             *count -= 1;
-            if connection.server.stream.is_quiet() {
+            if connection.server.stream.is_silent() {
                 return Some(rearmed(connection));
             }
         }
@@ -274,7 +299,6 @@ mod tests {
     use std::io::Read;
     use std::net::{Shutdown, SocketAddr, TcpStream};
 
-    use tokio::task::LocalSet;
     use tokio::time::{pause, sleep};
 
     use super::*;
@@ -283,10 +307,10 @@ mod tests {
 
     /// Runs `action` beside what it spawns, with a clock that goes on when nothing else can.
     fn block_on(action: impl Future<Output = ()>) {
-        loopback::block_on(LocalSet::new().run_until(async {
+        loopback::block_on(async {
             pause();
             action.await;
-        }));
+        });
     }
 
     fn authority(server: usize) -> Authority {
@@ -313,7 +337,7 @@ mod tests {
     }
 
     fn next_client(pool: &Rc<IdlePool>, server: usize, repeatable: bool) -> Option<SocketAddr> {
-        let connection = IdleUpstream::of(pool).take(&authority(server), repeatable)?;
+        let connection = IdleUpstream::of(pool).take(&authority(server), repeatable, false)?;
         Some(connection.server.stream.local_addr().expect("connected"))
     }
 
@@ -344,14 +368,18 @@ mod tests {
                     0 | 1 => {
                         let (mut connection, peer) = connection(server);
                         connection.is_private = any(4) == 0;
-                        if !connection.is_private && waiting[server].len() < MOST_OF_SERVER {
+                        if !connection.is_private {
+                            if waiting[server].len() == MOST_OF_SERVER {
+                                waiting[server].remove(0);
+                            }
                             waiting[server].push(peer);
                         }
                         leave(&pool, connection);
                     }
                     2 | 3 => {
                         let newest = waiting[server].pop();
-                        let expected = newest.map(|peer| peer.peer_addr().expect("connected"));
+                        let address = |peer: &TcpStream| peer.peer_addr().expect("connected");
+                        let expected = newest.as_ref().map(address);
                         assert_eq!(next_client(&pool, server, true), expected);
                     }
                     4 if !waiting[server].is_empty() => {
@@ -377,7 +405,10 @@ mod tests {
                 let (connection, _peer) = connection(0);
                 client.keep(connection);
                 sleep(rest).await;
-                assert_eq!(client.take(&authority(0), false).is_some(), is_served);
+                assert_eq!(
+                    client.take(&authority(0), false, false).is_some(),
+                    is_served
+                );
             }
         });
     }
@@ -410,6 +441,36 @@ mod tests {
             sleep(2 * SWEEP).await;
             assert!(has_ended(&peer));
             assert!(pool.is_empty());
+        });
+    }
+
+    #[test]
+    fn one_client_with_many_servers_keeps_the_others_from_nothing() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(4 * MOST));
+            let mut peers = Vec::new();
+            for number in 0..=MOST {
+                let (connection, peer) = connection(number);
+                leave(&pool, connection);
+                peers.push(peer);
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(has_ended(&peers[0]) && !has_ended(&peers[1]));
+            assert!(next_client(&pool, MOST, true).is_some());
+            assert_eq!(pool.parked.borrow().count, MOST - 1);
+        });
+    }
+
+    /// Which way a new one takes may hang on the request's size.
+    #[test]
+    fn what_goes_by_its_size_takes_no_other_clients_connection() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let (connection, _peer) = connection(0);
+            leave(&pool, connection);
+            let mut client = IdleUpstream::of(&pool);
+            assert!(client.take(&authority(0), true, true).is_none());
+            assert!(client.take(&authority(0), true, false).is_some());
         });
     }
 

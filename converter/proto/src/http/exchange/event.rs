@@ -105,7 +105,7 @@ pub enum ClientAfter {
 pub enum ServerAfter {
     /// It may serve another request, of any client.
     Keep,
-    /// It may serve another request of this client alone, who logs in to it.
+    /// It may serve another request of this client alone.
     KeepForClient,
     /// It ends in order.
     Close,

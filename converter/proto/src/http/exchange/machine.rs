@@ -18,13 +18,14 @@ pub struct Exchange<'a> {
     limits: &'a HeadLimits,
     clock: fn() -> SystemTime,
     awaited: RequestContext,
-    /// It can go to a second server connection if this one, kept from the request before, has just ended.
+    /// It can go to a second server connection if this one, kept from a request before, has just ended.
     repeatable: bool,
     draining: bool,
     /// The client gets what was passed on to it, and nothing else can take its place.
     committed: bool,
-    /// The server's connection is one user's.
-    authenticated: bool,
+    /// The server's connection serves this client alone: who logs in to it, or whose content the server may take for requests
+    /// if it does not read it.
+    is_private: bool,
     /// Field lines that were left out of responses.
     malformed: MalformedFields,
     upload: Upload,
@@ -47,7 +48,7 @@ impl<'a> Exchange<'a> {
             repeatable: kept && request.is_repeatable(),
             draining: false,
             committed: false,
-            authenticated: request.authenticates_the_connection,
+            is_private: request.authenticates_the_connection || request.body.has_content(),
             malformed: MalformedFields::default(),
             upload: Upload::of(request.body),
             download: Download::new(),
@@ -198,7 +199,7 @@ impl<'a> Exchange<'a> {
 
     fn head_passed(&mut self, response: &Response) {
         self.malformed.extend(&response.malformed);
-        self.authenticated |= response.authenticates_the_connection;
+        self.is_private |= response.authenticates_the_connection;
         match &mut self.download {
             Download::RequestContext { interim, .. } if response.is_informational() => {
                 *interim |= response.delivery.send;
@@ -298,7 +299,7 @@ impl<'a> Exchange<'a> {
                 (false, false) => ClientAfter::Linger,
             },
             server: match (self.upload.sent, kept.server) {
-                (Sent::Whole, true) if self.authenticated => ServerAfter::KeepForClient,
+                (Sent::Whole, true) if self.is_private => ServerAfter::KeepForClient,
                 (Sent::Whole, true) => ServerAfter::Keep,
                 (Sent::Whole, false) => ServerAfter::Close,
                 (Sent::Part | Sent::Refused, _) => ServerAfter::Reset,

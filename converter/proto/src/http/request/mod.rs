@@ -35,7 +35,7 @@ pub struct Request {
     pub expect_continue: bool,
     /// The client asks for another protocol, WebSocket for instance (RFC 9110 section 7.8).
     pub upgrade: bool,
-    /// It logs its user in for all that follows on the server's connection: by NTLM, or by Negotiate.
+    /// It may log its user in for all that follows on the server's connection, as by NTLM or Negotiate.
     pub authenticates_the_connection: bool,
     /// Max-Forwards of an OPTIONS (RFC 9110 section 7.6.2); `None` for other methods.
     pub max_forwards: Option<u32>,
@@ -163,6 +163,7 @@ impl Request {
 
     /// One framing, and no fields that were meant for this hop.
     fn write_fields(&mut self, fields: &Fields<'_, '_>, declared: Declared, limits: &HeadLimits) {
+        let is_last = !(self.keep_alive || limits.outlives_client && self.is_repeatable());
         let out = &mut self.head;
         fields.write_end_to_end(
             |kind| match kind {
@@ -185,7 +186,7 @@ impl Request {
         limits.write_via(self.version, out);
         if self.upgrade {
             fields.write_upgrade(out);
-        } else if !(self.keep_alive || limits.outlives_client) {
+        } else if is_last {
             // Whoever ends a connection first keeps its port for a minute (RFC 9293 section 3.6): better the server's.
             out.extend_from_slice(b"Connection: close\r\n");
         }

@@ -50,7 +50,8 @@ pub async fn exchange(
     };
     let authority = to.unwrap_or(origin);
     let name = idle_upstream.name_of(authority);
-    let mut reused = idle_upstream.take(authority, request.is_repeatable());
+    let by_its_size = known_size(conn, request).is_some();
+    let mut reused = idle_upstream.take(authority, request.is_repeatable(), by_its_size);
     if reused.is_some() {
         conn.stats().set_target(&name);
         conn.metrics().reused_upstreams.inc();
