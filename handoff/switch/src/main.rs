@@ -14,7 +14,8 @@ use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
 use handoff_switch::{Limits, Rules, RulesConfig, Switch, guard, serve};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::runtime::LocalOptions;
+use tokio::task::spawn_local;
 use tokio::time::interval;
 use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
 use tributary_sys::device_number;
@@ -106,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     require(CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(Failure::at(Exit::System, "event loop"))?;
     let identity = match &arguments.identity {
         Some(folder) => Some(
@@ -115,7 +116,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => None,
     };
     let switch = Rc::new(RefCell::new(start_switch(arguments)?));
-    LocalSet::new().block_on(&runtime, async {
+    runtime.block_on(async {
         listen(arguments, identity, &switch).await?;
         print_ready();
         spawn_local(expire_periodically(Rc::clone(&switch)));

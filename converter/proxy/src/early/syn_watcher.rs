@@ -53,7 +53,7 @@ pub struct SynWatcher {
 }
 
 impl SynWatcher {
-    /// Watches for SYNs to the listeners of `config` with `early_syn`. Must be called in a `LocalSet`. Needs `CAP_NET_RAW`.
+    /// Watches for SYNs to the listeners of `config` with `early_syn`. Must be called in a `LocalRuntime`. Needs `CAP_NET_RAW`.
     pub fn start(
         config: &Arc<Config>,
         early: &Arc<EarlyConnects>,

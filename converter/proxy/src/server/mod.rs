@@ -17,8 +17,8 @@ use std::time::{Duration, Instant as Clock};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
+use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::LocalSet;
 use tokio::time::interval;
 use tributary_proto::http::Pseudonym;
 
@@ -68,9 +68,9 @@ pub fn run(file: Option<&Path>) -> Result<(), Failure> {
     inherited.close_the_rest();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
+        .build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| Failure::from_io("event loop", &error))?;
-    LocalSet::new().block_on(&runtime, async {
+    runtime.block_on(async {
         let file = file.map(Path::to_owned);
         let service = Service::start(file, active, metrics, registry, predecessor).await?;
         service.serve().await

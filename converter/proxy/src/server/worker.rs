@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use tributary_proto::http::HeadLimits;
 
@@ -77,8 +78,8 @@ pub fn run_worker(
     };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .and_then(|runtime| LocalSet::new().block_on(&runtime, main_loop));
+        .build_local(LocalOptions::default())
+        .and_then(|runtime| runtime.block_on(main_loop));
     if result.is_err() {
         let _ = ack.send(result);
     }
