@@ -75,6 +75,11 @@ fn kept(status: u16) -> Action {
     completed(status, ClientAfter::Keep, ServerAfter::Keep)
 }
 
+/// Behind content, which a server that does not read it would take for the next request.
+fn kept_for_client(status: u16) -> Action {
+    completed(status, ClientAfter::Keep, ServerAfter::KeepForClient)
+}
+
 fn refused(status: u16, reason: &'static str) -> Action {
     Action::End(ExchangeResult::Refused(Refused::new(status, reason)))
 }
@@ -153,7 +158,7 @@ fn whole_exchanges() {
                 (client(b"01234"), pass(5)),
                 (client(b"56789GET"), pass(5)),
                 (server(EMPTY), head(EMPTY)),
-                (Event::ResponseFlushed, kept(204)),
+                (Event::ResponseFlushed, kept_for_client(204)),
             ],
         ),
         (
@@ -162,7 +167,7 @@ fn whole_exchanges() {
                 (client(b"2\r\nab\r\n"), pass(7)),
                 (client(b"0\r\n\r\nGET"), pass(5)),
                 (server(EMPTY), head(EMPTY)),
-                (Event::ResponseFlushed, kept(204)),
+                (Event::ResponseFlushed, kept_for_client(204)),
             ],
         ),
         (
@@ -318,7 +323,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
                 whole.clone(),
                 flushed.clone(),
                 answered.clone(),
-                ends(ClientAfter::Keep, ServerAfter::Keep),
+                ends(ClientAfter::Keep, ServerAfter::KeepForClient),
             ],
             false,
         ),
@@ -336,7 +341,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
                 whole.clone(),
                 answered.clone(),
                 flushed.clone(),
-                ends(ClientAfter::Keep, ServerAfter::Keep),
+                ends(ClientAfter::Keep, ServerAfter::KeepForClient),
             ],
             false,
         ),
@@ -373,7 +378,7 @@ fn a_server_that_did_not_get_the_whole_request_is_not_asked_again() {
                 answered.clone(),
                 whole.clone(),
                 flushed.clone(),
-                ends(ClientAfter::Linger, ServerAfter::Keep),
+                ends(ClientAfter::Linger, ServerAfter::KeepForClient),
             ],
             true,
         ),
@@ -416,7 +421,10 @@ fn an_early_success_is_one_only_when_the_server_has_the_whole_request() {
         (client(b"56789GET"), pass(5)),
     ];
     let with = |last: &[(Event<'static>, Action)]| [&early[..], &rest[..], last].concat();
-    let done = [flushed.clone(), (Event::ResponseFlushed, kept(204))];
+    let done = [
+        flushed.clone(),
+        (Event::ResponseFlushed, kept_for_client(204)),
+    ];
     let sent = play_slowly(PUT, false, &with(&done));
     assert!(!sent.contains("Connection: close"), "{sent}");
     for last in [SERVER_RESET, Event::UpstreamWriteFailed] {

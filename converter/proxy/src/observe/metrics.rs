@@ -136,11 +136,7 @@ impl Default for Metrics {
                 "early_waiting",
                 "Early connections that wait for their client",
             ),
-            reused_upstreams: add(
-                r,
-                "reused_upstreams",
-                "Requests to a connection that had served one before",
-            ),
+            reused_upstreams: add(r, "reused_upstreams", "Requests on used connections"),
             dial_seconds: measured(
                 r,
                 "dial",

@@ -314,7 +314,7 @@ mod tests {
     }
 
     fn authority(server: usize) -> Authority {
-        SocketAddr::from(([192, 0, 2, 1], 8000 + server as u16)).into()
+        SocketAddr::from(([192, 0, 2, 1], 8000 + u16::try_from(server).expect("few"))).into()
     }
 
     /// Our end of a connection to that server, and the server's.
@@ -436,7 +436,7 @@ mod tests {
             let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
             let (connection, peer) = connection(0);
             leave(&pool, connection);
-            sleep(KEPT - SWEEP).await;
+            sleep(KEPT.saturating_sub(SWEEP)).await;
             assert!(!has_ended(&peer));
             sleep(2 * SWEEP).await;
             assert!(has_ended(&peer));

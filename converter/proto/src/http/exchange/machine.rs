@@ -14,6 +14,7 @@ const REQUEST_TIMEOUT: u16 = 408;
 
 /// One request and its response.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // what happened to request and response, in any combination
 pub struct Exchange<'a> {
     limits: &'a HeadLimits,
     clock: fn() -> SystemTime,

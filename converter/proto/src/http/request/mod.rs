@@ -19,6 +19,7 @@ use line::RequestLine;
 /// A request head that has one meaning only, and the head that the origin server gets for it: written while the request is
 /// read, and all that is kept of it.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is something else that the head says
 pub struct Request {
     /// The method; never TRACE.
     pub method: Method,
