@@ -232,11 +232,14 @@ struct Acceptor {
 
 impl Acceptor {
     fn new(active: &Arc<ActiveConfig>, bound: &BoundListener, context: &Rc<WorkerContext>) -> Self {
-        let fd_pool = context.shared.fd_pool.clone();
+        let reuse = match bound.listen.kind {
+            ListenerKind::Http | ListenerKind::Handoff => active.config.upstream.reuse_by_others(),
+            _ => Reuse::Never,
+        };
         let listener = Listener {
             listen: bound.listen.clone(),
             counters: Arc::clone(&bound.counters),
-            idle_pool: IdlePool::watched(active.config.upstream.reuse_by_others(), fd_pool),
+            idle_pool: IdlePool::watched(reuse, context.shared.fd_pool.clone()),
         };
         Self {
             active: Arc::clone(active),

@@ -1,7 +1,6 @@
 //! Connections to servers that wait for a request: the client's own while it has one, then anybody's of the same listener.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -18,8 +17,7 @@ use crate::config::Reuse;
 
 /// A connection to a server.
 pub struct ServerConnection {
-    /// The server.
-    pub authority: Authority,
+    authority: Authority,
     /// The same as text.
     pub name: Rc<str>,
     /// The connection; the size that its way was chosen by until the log has that.
@@ -107,14 +105,6 @@ impl IdleUpstream {
         self.pool.take(authority, repeatable)
     }
 
-    /// The name of `authority` in logs, which the connection that waits may have already.
-    pub fn name_of(&self, authority: &Authority) -> Rc<str> {
-        match &self.connection {
-            Some(own) if own.authority == *authority => Rc::clone(&own.name),
-            _ => authority.to_string().into(),
-        }
-    }
-
     /// This client will not use it.
     pub fn release(&mut self) {
         if let Some(own) = self.connection.take() {
@@ -154,37 +144,10 @@ const MOST: usize = 256;
 pub struct IdlePool {
     reuse: Reuse,
     fd_pool: FdPool,
-    parked: RefCell<Parked>,
+    /// In the order in which their clients left: few enough to be looked through.
+    parked: RefCell<Vec<(Box<ServerConnection>, FdPermit)>>,
     /// Of [`watch`].
     waker: RefCell<Waker>,
-}
-
-#[derive(Default)]
-struct Parked {
-    by_server: HashMap<Authority, Vec<(Box<ServerConnection>, FdPermit)>>,
-    count: usize,
-}
-
-impl Parked {
-    /// Closes the one that has waited longest where there are as many as there may be.
-    fn make_room_for(&mut self, authority: &Authority) {
-        let others = self.by_server.get_mut(authority);
-        let fullest = match others.filter(|others| others.len() >= MOST_OF_SERVER) {
-            None if self.count < MOST => return,
-            None => {
-                let waiting = self
-                    .by_server
-                    .values_mut()
-                    .filter(|others| !others.is_empty());
-                waiting.min_by_key(|others| others[0].0.rests_since)
-            }
-            full => full,
-        };
-        if let Some(others) = fullest {
-            others.remove(0);
-            self.count -= 1;
-        }
-    }
 }
 
 impl IdlePool {
@@ -209,7 +172,15 @@ impl IdlePool {
         if self.reuse == Reuse::Never || !may_serve {
             return;
         }
-        parked.make_room_for(&connection.authority);
+        let for_same =
+            |(other, _): &(Box<ServerConnection>, _)| other.authority == connection.authority;
+        let of_server = parked.iter().filter(|each| for_same(each)).count();
+        if of_server >= MOST_OF_SERVER {
+            let oldest = parked.iter().position(for_same);
+            oldest.map(|at| parked.remove(at));
+        } else if parked.len() >= MOST {
+            parked.remove(0);
+        }
         let Some(permit) = self.fd_pool.one_of_many() else {
             return;
         };
@@ -217,10 +188,8 @@ impl IdlePool {
         if is_disturbed(&connection, &mut Context::from_waker(&waker)) {
             return;
         }
-        let others = parked.by_server.entry(connection.authority.clone());
-        others.or_default().push((connection, permit));
-        parked.count += 1;
-        if parked.count == 1 {
+        parked.push((connection, permit));
+        if parked.len() == 1 {
             waker.wake_by_ref();
         }
     }
@@ -231,10 +200,11 @@ impl IdlePool {
             return None;
         }
         let mut parked = self.parked.borrow_mut();
-        let Parked { by_server, count } = &mut *parked;
-        let others = by_server.get_mut(authority)?;
-        while let Some((connection, _)) = others.pop() {
-            *count -= 1;
+        while let Some(at) = parked
+            .iter()
+            .rposition(|(each, _)| each.authority == *authority)
+        {
+            let (connection, _) = parked.remove(at);
             if connection.server.stream.is_silent() {
                 return Some(rearmed(connection));
             }
@@ -244,19 +214,13 @@ impl IdlePool {
 
     /// Closes those that their servers have ended, and those that nobody has used for too long.
     fn sweep(&self, cx: &mut Context<'_>) {
-        let mut parked = self.parked.borrow_mut();
-        let Parked { by_server, count } = &mut *parked;
-        by_server.retain(|_, others| {
-            others.retain(|(connection, _)| {
-                connection.rests_since.elapsed() < KEPT && !is_disturbed(connection, cx)
-            });
-            !others.is_empty()
+        self.parked.borrow_mut().retain(|(connection, _)| {
+            connection.rests_since.elapsed() < KEPT && !is_disturbed(connection, cx)
         });
-        *count = by_server.values().map(Vec::len).sum();
     }
 
     fn is_empty(&self) -> bool {
-        self.parked.borrow().count == 0
+        self.parked.borrow().is_empty()
     }
 }
 
@@ -391,7 +355,7 @@ mod tests {
                 }
                 let count = waiting.iter().map(Vec::len).sum::<usize>();
                 moment().await;
-                assert_eq!(pool.parked.borrow().count, count);
+                assert_eq!(pool.parked.borrow().len(), count);
             }
         });
     }
@@ -457,7 +421,7 @@ mod tests {
             }
             assert!(has_ended(&peers[0]) && !has_ended(&peers[1]));
             assert!(next_client(&pool, MOST, true).is_some());
-            assert_eq!(pool.parked.borrow().count, MOST - 1);
+            assert_eq!(pool.parked.borrow().len(), MOST - 1);
         });
     }
 
@@ -510,7 +474,7 @@ mod tests {
                     peer
                 })
                 .collect();
-            assert_eq!(pool.parked.borrow().count, 10);
+            assert_eq!(pool.parked.borrow().len(), 10);
             assert_eq!(
                 peers.iter().filter(|peer| has_ended(peer)).count(),
                 MOST - 10

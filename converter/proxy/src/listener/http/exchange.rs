@@ -49,18 +49,21 @@ pub async fn exchange(
         Err(refused) => return AfterExchange::Refuse(refused, "".into()),
     };
     let authority = to.unwrap_or(origin);
-    let name = idle_upstream.name_of(authority);
-    let by_its_size = known_size(conn, request).is_some();
-    let mut reused = idle_upstream.take(authority, request.is_repeatable(), by_its_size);
-    if reused.is_some() {
-        conn.stats().set_target(&name);
-        conn.metrics().reused_upstreams.inc();
-    }
+    let size = known_size(conn, request);
+    let mut reused = idle_upstream.take(authority, request.is_repeatable(), size.is_some());
+    let name = match &reused {
+        Some(server) => {
+            conn.stats().set_target(&server.name);
+            conn.metrics().reused_upstreams.inc();
+            Rc::clone(&server.name)
+        }
+        None => authority.to_string().into(),
+    };
     loop {
         let is_kept = reused.is_some();
         let dialled = match reused.take() {
             Some(server) => Ok(server),
-            None => dial(conn, authority, &name, request).await,
+            None => dial(conn, authority, &name, size).await,
         };
         let mut server = match dialled {
             Ok(server) => server,
@@ -142,15 +145,15 @@ fn let_go(mut server: Box<ServerConnection>, after: ServerAfter, idle_upstream: 
     }
 }
 
-/// A new connection to the server, for `request`.
+/// A new connection to the server, for a transfer of this size.
 async fn dial(
     conn: &Conn,
     authority: &Authority,
     name: &Rc<str>,
-    request: &Request,
+    size: Option<ExpectedSize>,
 ) -> Result<Box<ServerConnection>, DialError> {
     let options = DialOptions {
-        size: known_size(conn, request),
+        size,
         ..DialOptions::default()
     };
     let dialled = connect(conn, authority, name, options, &[]);
@@ -164,7 +167,7 @@ async fn dial(
 }
 
 /// How large the transfer of a client's `request` will be, if that is known by the request and decides its way.
-pub fn known_size(conn: &Conn, request: &Request) -> Option<ExpectedSize> {
+fn known_size(conn: &Conn, request: &Request) -> Option<ExpectedSize> {
     let via_gateway = conn.listener.listen.via_gateway;
     let gateway = conn.config.gateway.as_ref().filter(|_| via_gateway)?;
     expected_size(request, &gateway.sizes)
