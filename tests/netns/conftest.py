@@ -8,13 +8,13 @@ import pytest
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
-from tests.netns.converter_world import conv, running
+from tests.netns.converter_world import conv, net, running
 from tests.netns.gateway_world import gateway
 from tests.netns.handoff_world import handoff, handoff_network
 from tests.netns.throttler_world import source, world
 from tributary.settings.files import load
 
-__all__ = ["conv", "gateway", "handoff", "handoff_network", "name", "running", "source", "testbed", "world"]
+__all__ = ["conv", "gateway", "handoff", "handoff_network", "name", "net", "running", "source", "testbed", "world"]
 
 _numbers = count(1)
 

@@ -395,3 +395,10 @@ def running(conv: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
     """A converter with the CONFIG of the tests' file, shared by them."""
     with conv.converter(request.module.CONFIG) as converter:
         yield converter
+
+
+@pytest.fixture
+def net(conv: World, running: Converter) -> World:
+    """The shared world, with nothing left over from the test before."""
+    running.wait_until_idle()
+    return conv

@@ -46,13 +46,6 @@ SIZE = 10_000_000
 REASON = b"too large: " + bytes(range(32, 127)) * 200
 
 
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
-
-
 @pytest.fixture(scope="module")
 def far(conv: World) -> Iterator[str]:
     """The gateway's address at the end of a long way."""

@@ -16,13 +16,6 @@ pytestmark = needs_tools
 CONFIG = ALL
 
 
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
-
-
 def repeating(connection: socket.socket) -> None:
     """Says which path it was asked for, over and over."""
     while True:

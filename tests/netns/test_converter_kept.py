@@ -21,13 +21,6 @@ RESTED = 1.0
 """Seconds after which a kept connection takes nothing any more that may not be sent twice."""
 
 
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
-
-
 # --- While the client rests ---
 
 

@@ -20,13 +20,6 @@ CONFIG = "workers = 1\n" + ALL + EXTRA
 REUSED = "tributary_converter_reused_upstreams_total"
 
 
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
-
-
 @pytest.fixture(name="service")
 def a_service(net: World) -> Iterator[Service]:
     """Answers each request with its path and the number of the connection."""

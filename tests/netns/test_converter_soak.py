@@ -9,8 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from experiments.testbed import native
 from tests.netns.converter_world import ALL, GATEWAY, PORTS, SERVER, Converter, World, needs_tools
 from tests.netns.world import eventually
@@ -23,13 +21,6 @@ PEER = f"{SERVER}:8090"
 ROUTE = ("--to", PEER, "--via-connect", f"{GATEWAY}:{PORTS['http']}")
 LITTLE = 16 << 20
 """Bytes of memory that allocators may keep of what was busy."""
-
-
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
 
 
 @contextmanager

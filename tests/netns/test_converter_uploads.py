@@ -20,13 +20,6 @@ CONFIG = ALL
 BODY = bytes(range(256)) * 20_000
 
 
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    return conv
-
-
 def post(port: int, path: str, content: bytes, fields: str = "") -> bytes:
     head = request("absolute", SERVER, port, path, "POST", f"Content-Length: {len(content)}\r\n{fields}")
     return head + content
