@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from overlay import programs
+from tributary import cargo
 
 
 def build() -> Path:
-    """Builds overlay-paths; raises CommandError as ``programs.build`` does."""
-    return programs.build("overlay-paths")
+    """Builds overlay-paths; raises CommandError as ``cargo.build`` does."""
+    return cargo.build("overlay-paths")[0]
 
 
 def ask(arguments: Sequence[str]) -> Any:

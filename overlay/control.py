@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from overlay import programs
+from tributary import cargo
 
 
 def build() -> Path:
-    """Builds tributary-overlay; raises CommandError as ``programs.build`` does."""
-    return programs.build("tributary-overlay", "--control")
+    """Builds tributary-overlay; raises CommandError as ``cargo.build`` does."""
+    return cargo.build("tributary-overlay")[0]
 
 
 def execute(arguments: Sequence[str]) -> NoReturn:
@@ -21,7 +22,7 @@ def execute(arguments: Sequence[str]) -> NoReturn:
 
 def execute_dns(arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by the name server."""
-    _execute(programs.build("overlay-dns", "--dns"), arguments)
+    _execute(cargo.build("overlay-dns")[0], arguments)
 
 
 def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:

@@ -30,6 +30,7 @@ from typing import Any
 
 from experiments.results import machine
 from experiments.testbed import native
+from tributary import cargo
 from tributary.paths import CACHE, ROOT
 
 MARK = "TRIBUTARY_HOST"
@@ -55,7 +56,7 @@ def version() -> str:
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix in (".py", ".j2", ".conf") or room == "guard":
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
-    digest.update(native.converter_sources().encode())
+    digest.update(cargo.sources().encode())
     return digest.hexdigest()[:12]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.hosts.caretaker import MARK, folder_of, version
 from experiments.hosts.settings import HostSettings
-from experiments.testbed import native
+from tributary import cargo
 from tributary.settings.errors import CommandError, Exit
 
 _BREATH = 5.0  # seconds between two signs of life: a sixth of the silence that the caretaker takes for the end
@@ -218,8 +218,8 @@ def checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
     if about["missing"]:
         missing = ", ".join(about["missing"])
         raise CommandError(Exit.UNAVAILABLE, f"{login}: not found: {missing}: run {checkout}/scripts/setup there")
-    if login.role == "gateway" and about["converter"] != native.converter_sources():
+    if login.role == "gateway" and about["converter"] != cargo.sources():
         is_here = "was built from other sources" if about["converter"] else "not found"
-        build = f"{checkout}/scripts/setup.d/converter {about['cache']} --released"
+        build = f"{checkout}/scripts/setup.d/programs {about['cache']} --released tributary-converter tributary-load"
         raise CommandError(Exit.UNAVAILABLE, f"{login}: tributary-converter: {is_here}: run {build} there")
     return about

@@ -63,7 +63,7 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
         raise CommandError(
             Exit.UNAVAILABLE,
             f"link {link.name} has a trace, and {emulator_path()}, which replays it, is not built:"
-            f" run scripts/setup.d/link-emulator {CACHE} --always",
+            f" run scripts/setup.d/programs {CACHE} link-emulator",
         )
     # A link says nothing of its own.
     node.sysctl(net__ipv6__conf__default__disable_ipv6=1)

@@ -1,16 +1,12 @@
 """The programs of the Rust workspace converter/: the native converter, and the traffic to try it with."""
 
 import hashlib
-import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from tributary import cargo
 from tributary.paths import CACHE
-from tributary.settings.errors import CommandError, Exit
-
-_BUILD = Path(__file__).parents[2] / "scripts/setup.d/converter"
 
 
 @dataclass(frozen=True)
@@ -26,16 +22,6 @@ class _Profile:
     """How this process has the programs built: quickly, or as a package has them."""
 
     released: bool = False
-
-    @property
-    def place(self) -> Path:
-        """Where they are put."""
-        return CACHE / ("released" if self.released else "bin")
-
-    @property
-    def how(self) -> tuple[str, ...]:
-        """What their build is told."""
-        return ("--released",) if self.released else ()
 
 
 _profile = _Profile()
@@ -59,51 +45,17 @@ def description() -> dict[str, object]:
 @cache
 def build() -> Programs:
     """The programs, built anew if their source has changed; without cargo those that are there. Asked for once in a
-    process: all readings of a run are of one program.
-
-    Raises CommandError: exit 69 if there are none, 71 if they do not build.
+    process: all readings of a run are of one program. Raises CommandError as ``cargo.build`` does.
     """
-    _make("the converter", *_profile.how)
-    place = _profile.place
-    programs = Programs(place / "tributary-converter", place / "tributary-load")
-    if not programs.converter.exists():
-        command = " ".join((f"scripts/setup.d/converter {CACHE}", *_profile.how))
-        raise CommandError(Exit.UNAVAILABLE, f"{programs.converter}: not found ({command} builds it)")
-    _asked.extend(vars(programs).values())
-    return programs
-
-
-def are_given() -> bool:
-    """Whether the programs are here and cargo is not: they are taken as they are."""
-    return not cargo.works() and (_profile.place / "tributary-converter").exists()
-
-
-@cache
-def converter_sources() -> str:
-    """A digest of what the converter's workspace is built from, as scripts/setup.d/converter notes it."""
-    done = subprocess.run([_BUILD, CACHE, "--sources"], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def converter_made_from() -> str:
-    """That digest of the sources from which the converter here was built as a package has it; "" if there is none."""
-    note = CACHE / "released/converter.made-from"
-    return note.read_text().strip() if note.exists() and (CACHE / "released/tributary-converter").exists() else ""
+    return Programs(*_made("tributary-converter", "tributary-load"))
 
 
 @cache
 def offload_relay() -> Path:
-    """The example of converter/offload: a relay that offloads its work to the kernel; built if its source has changed.
-
-    Raises CommandError: exit 69 if there is none, 71 if it does not build, as without clang.
+    """The example of converter/offload: a relay that offloads its work to the kernel. Raises CommandError as
+    ``cargo.build`` does: exit 69 without clang.
     """
-    _make("the relay that offloads", "--offload", *_profile.how)
-    found = _profile.place / "offload-relay"
-    if not found.exists():
-        message = f"{found}: not found (scripts/setup.d/converter {CACHE} --offload builds it)"
-        raise CommandError(Exit.UNAVAILABLE, message)
-    _asked.append(found)
-    return found
+    return _made("offload-relay")[0]
 
 
 @dataclass(frozen=True)
@@ -116,35 +68,25 @@ class HandOff:
 
 @cache
 def hand_off() -> HandOff:
-    """The switch and the back end, built anew if their source has changed.
-
-    Raises CommandError: exit 69 if there are none, 71 if they do not build, as without clang.
-    """
-    _make("the hand-off", *_profile.how, build=_BUILD.with_name("handoff"))
-    found = HandOff(_profile.place / "tributary-switch", _profile.place / "tributary-backend")
-    if not found.switch.exists():
-        raise CommandError(Exit.UNAVAILABLE, f"{found.switch}: not found (scripts/setup.d/handoff {CACHE} builds it)")
-    _asked.extend(vars(found).values())
-    return found
+    """The switch and the back end. Raises CommandError as ``cargo.build`` does: exit 69 without clang."""
+    return HandOff(*_made("tributary-switch", "tributary-backend"))
 
 
 @cache
 def switch_costs() -> Path:
-    """The example of handoff/switch that measures a switch, built anew if its source has changed.
-
-    Raises CommandError: exit 69 if there is none, 71 if it does not build, as without clang.
+    """The example of handoff/switch that measures a switch. Raises CommandError as ``cargo.build`` does: exit 69
+    without clang.
     """
-    _make("what measures a switch", "--costs", build=_BUILD.with_name("handoff"))
-    found = CACHE / "bin/switch-costs"
-    if not found.exists():
-        raise CommandError(Exit.UNAVAILABLE, f"{found}: not found (scripts/setup.d/handoff {CACHE} --costs builds it)")
-    return found
+    return cargo.build("switch-costs")[0]
 
 
-def _make(what: str, *how: str, build: Path = _BUILD) -> None:
-    if not cargo.works():
-        return
-    built = subprocess.run([build, CACHE, *how], capture_output=True, text=True, check=False)
-    if built.returncode != 0:
-        reasons = [line for line in built.stderr.splitlines() if line.startswith("error")]
-        raise CommandError(Exit.SYSTEM, f"{what} does not build: {reasons[0] if reasons else built.stderr.strip()}")
+def converter_made_from() -> str:
+    """The digest of the sources of the converter that was built here as packages have it; "" if there is none."""
+    note = CACHE / "released/converter.made-from"
+    return note.read_text().strip() if note.exists() and (CACHE / "released/tributary-converter").exists() else ""
+
+
+def _made(*names: str) -> list[Path]:
+    programs = cargo.build(*names, released=_profile.released)
+    _asked.extend(programs)
+    return programs

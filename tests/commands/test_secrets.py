@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import native
-from overlay import programs
 from tests.unit.tributary.test_secrets import CARDS, GOOD, PASSWORD, SECRET, WRONG
+from tributary import cargo
 
 PLANTED = (SECRET[2:-3], PASSWORD)
 CONVERTER = '[[listen]]\nname = "s"\nkind = "socks5"\naddress = "127.0.0.1:1080"\n'
@@ -104,5 +104,5 @@ def test_programs_whose_key_is_damaged(role: str, tmp_path: Path) -> None:
             *f"--fronts 127.0.0.1:1 --hand-off 127.0.0.1:1 --identity {tmp_path} --objects /".split(),
         )
     else:
-        said = printed(programs.build("tributary-overlay"), "status", "--identity", str(tmp_path))
+        said = printed(cargo.build("tributary-overlay")[0], "status", "--identity", str(tmp_path))
     assert key not in without_planted(said)

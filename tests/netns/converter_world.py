@@ -35,6 +35,7 @@ from experiments.testbed.node import Node
 from tests.netns.converter_names import Names
 from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire
 from tests.netns.world import eventually, needs
+from tributary.paths import CACHE
 
 SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
@@ -84,7 +85,8 @@ client gateway: ip -6 route add local ::/0 dev lo table 99
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
 METRICS = 9090
 
-needs_tools = needs("curl", "ip", "nft", "ss", "sysctl", *(() if native.are_given() else ("cargo",)))
+_IS_BUILT = (CACHE / "bin/tributary-converter").exists()
+needs_tools = needs("curl", "ip", "nft", "ss", "sysctl", *(() if _IS_BUILT else ("cargo",)))
 
 CLIENTS = '[clients]\nnetworks = ["10.0.0.0/8", "fd00::/8"]\n'
 LISTENERS = "".join(

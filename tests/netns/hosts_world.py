@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.node import Node, Process, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile
+from tributary import cargo
 from tributary.paths import CACHE, ROOT
 from tributary.settings.files import check
 
@@ -103,7 +104,7 @@ def address_of(role: str) -> str:
 def machines(name: str, folder: Path) -> Iterator[World]:
     """Them for the length of the block, with keys and settings in ``folder``."""
     # Whoever measures there has built it so before.
-    run([str(ROOT / "scripts/setup.d/converter"), str(CACHE), "--released"])
+    cargo.build("tributary-converter", "tributary-load", released=True)
     for key in ("host", "client"):
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)])
     (folder / "ssh_config").write_text(_SSH.format(folder=folder))

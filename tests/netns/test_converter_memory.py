@@ -205,7 +205,7 @@ def least(way: Callable[[int], bytes]) -> int:
         fielded: 32 << 10,
         tunnelled: 0,
         pipelined: 12 << 10,
-        unread: 12 << 10,
+        unread: 6 << 10,
     }
     return MANY * each[way]
 

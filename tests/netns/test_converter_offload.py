@@ -37,11 +37,12 @@ from tests.netns.converter_world import (
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
 from tests.netns.test_handoff_faults import ACK, FIN, RST, SYN, forged, raw_socket
 from tests.netns.world import eventually, in_namespace, process, said_ready
+from tributary import cargo
 
 pytestmark = [
     needs_tools,
     pytest.mark.skipif(
-        shutil.which("clang") is None and not native.are_given(),
+        shutil.which("clang") is None and cargo.works(),
         reason="missing: clang, with which the kernel's part is built",
     ),
 ]

@@ -10,13 +10,14 @@ from tributary.paths import CACHE, ROOT
 
 pytestmark = needs("cargo", "clang", "ethtool", "ip", "nft", "unshare")
 
-CARGO = ("cargo", "test", "--quiet", "--locked")
+# With the features that scripts/check builds with: so nothing is built twice.
+CARGO = ("cargo", "test", "--quiet", "--locked", "--workspace", "--features=tributary-converter/offload")
 APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
-def cargo(*arguments: str, crate: str = "tributary-offload", within: tuple[str, ...] = ()) -> None:
-    """Run cargo test for the crate; raises AssertionError with its whole output."""
-    command = (*within, *CARGO, "--manifest-path", str(ROOT / "Cargo.toml"), "--package", crate, *arguments)
+def cargo(*arguments: str, within: tuple[str, ...] = ()) -> None:
+    """Run cargo test; raises AssertionError with its whole output."""
+    command = (*within, *CARGO, "--manifest-path", str(ROOT / "Cargo.toml"), *arguments)
     environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "cargo")}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -35,5 +36,4 @@ def test_what_needs_root_holds(file: str) -> None:
 
 
 def test_what_needs_root_at_a_back_end_holds() -> None:
-    cargo("--no-run", crate="handoff-backend")
-    cargo("--offline", "--lib", "--", "--ignored", crate="handoff-backend", within=APART)
+    cargo("--offline", "--lib", "--", "--ignored", within=APART)

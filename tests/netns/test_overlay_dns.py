@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from overlay import programs
 from tests.netns.overlay_world import ETCD, Overlay, standing_overlay, until
 from tests.netns.world import needs, program
+from tributary import cargo
 from tributary.settings.errors import Exit
 
 pytestmark = needs("etcd", "curl")
@@ -60,7 +60,7 @@ def overlay(name: str) -> Iterator[Overlay]:
 
 def command(overlay: Overlay, *options: str) -> list[str]:
     file = overlay.node.write("dns.toml", SETTINGS)
-    return [str(programs.build("overlay-dns", "--dns")), str(file), "--listen", f"127.0.0.1:{PORT}", *options]
+    return [str(cargo.build("overlay-dns")[0]), str(file), "--listen", f"127.0.0.1:{PORT}", *options]
 
 
 def start(overlay: Overlay, *options: str) -> NameServer:

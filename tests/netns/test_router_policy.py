@@ -74,13 +74,13 @@ def test_settings_on_trial_are_taken_back_by_the_daemon_itself(tmp_path: Path) -
     with world(tmp_path) as house, house.daemon():
         trial = tmp_path / "new.toml"
         trial.write_text(SETTINGS)
-        words = ("try", str(trial), "--program", "router", "--for", "2s")
+        words = ("try", str(trial), "--program", "router", "--for", "8s")
         assert house.tributary(*words, "--dry-run").startswith(f"# {trial} would replace ")
         with process(*in_namespace(house.router, sys.executable, "-m", "command", *words)) as trying:
-            assert trying.stdout is not None and trying.stdout.readline().startswith("on trial for 2s")
+            assert trying.stdout is not None and trying.stdout.readline().startswith("on trial for 8s")
             assert house.status()["lte"]["use"] == "overflow"
             trying.kill()
-        eventually(lambda: house.status()["lte"]["use"] == "primary")
+        eventually(lambda: house.status()["lte"]["use"] == "primary", 20)
 
 
 def uses(house: World) -> dict[str, str]:

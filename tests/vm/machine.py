@@ -21,6 +21,7 @@ from image.debian import base
 from image.make.foreign import runnable
 from tests.debs.ubuntu import sources
 from tests.netns.world import needs
+from tributary import cargo
 from tributary.paths import CACHE, ROOT
 
 # And what the kernel's package does not bring with it.
@@ -85,7 +86,7 @@ def root_folder(work: Path, more: Sequence[str] = (), suite: str = "trixie", *, 
     _install_python(root)
     shutil.copytree(native.build().converter.parent, root / _GUEST_CACHE / "bin")
     if released:
-        subprocess.run([ROOT / "scripts/setup.d/converter", CACHE, "--released"], check=True)
+        cargo.build("tributary-converter", "tributary-load", released=True)
         shutil.copytree(CACHE / "released", root / _GUEST_CACHE / "released")
     return root
 

@@ -14,10 +14,10 @@ from experiments.scenarios import legacy, multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
 from experiments.study.hosts import placed
-from experiments.testbed import native
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
+from tributary import cargo
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -159,10 +159,10 @@ FIT = {
     "version": version(),
     "mptcp": True,
     "missing": [],
-    "converter": native.converter_sources(),
+    "converter": cargo.sources(),
     "cache": "/cache",
 }
-BUILD = "run /opt/tributary/scripts/setup.d/converter /cache --released there"
+BUILD = "run /opt/tributary/scripts/setup.d/programs /cache --released tributary-converter tributary-load there"
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,11 @@ def test_what_a_machine_lacks_is_told_with_its_name_and_the_remedy(
 
 def test_a_converter_of_another_commit_is_no_part_of_this_one(tmp_path: Path) -> None:
     """The gateway's program is known by the sources that it was built from, which the build notes beside it."""
-    script = ROOT / "scripts/setup.d/converter"
+    script = ROOT / "scripts/setup.d/programs"
     crates = [ROOT / "converter/proto", ROOT / "handoff/link"]
     files = [path for crate in crates for path in crate.rglob("*.rs")]
-    for path in (script, *ROOT.glob("Cargo.*"), *(ROOT / "guard").glob("*.toml"), *files):
+    scripts = (script, script.with_name("workspace"))
+    for path in (*scripts, *ROOT.glob("Cargo.*"), *(ROOT / "guard").glob("*.toml"), *files):
         copied = tmp_path / path.relative_to(ROOT)
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copied)

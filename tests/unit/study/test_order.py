@@ -119,12 +119,11 @@ def test_links_that_are_too_few_are_refused_by_the_experiments_name(tmp_path: Pa
 
 def test_an_experiment_runs_the_programs_that_a_package_has() -> None:
     """A figure of a quick build would be of what no user has: the choice is the process's, made before it asks."""
-    asked = "from experiments.testbed import native; {}; print(native._profile.place.name, native.description())"
+    asked = "from experiments.testbed import native; {}; print(native.description()['profile'])"
     told = [
         subprocess.run(
             [sys.executable, "-c", asked.format(first)], check=True, capture_output=True, text=True, cwd=ROOT
-        ).stdout.split(maxsplit=1)
+        ).stdout.strip()
         for first in ("pass", "native.measure_released()")
     ]
-    assert [place for place, _ in told] == ["bin", "released"]
-    assert ["'profile': 'quick'" in told[0][1], "'profile': 'released'" in told[1][1]] == [True, True]
+    assert told == ["quick", "released"]
