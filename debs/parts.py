@@ -9,9 +9,6 @@ Wheels, because Debian 12 has pydantic 1 and a Scapy without what the sniffer us
 tested are the ones in requirements.lock.
 """
 
-from collections.abc import Mapping
-from pathlib import PurePosixPath
-
 from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
@@ -125,13 +122,6 @@ def _converter(inputs: Inputs) -> Package:
             "etc/systemd/system/multi-user.target.wants/tributary-converter@*.service",
         ),
     )
-
-
-def _template(checkout: Mapping[str, bytes], unit: str, drop_in: str) -> tuple[File, File]:
-    """The unit as a template, and what is other with its instances than with the unit itself."""
-    template = unit.replace(".service", "@.service")
-    as_unit = File(f"usr/lib/systemd/system/{PurePosixPath(template).name}", checkout[unit])
-    return as_unit, content.drop_in(checkout, f"{template}.d/{drop_in}")
 
 
 def _throttler(inputs: Inputs) -> Package:

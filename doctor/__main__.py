@@ -160,10 +160,5 @@ def _report(findings: Sequence[Finding], as_json: bool) -> None:
                 print(f"         {line}")
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "doctor")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "doctor")

@@ -69,17 +69,14 @@ class Text:
         self._step: _Step | None = None
 
     def begin(self, step: str, place: str, seconds: float | None = None) -> None:
-        """See Progress."""
         self._step = _Step(step, place, seconds)
         self._show(self._line(self._step, None, ""))
 
     def update(self, done: float | None = None, doing: str = "") -> None:
-        """See Progress."""
         if self._step and self._step.due(_EVERY[self._terminal]):
             self._show(self._line(self._step, done, doing))
 
     def end(self, cached: bool = False) -> None:
-        """See Progress."""
         if self._step:
             how = "from the cache" if cached else f"done in {clock(self._step.spent)}"
             self._show(f"{self._step.place} {self._step.name}: {how}")
@@ -88,15 +85,12 @@ class Text:
         self._step = None
 
     def note(self, text: str) -> None:
-        """See Progress."""
         print(f"{self._program}: {text}", file=sys.stderr, flush=True)
 
     def event(self, _name: str, _facts: Mapping[str, Any], lines: list[str]) -> None:
-        """See Progress."""
         print("\n".join(lines), flush=True)
 
     def failed(self, _code: int, _message: str, notes: list[str]) -> None:
-        """See Progress."""
         if self._terminal and self._step:
             print(file=sys.stderr)
         for note in notes:
@@ -125,31 +119,25 @@ class Json:
         self._step: _Step | None = None
 
     def begin(self, step: str, place: str, seconds: float | None = None) -> None:
-        """See Progress."""
         self._step = _Step(step, place, seconds)
         self._print("begin", place=place, seconds_left=seconds)
 
     def update(self, done: float | None = None, doing: str = "") -> None:
-        """See Progress."""
         if self._step and self._step.due(_EVERY[True]):
             left = self._step.left(done)
             self._print("progress", done=done, seconds_left=None if left is None else round(left), doing=doing)
 
     def end(self, cached: bool = False) -> None:
-        """See Progress."""
         self._print("end", cached=cached, seconds=round(self._step.spent, 1) if self._step else 0)
         self._step = None
 
     def note(self, text: str) -> None:
-        """See Progress."""
         self.event("note", {"text": text}, [])
 
     def event(self, name: str, facts: Mapping[str, Any], _lines: list[str]) -> None:
-        """See Progress."""
         print(json.dumps({"event": name, **facts}), flush=True)
 
     def failed(self, code: int, message: str, notes: list[str]) -> None:
-        """See Progress."""
         self.event("failed", {"code": code, "error": message, "notes": notes}, [])
 
     def _print(self, event: str, **facts: object) -> None:

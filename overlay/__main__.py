@@ -339,10 +339,5 @@ def _sampled_lines(sampled: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def command() -> None:
-    """Entry point of the command: ends the process."""
-    run(main, "overlay")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "overlay")

@@ -144,10 +144,5 @@ def _keys() -> str:
     )
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    cli.run(main, "squid")
-
-
 if __name__ == "__main__":
-    command()
+    cli.run(main, "squid")

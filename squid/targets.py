@@ -102,16 +102,8 @@ def disjoint(networks: Iterable[Network]) -> list[Network]:
 def _without(network: Network, hole: Network) -> list[Network]:
     if _contains(hole, network):
         return []
-    if isinstance(network, IPv4Network) and isinstance(hole, IPv4Network) and hole.subnet_of(network):
-        return list(network.address_exclude(hole))
-    if isinstance(network, IPv6Network) and isinstance(hole, IPv6Network) and hole.subnet_of(network):
-        return list(network.address_exclude(hole))
-    return [network]
+    return list(network.address_exclude(hole)) if _contains(network, hole) else [network]  # type: ignore[arg-type]
 
 
 def _contains(outer: Network, inner: Network) -> bool:
-    if isinstance(outer, IPv4Network) and isinstance(inner, IPv4Network):
-        return inner.subnet_of(outer)
-    if isinstance(outer, IPv6Network) and isinstance(inner, IPv6Network):
-        return inner.subnet_of(outer)
-    return False
+    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]

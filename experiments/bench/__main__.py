@@ -205,10 +205,5 @@ def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str]) -> None
         console.print(f"not here, and left out: {', '.join(absent)}", highlight=False)
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "bench")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "bench")

@@ -91,7 +91,6 @@ class Namespaces:
     tenants: int
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"namespaces": self.tenants}
 
     @contextmanager

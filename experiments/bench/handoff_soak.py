@@ -55,7 +55,6 @@ class Stocked:
     """A hand-off at work, over cables, before it stands; each back end has the objects below its name."""
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"cables": "veth"}
 
     @contextmanager

@@ -78,7 +78,6 @@ class ThreadedCables(Cables):
     queue: int | None = None
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return super().as_json() | {"mtu": self.mtu, "queue": self.queue}
 
     @contextmanager

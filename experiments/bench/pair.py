@@ -36,7 +36,6 @@ class Pair:
     """The two nodes before they stand."""
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"cables": "veth, two, without offloads"}
 
     @contextmanager

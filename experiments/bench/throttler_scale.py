@@ -66,7 +66,6 @@ class TwoTables:
     subflows: int
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return pair.Pair().as_json() | {"subflows": self.subflows}
 
     @contextmanager

@@ -236,10 +236,5 @@ def _show(run: Run, size: Size, folder: Path) -> None:
     console.print(f"results in {folder}", soft_wrap=True)
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "demo")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "demo")

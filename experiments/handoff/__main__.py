@@ -105,10 +105,5 @@ def _as_text(fetched: Fetched, right: bool) -> str:
     return "\n".join(lines)
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "handoff")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "handoff")

@@ -121,7 +121,6 @@ class Contesting:
     links_of_client: int = 2
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"rate": str(self.rate), "back_ends": len(self.back_ends), "links_of_client": self.links_of_client}
 
     @contextmanager

@@ -74,7 +74,6 @@ class Failing:
     idle: int
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"rate": str(self.rate), "back_ends": len(BACK_ENDS), "idle": self.idle}
 
     @contextmanager

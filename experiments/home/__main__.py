@@ -110,10 +110,5 @@ def _shown(home: Household, console: Console) -> Shown:
     return Shown(by_link, bonded, stripped, cut, wandered, events.knock(home), events.revoke(home))
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "demo")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "demo")

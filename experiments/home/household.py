@@ -31,7 +31,6 @@ class Household:
 
     @property
     def emulation(self) -> str:
-        """What emulates the links."""
         return "netem" if self.network.netem else "link-emulator" if self.links else "cables"
 
 
@@ -50,7 +49,6 @@ class HouseholdBlueprint:
     share: float | None = None
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         links = self.profile.model_dump(mode="json", exclude_none=True)["links"]
         asked = {"queue": self.queue, "share": self.share}
         given = {key: value for key, value in asked.items() if value is not None}

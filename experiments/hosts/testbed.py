@@ -81,21 +81,6 @@ class HostsTestbed(Testbed):
         return HostNode.of(self.hosts[name], self.directory)
 
     @property
-    def client(self) -> HostNode:
-        """The machine with the access links."""
-        return self.node(CLIENT)
-
-    @property
-    def gateway(self) -> HostNode:
-        """The machine that the converters run on."""
-        return self.node(GATEWAY)
-
-    @property
-    def server(self) -> HostNode:
-        """The machine that serves the files."""
-        return self.node(SERVER)
-
-    @property
     def emulation(self) -> str:
         """That nothing emulates the links."""
         return EMULATION
@@ -113,10 +98,10 @@ class HostsTestbed(Testbed):
         """Let the interfaces between the client and the server carry packets of up to ``mtu`` bytes."""
         links, server = self.topology.links, str(self.topology.SERVER4)
         for link in links:
-            self._set_mtu(self.client, mtu, str(link.gateway4), "from", str(link.client4))
-            self._set_mtu(self.gateway, mtu, str(link.client4))
-        self._set_mtu(self.gateway, mtu, server)
-        self._set_mtu(self.server, mtu, str(links[0].client4))
+            self._set_mtu(self.node(CLIENT), mtu, str(link.gateway4), "from", str(link.client4))
+            self._set_mtu(self.node(GATEWAY), mtu, str(link.client4))
+        self._set_mtu(self.node(GATEWAY), mtu, server)
+        self._set_mtu(self.node(SERVER), mtu, str(links[0].client4))
 
     def _set_mtu(self, node: HostNode, mtu: int, *towards: str) -> None:
         (route,) = json.loads(node.ip("-j", "route", "get", *towards))

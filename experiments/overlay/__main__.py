@@ -175,10 +175,5 @@ def _stay(said: str) -> int:
     return 0
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "overlay up")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "overlay up")

@@ -65,7 +65,6 @@ class Segments:
     links: tuple[Link, ...]
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"proxies": len(self.links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in self.links)}
 
     @contextmanager

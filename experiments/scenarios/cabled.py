@@ -44,7 +44,6 @@ class Cables:
     """The same before it stands."""
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"cables": "veth"}
 
     @contextmanager

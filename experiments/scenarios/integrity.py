@@ -81,7 +81,6 @@ class Distance:
     checksum: bool
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"rtt": str(self.rtt), "checksum": self.checksum}
 
     @contextmanager

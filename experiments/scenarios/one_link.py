@@ -27,7 +27,6 @@ class OneLink:
     profile: Profile
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"links": self.profile.model_dump(mode="json", exclude_none=True)}
 
     @contextmanager

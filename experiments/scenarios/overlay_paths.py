@@ -55,7 +55,6 @@ class Computed(Unlinked):
 
     @property
     def emulation(self) -> str:
-        """What emulates the links."""
         return "nothing: computed"
 
 
@@ -64,7 +63,6 @@ class Computation:
     """What needs no testbed."""
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return {"graphs": "overlay/graphs"}
 
     @contextmanager

@@ -18,7 +18,6 @@ class StandingOverlay(Unlinked):
 
     @property
     def emulation(self) -> str:
-        """What emulates the links."""
         return "netem" if self.overlay.mesh.netem else "link-emulator"
 
 
@@ -37,7 +36,6 @@ class WholeOverlay:
     by_port: Mapping[int, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         described = {"nodes": self.nodes, "round_trip_ms": self.round_trip_ms, "rounds": self.rounds}
         return described | ({"by_port": dict(self.by_port)} if self.by_port else {})
 

@@ -427,10 +427,5 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
         tell(console, each)
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "experiment")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "experiment")

@@ -90,15 +90,44 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
     if not axes:
         return scenario
     combinations = [_combination(profile, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
-    return replace(
-        scenario,
-        points=_Points(scenario, combinations),
-        blueprint=_Placed(scenario, tuple(axes)),
-        judge=_Judged(scenario, combinations),
-        draw=_Drawn(scenario, combinations),
-        metrics=None,
-        axes=axes,
-    )
+
+    def points(options: Options, _topology: Topology) -> list[Point]:
+        return [
+            {**_unswept(scenario, point, combination), **combination.values}
+            for combination in combinations
+            for point in scenario.points(options, combination.topology)
+        ]
+
+    def blueprint(options: Options, profile: Profile, point: Point) -> Blueprint:
+        place = scenario.blueprint(options, profile, {key: value for key, value in point.items() if key not in axes})
+        for key in axes:
+            place = _on(place, key, point[key])
+        return place
+
+    def judge(options: Options, _topology: Topology, readings: Readings) -> list[Verdict]:
+        return [
+            replace(verdict, claim=f"{verdict.claim} ({combination})")
+            for combination in combinations
+            for verdict in scenario.judge(options, combination.topology, readings.at(**combination.values))
+        ]
+
+    def draw(figure: "Figure", _topology: Topology, readings: Readings) -> None:
+        """One below the other."""
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height * len(combinations))
+        parts = figure.subfigures(len(combinations), 1, squeeze=False)[:, 0]
+        for part, combination in zip(parts, combinations, strict=True):
+            part.suptitle(str(combination))
+            scenario.drawn(part, combination.topology, readings.at(**combination.values))
+
+    return replace(scenario, points=points, blueprint=blueprint, judge=judge, draw=draw, metrics=None, axes=axes)
+
+
+def _unswept(scenario: Scenario[Any], point: Point, combination: Combination) -> Point:
+    for key in combination.values.keys() & point.keys():
+        accepted = f"--set {key}=..., which {scenario.name} sweeps itself"
+        raise invalid_value("--sweep", key, combination.values[key], accepted)
+    return point
 
 
 def _combination(profile: Profile, values: Mapping[str, str]) -> Combination:
@@ -131,63 +160,3 @@ def _on(place: Blueprint, key: str, value: str) -> TestbedBlueprint:
         raise invalid_value("--sweep", key, value, known)
     links = changed(place.profile.model_dump(mode="json", exclude_none=True), [f"{key}={value}"])
     return replace(place, profile=check(links, Profile, where=f"--sweep {key}={value}"))
-
-
-@dataclass(frozen=True)
-class _Points:
-    scenario: Scenario[Any]
-    combinations: Sequence[Combination]
-
-    def __call__(self, options: Options, _topology: Topology) -> list[Point]:
-        return [
-            {**self._own(point, combination), **combination.values}
-            for combination in self.combinations
-            for point in self.scenario.points(options, combination.topology)
-        ]
-
-    def _own(self, point: Point, combination: Combination) -> Point:
-        for key in combination.values.keys() & point.keys():
-            accepted = f"--set {key}=..., which {self.scenario.name} sweeps itself"
-            raise invalid_value("--sweep", key, combination.values[key], accepted)
-        return point
-
-
-@dataclass(frozen=True)
-class _Placed:
-    scenario: Scenario[Any]
-    axes: Sequence[str]
-
-    def __call__(self, options: Options, profile: Profile, point: Point) -> Blueprint:
-        own = {key: value for key, value in point.items() if key not in self.axes}
-        place = self.scenario.blueprint(options, profile, own)
-        for key in self.axes:
-            place = _on(place, key, point[key])
-        return place
-
-
-@dataclass(frozen=True)
-class _Judged:
-    scenario: Scenario[Any]
-    combinations: Sequence[Combination]
-
-    def __call__(self, options: Options, _topology: Topology, readings: Readings) -> list[Verdict]:
-        return [
-            replace(verdict, claim=f"{verdict.claim} ({combination})")
-            for combination in self.combinations
-            for verdict in self.scenario.judge(options, combination.topology, readings.at(**combination.values))
-        ]
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    scenario: Scenario[Any]
-    combinations: Sequence[Combination]
-
-    def __call__(self, figure: "Figure", _topology: Topology, readings: Readings) -> None:
-        """One below the other."""
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height * len(self.combinations))
-        parts = figure.subfigures(len(self.combinations), 1, squeeze=False)[:, 0]
-        for part, combination in zip(parts, self.combinations, strict=True):
-            part.suptitle(str(combination))
-            self.scenario.drawn(part, combination.topology, readings.at(**combination.values))

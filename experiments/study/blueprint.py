@@ -57,7 +57,6 @@ class StandingTestbed:
 
     @property
     def emulation(self) -> str:
-        """What emulates the links."""
         return self.testbed.emulation
 
 
@@ -83,7 +82,6 @@ class TestbedBlueprint:
     stands: Stands = _in_namespaces
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         links = self.profile.model_dump(mode="json", exclude_none=True)
         topology = Topology.of(self.profile)
         left_out = [link.name for link in topology.links[1:] if link not in topology.joining]

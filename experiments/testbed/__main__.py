@@ -225,10 +225,5 @@ def _down(options: Down) -> None:
     print(f"removed: {', '.join(gone)}" if gone else "nothing to remove")
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "testbed")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "testbed")

@@ -8,13 +8,11 @@ experiments/link-emulator/src/trace.rs has the details, and replays it.
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
-
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from typing import Self
 
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.units import PositiveRate
+from tributary.settings.values import Text
 
 PROFILES = Path(__file__).parents[1] / "profiles"
 """Where a relative path begins, unless a profile in another folder or a command line says otherwise."""
@@ -24,7 +22,7 @@ _MOST_DIGITS = 10  # 115 days
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Text):
     """A link's opportunities to deliver 1,500 bytes, in milliseconds from the beginning of the trace."""
 
     path: Path
@@ -66,17 +64,12 @@ class Trace:
         return str(self.path)
 
     @classmethod
-    def _of(cls, value: object) -> Self:
-        if isinstance(value, cls):
-            return value
+    def parse(cls, value: object) -> Self:
+        """Read the file that ``value`` names; raises ValueError with what is accepted."""
         # A comma ends the path in what the link emulator is told.
         if not isinstance(value, str) or not value or "," in str(PROFILES / value):
             raise ValueError(cls.ACCEPTED)
         return cls.read(PROFILES / value)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(cls._of, serialization=core_schema.to_string_ser_schema())
 
 
 def _times(path: Path, lines: list[str]) -> tuple[int, ...]:

@@ -180,10 +180,5 @@ def _keys() -> Iterator[str]:
             yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "firstboot")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "firstboot")

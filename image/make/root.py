@@ -32,7 +32,6 @@ DISABLED = (
     *("ModemManager.service", "NetworkManager.service", "NetworkManager-dispatcher.service"),
     "NetworkManager-wait-online.service",
 )
-_UNITS = ("usr/lib/systemd/system", "etc/systemd/system")
 _ALWAYS = (
     *("part_gpt", "fat", "ext2", "search", "search_fs_uuid", "normal", "linux", "configfile", "echo", "test"),
     *("loadenv", "regexp", "ls", "cat", "reboot"),

@@ -253,10 +253,5 @@ def _settled() -> Verdict:
     return last
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "tributary-upgrade")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "tributary-upgrade")

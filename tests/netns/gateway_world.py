@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv6Network
+from ipaddress import IPv4Network, IPv6Network
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from tributary.kernel import wireguard
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
 from tributary.wireguard.enrolment import Enrolment
-from tributary.wireguard.interface import EVERYWHERE, Interface, Peer
+from tributary.wireguard.interface import Interface, Peer
 
 needs_tools = needs("wg", "nft")
 
@@ -58,7 +58,9 @@ class House:
         The one for everything else is used for IPv6 as well, if the gateway has any.
         """
         name = f"t{os.getpid()}-{next(_numbers)}"
-        gateway = Peer(enrolment.public_key, (EVERYWHERE, IPv6Network("::/0")), str(enrolment.gateway), keepalive=1)
+        gateway = Peer(
+            enrolment.public_key, (IPv4Network("0.0.0.0/0"), IPv6Network("::/0")), str(enrolment.gateway), keepalive=1
+        )
         interface = Interface(keys.private_key(secret or enrolment.secret, place), (gateway,))
         address = str(addresses.tunnel_address(enrolment.addresses, place))
         with self.node.entered():

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tributary.kernel import sysctl
 from tributary.kernel.netlink import SOCK_DIAG, Interrupted, Malformed, Message, attributes, kept
 from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
@@ -161,14 +162,7 @@ def _mptcp_sockets() -> Iterator[Message]:
 
 
 def _forwards() -> bool:
-    for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-        try:
-            with open(f"/proc/sys/net/{name}", encoding="ascii") as file:  # noqa: PTH123
-                if file.read().strip() == "1":
-                    return True
-        except OSError:
-            continue
-    return False
+    return any(sysctl.read(f"net/{name}") == "1" for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"))
 
 
 def _subflows() -> Iterator[_Found]:

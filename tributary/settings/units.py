@@ -8,16 +8,15 @@ import re
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from tributary.settings.values import Text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z%]+)", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
-class Quantity:
+class Quantity(Text):
     """A non-negative whole number of base units, read from and written as text with a unit."""
 
     amount: int
@@ -50,16 +49,6 @@ class Quantity:
             key=lambda item: item[1],
         )
         return f"{self.amount // size}{unit}"
-
-    @classmethod
-    def _read(cls, value: object) -> Self:
-        if isinstance(value, cls):
-            return value
-        return cls.parse(value)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
 
 
 class Rate(Quantity):

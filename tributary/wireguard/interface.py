@@ -6,8 +6,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 Network = IPv4Network | IPv6Network
 
-EVERYWHERE = IPv4Network("0.0.0.0/0")
-
 
 @dataclass(frozen=True)
 class Peer:

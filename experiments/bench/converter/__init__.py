@@ -104,7 +104,6 @@ class Contending(Cables):
     listening: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, object]:
-        """For a manifest."""
         return super().as_json() | {"listening": list(self.listening)}
 
     @contextmanager

@@ -204,10 +204,5 @@ def _watch(side: LanSide, proposed: Lan | None) -> Callable[[], bool]:
     return goes_on
 
 
-def command() -> None:
-    """The whole command: ends the process."""
-    run(main, "first-start")
-
-
 if __name__ == "__main__":
-    command()
+    run(main, "first-start")
