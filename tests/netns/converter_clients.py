@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 
 import pytest
 
@@ -19,6 +20,8 @@ TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")
 TRANSPARENT = ("tproxy", "redirect")
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 ALL_TUNNELS = pytest.mark.parametrize("kind", TUNNELS)
+TUNNELS_IN_TURN = pytest.mark.parametrize(("kind", "protocol"), [*zip(TUNNELS, cycle((TCP, MPTCP)), strict=False)])
+"""Each once: one relay serves all of them, whatever the client speaks."""
 PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
 LISTENER = {"connect": "http", "absolute": "http"} | {kind: kind for kind in KINDS[2:]}
 

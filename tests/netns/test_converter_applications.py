@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.netns.converter_clients import ALL_KINDS, ALL_TUNNELS, PROTOCOLS, opened, read_all, request, take, take_head
+from tests.netns.converter_clients import (
+    ALL_KINDS,
+    PROTOCOLS,
+    TUNNELS_IN_TURN,
+    opened,
+    read_all,
+    request,
+    take,
+    take_head,
+)
 from tests.netns.converter_services import CONTENT
 from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER, SERVER6, Converter, World, needs_tools
 from tests.netns.world import eventually, needs
@@ -237,8 +246,7 @@ def test_an_upgrade_that_carries_content_goes_on_as_another_protocol(net: World,
         assert take(client, 25) == b'{"Detach":false}behind it'
 
 
-@PROTOCOLS
-@ALL_TUNNELS
+@TUNNELS_IN_TURN
 def test_stream_both_ways_at_once_is_whole(net: World, kind: str, protocol: int) -> None:
     """As SSH does: small and large pieces at any time, in both directions."""
     size, digests = 8 << 20, {}

@@ -7,12 +7,13 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from tests.netns.converter_clients import (
-    ALL_KINDS,
+    KINDS,
     PROTOCOLS,
     Refused,
     authority,
@@ -49,8 +50,10 @@ def chain(conv: World, *keys: str) -> Iterator[list[Converter]]:
         ]
 
 
-@pytest.mark.parametrize("keys", [(), ("loop_check = true",), ("fast_open = true", "loop_check = true")], ids=" ".join)
-@ALL_KINDS
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    zip(KINDS, cycle([(), ("loop_check = true",), ("fast_open = true", "loop_check = true")]), strict=False),
+)
 def test_clients_are_served_by_a_chain_of_four(conv: World, kind: str, keys: tuple[str, ...]) -> None:
     with chain(conv, *keys) as converters, conv.serving(SERVICE[kind]) as service:
         for host in (SERVER, SERVER6):
@@ -269,8 +272,9 @@ def named(*ways: str) -> str:
     return ALL_VIA_GATEWAY + '[gateway]\nfallback = "refuse"\n' + route(f"{SERVER}/32", " or ".join(texts))
 
 
-@ALL_KINDS
-@pytest.mark.parametrize("keys", ["", "fast_open = true\nloop_check = true\n"], ids=["plain", "in-the-syn"])
+@pytest.mark.parametrize(
+    ("kind", "keys"), zip(KINDS, cycle(["", "fast_open = true\nloop_check = true\n"]), strict=False)
+)
 def test_the_first_converter_names_the_chain(conv: World, kind: str, keys: str) -> None:
     config = named("first third second").replace("fallback", f"{keys}fallback")
     with ExitStack() as stack:

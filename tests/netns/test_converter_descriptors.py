@@ -46,7 +46,7 @@ def ask(conv: World, kind: str, stack: ExitStack) -> None:
     client.sendall(requests[kind])
 
 
-@pytest.mark.parametrize("kind", ["connect", "socks5"])
+@pytest.mark.parametrize("kind", ["connect"])
 def test_every_connection_there_may_be_can_race_to_eight_addresses_and_descriptors_remain(
     conv: World, kind: str
 ) -> None:

@@ -57,9 +57,10 @@ FULL = {
 
 
 @pytest.mark.parametrize(
-    ("key", "reason"), [("connections = 3", "full"), ("connections_per_client = 3", "client-full")]
+    ("kind", "key", "reason"),
+    [(kind, "connections = 3", "full") for kind in KINDS]
+    + [(kind, "connections_per_client = 3", "client-full") for kind in ("connect", "convert")],
 )
-@ALL_KINDS
 def test_at_a_cap_new_work_is_refused_clearly_and_old_work_goes_on(
     conv: World, kind: str, key: str, reason: str
 ) -> None:
@@ -89,8 +90,10 @@ def test_more_connections_than_open_files_are_refused_as_a_setting(conv: World) 
         assert "limits.connections" in refused.log
 
 
-@pytest.mark.parametrize("way", ["down", "up"])
-@ALL_KINDS
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [("absolute", "down"), ("absolute", "up"), ("connect", "down"), ("convert", "up"), ("redirect", "down")],
+)
 def test_stalled_reader_holds_no_more_than_its_buffer(net: World, running: Converter, kind: str, way: str) -> None:
     resident = running.resident()
     with ExitStack() as stack:
@@ -165,7 +168,7 @@ def test_one_client_that_reads_nothing_takes_its_share_of_the_memory_and_others_
         assert converter.status()["buffered_bytes"] <= 8 * BUFFER
 
 
-@ALL_KINDS
+@pytest.mark.parametrize("kind", ["connect", "redirect"])
 def test_out_of_descriptors_accepting_pauses_without_spinning_and_recovers(conv: World, kind: str) -> None:
     conv.intercept(kind if kind in TRANSPARENT else "")
     heard: list[str] = []
@@ -222,7 +225,7 @@ def test_without_a_descriptor_for_the_server_the_client_is_told(conv: World, kin
         assert hears(conv, kind, SERVER, service.port) == SERVED[kind]
 
 
-@ALL_KINDS
+@pytest.mark.parametrize("kind", ["connect", "absolute"])
 def test_without_a_port_the_client_is_told_and_old_work_goes_on(net: World, kind: str) -> None:
     with net.serving(echo) as service, ExitStack() as stack:
         net.gateway.sysctl(net__ipv4__ip_local_port_range="40000 40003")

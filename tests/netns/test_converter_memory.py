@@ -152,8 +152,10 @@ def refused(client: socket.socket) -> bool:
     return told(client) == b"503"
 
 
-@pytest.mark.parametrize("way", [heads, asked, fielded, tunnelled, pipelined, unread])
-@pytest.mark.parametrize("megabytes", [64, 256])
+@pytest.mark.parametrize(
+    ("megabytes", "way"),
+    [*((64, way) for way in (heads, asked, fielded, tunnelled, pipelined, unread)), (256, heads)],
+)
 def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
     net: World, way: Callable[[int], bytes], megabytes: int, record_property: Callable[[str, object], None]
 ) -> None:

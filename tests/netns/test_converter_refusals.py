@@ -36,7 +36,8 @@ from tests.netns.world import eventually
 
 pytestmark = needs_tools
 
-CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
+# What a kept connection serves asks for no name.
+CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n[upstream]\nreuse = "never"\n'
 
 # By the reason that logs and metrics give.
 SPECIAL = """127.0.0.1 127.255.255.254 0.0.0.0 169.254.169.254 169.254.1.1 100.100.100.200 224.0.0.1 239.1.1.1

@@ -2,13 +2,14 @@
 
 import socket
 import time
+from itertools import cycle, product
 
 import pytest
 
 from tests.netns.converter_clients import (
-    ALL_KINDS,
-    ALL_TUNNELS,
     PROTOCOLS,
+    TUNNELS,
+    TUNNELS_IN_TURN,
     Refused,
     clog,
     get,
@@ -22,16 +23,23 @@ from tests.netns.converter_clients import (
 )
 from tests.netns.converter_services import CONTENT, echo
 from tests.netns.converter_short_timeouts import BUFFER, net, running
-from tests.netns.converter_world import GATEWAY, SERVER, TCP, Converter, World, needs_tools
+from tests.netns.converter_world import (
+    GATEWAY,
+    MPTCP,
+    SERVER,
+    TCP,
+    Converter,
+    World,
+    needs_tools,
+)
 from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
 pytestmark = needs_tools
 
 
-@PROTOCOLS
 @pytest.mark.parametrize("count", [1, 1000, 200_000])
-@ALL_TUNNELS
+@TUNNELS_IN_TURN
 def test_bytes_behind_the_request_come_once_and_in_order(net: World, kind: str, count: int, protocol: int) -> None:
     early = (CONTENT * 2)[7 : 7 + count]
     with net.serving(echo) as service, opened(net, kind, SERVER, service.port, protocol, early=early) as client:
@@ -49,7 +57,7 @@ def test_bytes_behind_a_refused_request_reach_nobody(net: World, kind: str) -> N
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-@ALL_KINDS
+@pytest.mark.parametrize("kind", ["connect", "redirect", "absolute"])
 def test_urgent_data_come_in_their_place_and_hold_nothing_back(net: World, kind: str, way: str) -> None:
     """Bytes, an urgent one and more bytes, sent in one go, all come (RFC 9293 section 3.8.5)."""
     for _ in range(5):
@@ -61,8 +69,7 @@ def test_urgent_data_come_in_their_place_and_hold_nothing_back(net: World, kind:
             assert take(reader, 7) == b"abcXdef"
 
 
-@PROTOCOLS
-@ALL_TUNNELS
+@TUNNELS_IN_TURN
 def test_client_ends_first_and_the_answer_still_comes(net: World, kind: str, protocol: int) -> None:
     def answer_at_the_end(connection: socket.socket) -> None:
         heard, _ = read_all(connection)
@@ -74,8 +81,7 @@ def test_client_ends_first_and_the_answer_still_comes(net: World, kind: str, pro
         assert read_all(client) == (b"question" + CONTENT, "closed")
 
 
-@PROTOCOLS
-@ALL_TUNNELS
+@TUNNELS_IN_TURN
 def test_server_ends_first_and_still_hears_everything(net: World, kind: str, protocol: int) -> None:
     heard: list[tuple[bytes, str]] = []
 
@@ -107,10 +113,14 @@ def test_client_that_ends_behind_its_request_gets_the_response(net: World, proto
         assert read_all(client) == (CONTENT, "closed")
 
 
-@PROTOCOLS
-@pytest.mark.parametrize("clogged", ["nothing", "up", "down"])
-@pytest.mark.parametrize("who", ["client", "server"])
-@ALL_KINDS
+# One relay serves all kinds of tunnels; requests have an exchange of their own.
+WAYS = [*product(("client", "server"), ("nothing", "up", "down"), (TCP, MPTCP))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "who", "clogged", "protocol"),
+    [("absolute", *way) for way in WAYS] + [(kind, *way) for kind, way in zip(cycle(TUNNELS), WAYS, strict=False)],
+)
 def test_reset_is_passed_on_within_a_second(
     net: World, running: Converter, kind: str, who: str, clogged: str, protocol: int
 ) -> None:

@@ -3,12 +3,12 @@
 import socket
 import time
 from contextlib import suppress
+from itertools import cycle, product
 
 import pytest
 
 from tests.netns.converter_clients import (
-    ALL_TUNNELS,
-    PROTOCOLS,
+    TUNNELS,
     convert_connect,
     convert_message,
     get,
@@ -22,7 +22,14 @@ from tests.netns.converter_clients import (
 )
 from tests.netns.converter_services import CONTENT, content
 from tests.netns.converter_short_timeouts import net, running
-from tests.netns.converter_world import SERVER, Converter, World, needs_tools
+from tests.netns.converter_world import (
+    MPTCP,
+    SERVER,
+    TCP,
+    Converter,
+    World,
+    needs_tools,
+)
 from tests.netns.world import eventually
 
 __all__ = ["net", "running"]
@@ -36,8 +43,7 @@ SLOW = {
 }
 
 
-@PROTOCOLS
-@pytest.mark.parametrize("first", [0, 10])
+@pytest.mark.parametrize(("first", "protocol"), [(0, TCP), (10, MPTCP)])
 @pytest.mark.parametrize("kind", SLOW)
 def test_request_that_trickles_in_ends_at_an_absolute_limit(net: World, kind: str, first: int, protocol: int) -> None:
     listener = {"http": "absolute"}.get(kind, kind)
@@ -76,9 +82,13 @@ def test_second_request_on_a_connection_has_its_limit_from_its_first_byte(net: W
         assert 0.5 < time.monotonic() - start < 2
 
 
-@PROTOCOLS
-@pytest.mark.parametrize("who", ["client", "server"])
-@ALL_TUNNELS
+@pytest.mark.parametrize(
+    ("kind", "who", "protocol"),
+    [
+        (kind, who, protocol)
+        for (who, kind), protocol in zip(product(("client", "server"), TUNNELS), cycle((TCP, MPTCP)), strict=False)
+    ],
+)
 def test_half_closed_and_silent_connection_is_reaped(
     net: World, running: Converter, kind: str, who: str, protocol: int
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 from tests.netns.world import needs
 from tributary.paths import CACHE, ROOT
 
-pytestmark = needs("cargo", "clang", "ethtool", "ip", "nft", "unshare")
+# What scripts/check has not built takes minutes.
+pytestmark = [needs("cargo", "clang", "ethtool", "ip", "nft", "unshare"), pytest.mark.timeout(900)]
 
 # With the features that scripts/check builds with: so nothing is built twice.
 CARGO = ("cargo", "test", "--quiet", "--locked", "--workspace", "--features=tributary-converter/offload")
@@ -19,7 +20,7 @@ def cargo(*arguments: str, within: tuple[str, ...] = ()) -> None:
     """Run cargo test; raises AssertionError with its whole output."""
     command = (*within, *CARGO, "--manifest-path", str(ROOT / "Cargo.toml"), *arguments)
     environment = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "cargo")}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=250)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=800)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -133,7 +133,7 @@ def test_a_qdisc_of_somebody_else_s_is_left_alone(house: World) -> None:
 
 def round_trip(house: World) -> float:
     """Milliseconds, the median of some."""
-    said = house.on_router(f"ping -n -c 15 -i 0.2 {SERVER_4}")
+    said = house.on_router(f"ping -n -c 15 -i 0.05 {SERVER_4}")
     times = sorted(float(each) for each in re.findall(r"time=([\d.]+)", said))
     return times[len(times) // 2]
 

@@ -240,7 +240,7 @@ def test_bad_chunk_ends_the_connection_and_reaches_nobody(net: World, request_: 
 
 @pytest.mark.parametrize("request_", MENDED.values(), ids=MENDED)
 def test_doubtful_request_is_refused_or_reaches_the_origin_once_and_unambiguous(net: World, request_: bytes) -> None:
-    answer = net.send(request_, seconds=0.7)
+    answer = net.send(request_, seconds=0.35)
     if answer.status in (400, 501):  # Squid 6 refuses `identity`, which Squid 5 leaves out
         assert net.origin.take() == []
         return

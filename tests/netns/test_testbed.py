@@ -41,13 +41,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TESTBED, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-@pytest.mark.calm
-def test_each_link_is_as_described(testbed: Testbed) -> None:
-    readings = check_links(testbed)
-    assert {reading.what for reading in readings} == {"rtt_ms", "down_mbps", "up_mbps"}
-    assert len(readings) == 6
-
-
 @pytest.mark.parametrize(
     ("rate", "delay", "complaint"),
     [("110mbit", "5ms", "down_mbps .* at most 5%"), ("100mbit", "6ms", "rtt_ms .* at most 5% or 1 ms")],
@@ -68,7 +61,7 @@ def test_a_link_that_is_off_by_more_than_the_tolerance_is_refused(
 def test_gateway_and_server_are_reached_over_every_link(testbed: Testbed, link: int, address: str) -> None:
     own = testbed.topology.links[link]
     source = own.client6 if ":" in address else own.client4
-    assert " bytes from " in testbed.client.run("ping", "-n", "-c", "5", "-i", "0.1", "-I", str(source), address)
+    assert " bytes from " in testbed.client.run("ping", "-n", "-c", "1", "-I", str(source), address)
 
 
 def test_the_server_speaks_no_mptcp(testbed: Testbed) -> None:

@@ -335,7 +335,7 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         assert resident(child) - before < MOST_GROWTH
 
 
-@pytest.mark.parametrize("shared_by", ["subflow", "session"])
+@pytest.mark.parametrize(("source", "shared_by"), [("kernel", "subflow"), ("sniffer", "session")])
 def test_sessions_from_one_port_one_after_the_other_are_each_throttled(
     source: str, shared_by: str, tmp_path: Path
 ) -> None:

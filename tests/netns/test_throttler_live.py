@@ -14,6 +14,7 @@ from tests.netns.throttler_world import (
     CLIENT,
     GATEWAY,
     IPV4,
+    KERNEL,
     WIRED_SLOW,
     ask,
     class_statuses,
@@ -44,6 +45,7 @@ def resets() -> int:
 
 
 @pytest.mark.smoke
+@KERNEL
 def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(source: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     # Without a limit the download would be over before the rule comes.
@@ -69,6 +71,7 @@ def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(s
         assert resets() == before
 
 
+@KERNEL
 def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) -> None:
     with throttler(source), connection() as client:
         eventually(elements)
@@ -115,6 +118,7 @@ def test_the_last_rule_gives_way_to_those_before_it() -> None:
         assert "accepted: the name of a rule: wired-slow" in ask("unset", "rest", code=Exit.USAGE)
 
 
+@KERNEL
 def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(WIRED_SLOW.read_text())
@@ -142,6 +146,7 @@ def test_a_broken_file_leaves_the_old_policy_active(tmp_path: Path) -> None:
         assert [held["rate"] for held in class_statuses()] == ["5mbit"]
 
 
+@KERNEL
 def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) -> None:
     with throttler(source), connection():
         eventually(elements)
@@ -225,6 +230,7 @@ def test_a_joined_subflow_is_throttled_before_it_carries_data(source: str, tmp_p
         assert held["sent_bytes"] >= (subflows()["wireless"]["sent_bytes"] or 0)
 
 
+@KERNEL
 def test_metrics_are_served_while_it_runs(source: str) -> None:
     with throttler(source, WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
         eventually(elements)
@@ -233,6 +239,7 @@ def test_metrics_are_served_while_it_runs(source: str) -> None:
         assert "10.0.1.2" not in page
 
 
+@KERNEL
 def test_the_log_is_json_if_asked_for(source: str) -> None:
     with throttler(source, WIRED_SLOW, "--log", "json") as child, connection():
         eventually(elements)
@@ -270,6 +277,7 @@ def endpoint(address: str) -> str:
     return found[1]
 
 
+@KERNEL
 def test_a_change_of_the_rate_keeps_the_class_with_its_counters(source: str) -> None:
     with throttler(source), connection() as client:
         eventually(elements)
@@ -372,6 +380,7 @@ def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_chan
         run(*in_namespace(GATEWAY, "ip", "link", "del", "spare"), check=False)
 
 
+@KERNEL
 def test_a_root_qdisc_that_somebody_took_is_missed_at_the_next_change(source: str) -> None:
     with throttler(source), connection():
         eventually(elements)

@@ -10,6 +10,7 @@ import pytest
 from tests.netns.throttler_world import (
     CLIENT,
     GATEWAY,
+    KERNEL,
     WIRED_SLOW,
     classes,
     connection,
@@ -98,6 +99,7 @@ def test_what_is_throttled_on_an_interface_that_goes_is_free_and_the_rest_is_sti
             eventually(elements)
 
 
+@KERNEL
 def test_limits_come_back_by_themselves_when_another_program_flushes_all_rules(source: str) -> None:
     """`nft flush ruleset`, as a reload of nftables.service on Debian does it, while a subflow is held; and twice."""
     with throttler(source) as child, connection():
@@ -111,6 +113,7 @@ def test_limits_come_back_by_themselves_when_another_program_flushes_all_rules(s
         assert child.poll() is None
 
 
+@KERNEL
 def test_rules_of_other_programs_cause_no_reset(source: str) -> None:
     with throttler(source), connection():
         eventually(elements)

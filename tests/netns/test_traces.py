@@ -38,7 +38,12 @@ def flood(testbed: Testbed, bits_per_second: float, seconds: float) -> list[int]
     return arrived
 
 
-@pytest.mark.parametrize("path", sorted(PROFILES.glob("*.toml")), ids=lambda path: path.stem)
+# Those of the papers' experiments are measured by tests/claims.
+SEEN = {"bottleneck", "buffer", "delays", "ethernet-wifi", "ireland-california", "slow"}
+UNSEEN = [path for path in sorted(PROFILES.glob("*.toml")) if path.stem not in SEEN]
+
+
+@pytest.mark.parametrize("path", UNSEEN, ids=lambda path: path.stem)
 def test_the_links_of_every_profile_are_as_described(name: str, path: Path) -> None:
     with standing(name, load(path, Profile)) as testbed:
         readings = check_links(testbed)

@@ -73,6 +73,10 @@ def source(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+KERNEL = pytest.mark.parametrize("source", ["kernel"])
+"""For what is done with sessions, whoever has seen them."""
+
+
 @contextmanager
 def throttler(source: str, policy: Path = WIRED_SLOW, *options: str) -> Iterator[subprocess.Popen[str]]:
     end_connections()
