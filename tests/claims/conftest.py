@@ -1,3 +1,3 @@
-"""What the tests in this folder share with those of the other experiments. Its two files run side by side."""
+"""What the tests in this folder share with those of the other experiments."""
 
 from tests.measured.conftest import no_orphans as no_orphans
