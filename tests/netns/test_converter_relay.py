@@ -23,15 +23,7 @@ from tests.netns.converter_clients import (
 )
 from tests.netns.converter_services import CONTENT, echo
 from tests.netns.converter_short_timeouts import BUFFER, net, running
-from tests.netns.converter_world import (
-    GATEWAY,
-    MPTCP,
-    SERVER,
-    TCP,
-    Converter,
-    World,
-    needs_tools,
-)
+from tests.netns.converter_world import GATEWAY, MPTCP, SERVER, TCP, Converter, World, needs_tools
 from tests.netns.world import eventually
 
 __all__ = ["net", "running"]

@@ -22,14 +22,7 @@ from tests.netns.converter_clients import (
 )
 from tests.netns.converter_services import CONTENT, content
 from tests.netns.converter_short_timeouts import net, running
-from tests.netns.converter_world import (
-    MPTCP,
-    SERVER,
-    TCP,
-    Converter,
-    World,
-    needs_tools,
-)
+from tests.netns.converter_world import MPTCP, SERVER, TCP, Converter, World, needs_tools
 from tests.netns.world import eventually
 
 __all__ = ["net", "running"]

@@ -13,17 +13,7 @@ import pytest
 
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
-from tests.netns.gateway_world import (
-    CONVERTER,
-    INSIDE,
-    OUTSIDE,
-    PRIVATE,
-    SERVER,
-    House,
-    World,
-    needs_tools,
-    streams,
-)
+from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, needs_tools, streams
 from tests.netns.world import eventually, needs
 from tributary.kernel import connections
 from tributary.paths import ROOT

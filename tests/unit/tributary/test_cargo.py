@@ -1,10 +1,11 @@
-"""Whether what is written in Rust can be built here."""
+"""Whether what is written in Rust can be built here, and which programs are taken."""
 
 from pathlib import Path
 
 import pytest
 
 from tributary import cargo
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,18 @@ def test_cargo_works_if_it_says_its_version(
         (tmp_path / "cargo").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert cargo.works.__wrapped__() is works
+
+
+@pytest.mark.parametrize(("released", "folder"), [(False, "bin"), (True, "released")])
+def test_without_cargo_the_programs_are_those_that_are_there(
+    released: bool, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cargo, "works", lambda: False)
+    monkeypatch.setattr(cargo, "CACHE", tmp_path)
+    program = tmp_path / folder / "tributary-load"
+    with pytest.raises(CommandError, match=f"{program}: not found, and no cargo to build it with") as caught:
+        cargo.build("tributary-load", released=released)
+    assert caught.value.code == Exit.UNAVAILABLE
+    program.parent.mkdir()
+    program.touch()
+    assert cargo.build("tributary-load", released=released) == [program]
