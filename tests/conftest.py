@@ -31,9 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in ("claims", "netns", "measured", "vm"):
             item.add_marker(needs_root)
-    # Where files run side by side, a long one that begins last is all that runs. Benchmarks are last all the same: the
-    # papers' claims, which take the processors from them, are over by then.
-    items.sort(key=lambda item: (item.path.parent.name == "measured", item.get_closest_marker("slow") is None))
+    # Where files run side by side, a long one that begins last is all that runs.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what each test that was run again had failed with: the one that passed leaves no trace of it."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.write_line(f"again: {report.nodeid}: {report.longreprtext.strip()[-400:]}")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

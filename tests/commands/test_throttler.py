@@ -16,7 +16,7 @@ GOOD = '[paths.loop]\ninterface = "lo"\n\n[[rules]]\nname = "slow"\npath = "loop
 
 
 def throttler(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **options.pop("env", {})}  # type: ignore[dict-item]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}  # type: ignore[dict-item]
     command = [sys.executable, "-m", "throttler", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)  # type: ignore[call-overload,no-any-return]
 

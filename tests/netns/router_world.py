@@ -23,7 +23,8 @@ from typing import Any
 
 from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import eventually, in_namespace, on, process, program, run, said_ready
+from router.control import CONTROL
+from tests.netns.world import asked, eventually, in_namespace, on, process, program, run, said_ready
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
@@ -155,8 +156,7 @@ class World:
 
     def answer(self) -> dict[str, Any]:
         """All that the daemon says of itself."""
-        answer: dict[str, Any] = json.loads(self.tributary("status", "router"))
-        return answer
+        return asked(self.router, CONTROL)
 
     def status(self) -> dict[str, Any]:
         """The links by their names."""

@@ -1,6 +1,5 @@
 """The throttler on a gateway of home routers: with the card's own policy it sees what is inside of the tunnels."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -15,8 +14,9 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.gateway_world import INSIDE, World, world
-from tests.netns.world import eventually, in_namespace, needs, process, program, run, said_ready
+from tests.netns.world import asked, eventually, in_namespace, needs, process, program, run, said_ready
 from tests.unit.image.firstboot.systems import facts
+from throttler.service.control import CONTROL
 
 pytestmark = needs("wg", "nft", "tc")
 
@@ -67,8 +67,7 @@ def throttled(gateway: World, source: str) -> Iterator[None]:
 
 
 def status(gateway: World) -> dict[str, Any]:
-    command = in_namespace(gateway.gate.namespace, sys.executable, "-m", "command", "status", "throttler")
-    return dict(json.loads(run(*command)))
+    return asked(gateway.gate.namespace, CONTROL)
 
 
 @pytest.mark.parametrize("source", ["kernel", "sniffer"])

@@ -11,7 +11,6 @@ from two subflows on.
 """
 
 import fcntl
-import json
 import os
 import re
 import subprocess
@@ -25,7 +24,8 @@ from typing import Any
 import pytest
 
 from experiments.testbed.network import standing_nodes
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, said_ready
+from tests.netns.world import ENVIRONMENT, asked, eventually, in_namespace, on, process, program, said_ready
+from throttler.service.control import CONTROL
 from tributary.paths import ROOT
 
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
@@ -156,7 +156,7 @@ def connection(address: str = IPV4) -> Iterator[Connection]:
 
 
 def status() -> dict[str, Any]:
-    return dict(json.loads(tributary("status", "throttler")))
+    return asked(GATEWAY, CONTROL)
 
 
 def class_statuses() -> list[dict[str, Any]]:

@@ -9,13 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.testbed.node import Node
+from tributary.daemons.control import Control
 from tributary.paths import ROOT
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def needs(*tools: str) -> pytest.MarkDecorator:
@@ -39,6 +42,15 @@ def in_namespace(name: str, *command: str) -> tuple[str, ...]:
 def on(name: str, command: str, *, check: bool = True) -> str:
     """Run an ip, nft, tc or ss command in a namespace."""
     return run(*in_namespace(name, *command.split()), check=check)
+
+
+def asked(name: str, daemon: Control) -> dict[str, Any]:
+    """All that a daemon in a namespace says of itself, as ``tributary status`` prints it; no program starts for it.
+
+    Raises CommandError, exit 69, where none runs.
+    """
+    with Node(name, Path()).entered():
+        return daemon.ask("status")
 
 
 def program(name: str, *arguments: str) -> tuple[str, ...]:
