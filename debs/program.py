@@ -60,15 +60,16 @@ def _native(programs: Programs, architecture: Architecture, cache: Path) -> Mapp
     # A program names source files in its panics: not where they happened to lie.
     remaps = (f"--remap-path-prefix={ROOT}=/usr/src/tributary", f"--remap-path-prefix={home}=/usr/src/cargo")
     environment = os.environ | {
-        "CARGO_TARGET_DIR": str(cache.parent / "cargo"),
+        # Of its own: who builds something else at the same time would wait for the whole of this.
+        "CARGO_TARGET_DIR": str(cache / "cargo"),
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(["-Ctarget-feature=+crt-static", *remaps]),
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",  # Debian Policy 10.1
     }
-    _run([str(ROOT / "scripts/setup.d/checkout"), str(cache.parent)])
+    _run([str(ROOT / "scripts/setup.d/checkout"), str(cache)])
     # With a target named, the flags are for the programs alone: macros that rustc loads cannot be static.
     command = ["cargo", "build", "--quiet", "--locked", "--release", f"--target={target}"]
     _run([*command, "--manifest-path", str(ROOT / "Cargo.toml"), *programs.build], environment)
-    return {name: cache.parent / "cargo" / target / "release" / name for name in programs.names}
+    return {name: cache / "cargo" / target / "release" / name for name in programs.names}
 
 
 def sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
