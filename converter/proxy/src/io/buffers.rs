@@ -23,6 +23,9 @@ pub fn with_scratch<T>(size: usize, action: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
+/// Bytes that are read at a time, at the least, for a peer that takes little.
+pub const LITTLE: usize = 16 << 10;
+
 /// Counts bytes that are kept, and limits them.
 #[derive(Debug)]
 pub struct Budget {
@@ -152,6 +155,7 @@ pub struct BufferedWriter<'a> {
     backlog: WriteBacklog<'a>,
     moved: u64,
     counter: &'a AtomicU64,
+    room: usize,
 }
 
 impl<'a> BufferedWriter<'a> {
@@ -162,7 +166,14 @@ impl<'a> BufferedWriter<'a> {
             backlog: WriteBacklog::new(budget),
             moved: 0,
             counter,
+            room: usize::MAX,
         }
+    }
+
+    /// How much to offer next, so that little of it is kept: what the peer took when it last took less than it was offered,
+    /// and twice that each time that it takes all.
+    pub fn room(&self) -> usize {
+        self.room
     }
 
     /// Bytes that the peer has taken.
@@ -188,7 +199,10 @@ impl<'a> BufferedWriter<'a> {
                 Err(error) => return Err(error),
             }
         }
-        if !rest.is_empty() {
+        if rest.is_empty() {
+            self.room = self.room.saturating_mul(2);
+        } else {
+            self.room = LITTLE.max(bytes.len() - rest.len());
             self.backlog.queue(rest.to_vec());
         }
         Ok(())
@@ -228,7 +242,33 @@ impl<'a> BufferedWriter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
     use super::*;
+    use crate::io::loopback;
+
+    #[test]
+    fn a_peer_is_offered_what_it_took_and_then_twice_that() {
+        loopback::block_on(async {
+            let (mut peer, near) = loopback::pair();
+            let (budget, counter) = (Budget::new(1 << 30), AtomicU64::new(0));
+            let near = near.into_tokio();
+            rustix::net::sockopt::set_socket_send_buffer_size(near.as_fd(), 1 << 16).expect("set");
+            let mut writer = BufferedWriter::new(&near, &budget, &counter);
+            assert_eq!(writer.room(), usize::MAX);
+            near.writable().await.expect("room");
+            writer.write(&vec![1; 64 << 20]).expect("a part of it");
+            let taken = usize::try_from(writer.moved()).expect("little");
+            assert!(LITTLE < taken && taken < 64 << 20);
+            assert_eq!(writer.room(), taken);
+            writer.discard();
+            peer.read_exact(&mut vec![0; taken]).expect("all of that");
+            near.writable().await.expect("room again");
+            writer.write(&[1]).expect("all of it");
+            assert_eq!(writer.room(), 2 * taken);
+        });
+    }
 
     #[test]
     fn a_share_is_spent_by_itself_and_with_the_whole() {

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::buffers::{Budget, BufferedWriter};
+use super::buffers::{Budget, BufferedWriter, LITTLE};
 use super::stream::{IdleTimer, poll_read};
 use crate::io::conn::Conn;
 use crate::kernel::sockets;
@@ -179,9 +179,6 @@ fn verdict(up: PipeState, down: PipeState) -> Option<RelayResult> {
     }
 }
 
-/// Bytes taken at a time while the budget for slow readers is spent.
-const LITTLE: usize = 16 << 10;
-
 /// What a relay may use, and where it counts.
 #[derive(Debug)]
 pub struct RelayContext<'a> {
@@ -223,12 +220,12 @@ impl<'a> RelayContext<'a> {
         self.at_half.replace(multipath.unwrap_or_default().subflows);
     }
 
-    /// How much to read at a time. What a reader does not take of it is kept for it.
-    pub fn read_size(&self) -> usize {
+    /// How much to read at a time for this reader. What it does not take of it is kept for it.
+    pub fn read_size(&self, sink: &BufferedWriter<'_>) -> usize {
         if self.budget.is_exhausted() {
             LITTLE.min(self.buffer)
         } else {
-            self.buffer
+            self.buffer.min(sink.room())
         }
     }
 }
@@ -338,7 +335,8 @@ impl<'a> Pipe<'a> {
     /// Reads once, and writes as much as the sink takes at once.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, PipeState>> {
         let (from, sink) = (self.from, &mut self.sink);
-        let read = poll_read(from, cx, self.context.read_size(), |bytes| {
+        let size = self.context.read_size(sink);
+        let read = poll_read(from, cx, size, |bytes| {
             sink.write(bytes).map(|()| bytes.len())
         });
         read.map(|read| match read {

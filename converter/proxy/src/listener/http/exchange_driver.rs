@@ -183,13 +183,14 @@ impl ExchangeDriver<'_, '_> {
     /// What follows the end of the body is the next request's, and waits for it: little of it is taken.
     fn upload_size(&self) -> usize {
         let owed = usize::try_from(self.exchange.client_owes()).unwrap_or(usize::MAX);
-        self.context.read_size().min(owed.saturating_add(PIECE))
+        let size = self.context.read_size(&self.up);
+        size.min(owed.saturating_add(PIECE))
     }
 
     /// A head is small.
     fn download_size(&self) -> usize {
         if self.exchange.is_in_body() {
-            self.context.read_size()
+            self.context.read_size(&self.down)
         } else {
             PIECE
         }
