@@ -176,5 +176,6 @@ def classes() -> list[str]:
 
 
 def installed() -> tuple[str, str]:
-    """The rules and qdiscs, without the count of references, which packets on their way hold, too."""
-    return on(GATEWAY, "nft list ruleset"), re.sub(r" refcnt \d+", "", on(GATEWAY, "tc qdisc show"))
+    """The rules and qdiscs, without what packets on their way change: references, and those that no class had."""
+    qdiscs = re.sub(r" (refcnt|direct_packets_stat) \d+", "", on(GATEWAY, "tc qdisc show"))
+    return on(GATEWAY, "nft list ruleset"), qdiscs
