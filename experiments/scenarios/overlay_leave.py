@@ -177,9 +177,10 @@ def _watch(
         if not change and '"paused"' in relay.output():
             change = now
             steps.end()
-        samples.append((now, _received(client.popen.pid), clocks.seconds()))
-        if not change and samples[-1][1] - samples[0][1] >= rise_from:
-            steps.rise(now)
+        if (count := received(client.popen.pid)) is not None:
+            samples.append((now, count, clocks.seconds()))
+            if not change and count - samples[0][1] >= rise_from:
+                steps.rise(now)
         time.sleep(_EVERY)
     if client.popen.returncode != 0 or not change:
         raise CommandError(
@@ -192,13 +193,15 @@ def _watch(
     return samples[:-1], change
 
 
-def _received(pid: int) -> int:
-    """Bytes that have come to the network namespace of a process by the link (proc_pid_net(5))."""
+def received(pid: int) -> int | None:
+    """Bytes that have come to the network namespace of a process by the link (proc_pid_net(5)); None while the process
+    is not in there yet, and once it ends.
+    """
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # it has just ended
-    return next((int(line.split()[1]) for line in lines if line.split()[0] == f"{_LINK}:"), 0)
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.split()[0] == f"{_LINK}:"), None)
 
 
 def _counters(node: Node) -> Mapping[str, int]:

@@ -1,8 +1,11 @@
 """Verdicts on a download that its relay leaves."""
 
+import os
+import subprocess
+
 import pytest
 
-from experiments.scenarios.overlay_leave import SCENARIO, told
+from experiments.scenarios.overlay_leave import SCENARIO, received, told
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import but, failed, topology
 
@@ -47,3 +50,10 @@ def test_a_dip_is_the_time_below_half_of_what_came_before() -> None:
     values = told(samples, 5.0)
     assert values["dip_ms"] == pytest.approx(300, abs=11)
     assert values["kept"] == pytest.approx(1)
+
+
+def test_a_process_without_the_link_or_at_its_end_has_no_count() -> None:
+    """None is not a count of 0, which would be a download that went back."""
+    with subprocess.Popen(["true"]) as gone:
+        os.waitid(os.P_PID, gone.pid, os.WEXITED | os.WNOWAIT)
+        assert [received(pid) for pid in (gone.pid, os.getpid())] == [None, None]
