@@ -14,7 +14,7 @@ from tests.netns.traces import traces
 from tributary.paths import ROOT
 
 # Throughput in real time: a hypervisor may take the processors away for a minute, which spoils the measurement alone.
-pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45)]
+pytestmark = [pytest.mark.slow, pytest.mark.flaky(reruns=2, reruns_delay=45), pytest.mark.timeout(600)]
 
 BENCH = (sys.executable, "-m", "experiments.bench", "run")
 
