@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +63,19 @@ def test_a_tc_that_hangs_is_given_up_and_links_go_on_being_kept(house: World) ->
     words = ("run", str(house.settings(SHAPED)), "--state-directory", str(house.directory / "state"))
     search = f"PATH={folder}:{os.environ['PATH']}"
 
-    def reason() -> str | None:
+    def is_out_for(reason: str | None) -> bool:
         # Who asks waits behind the tc's, ten seconds at most.
-        try:
-            return str(house.status()["dsl"]["reason"])
-        except CommandError:
-            return None
+        with suppress(CommandError):
+            return bool(house.status()["dsl"]["reason"] == reason)
+        return False
 
     with process("env", search, *house.command(*words), stderr=subprocess.PIPE) as child:
         said_ready(child)
         hangs.touch()
         house.cut("dsl")
-        eventually(lambda: reason() == "no carrier", 40)
+        eventually(lambda: is_out_for("no carrier"), 40)
         house.restore("dsl")
-        eventually(lambda: reason() == "None", 40)
+        eventually(lambda: is_out_for(None), 40)
         hangs.unlink()
         stop(child)
         assert child.stderr is not None
