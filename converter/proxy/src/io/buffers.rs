@@ -23,7 +23,7 @@ pub fn with_scratch<T>(size: usize, action: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// Bytes that are read at a time, at the least, for a peer that takes little.
+/// Bytes that are read at a time for a peer that takes little, and for all while the budget is spent.
 pub const LITTLE: usize = 16 << 10;
 
 /// Counts bytes that are kept, and limits them.
