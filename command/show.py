@@ -119,7 +119,7 @@ SUBFLOWS: tuple[Column[Subflow], ...] = (
     Column("kind", lambda each: ("initial" if each.initial else "join") + (", backup" if each.backup else "")),
     Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
     *_COUNTED,
-    Column("throttled by", lambda each: each.rule or ""),
+    Column("throttled by", lambda each: (each.rule or "") if each.throttled else ""),
     Column("only counted by", lambda each: each.counted_by or ""),
 )
 RULES: tuple[Column[Rule], ...] = (

@@ -353,7 +353,7 @@ class Daemon:
             )
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, peer, self._answer, ("status",))
+        return CONTROL.respond(request, peer, self._answer, unprivileged=("status",), steering=("set-link",))
 
     def _answer(self, asked: Request) -> Response:
         known: dict[str, Callable[[Request], Response]] = {
@@ -373,7 +373,8 @@ class Daemon:
             status = api.status(self._reconciler, time.time(), now)
             for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
                 shown["shaper"] = self._shapers.status(link)
-                shown["set"] = list(self._changes.get(link.name, LinkChange()).given)
+                given = self._changes.get(link.name, LinkChange()).given
+                shown["set"] = {key: str(value) for key, value in given.items()}
             uptime = round(now - self._started, 3)
             self._shown = now, {"settings": str(self._file), "uptime_s": uptime, **status}
         return self._shown[1]

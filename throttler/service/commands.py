@@ -25,6 +25,7 @@ from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
 UNPRIVILEGED = ("status", "explain")
+STEERING = ("set", "unset")
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
 """Has the engine handle events, applies the plan, and returns it; raises StepFailed."""

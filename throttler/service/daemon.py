@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.service import metrics_server
-from throttler.service.commands import UNPRIVILEGED, Commands
+from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
@@ -283,7 +283,7 @@ class Daemon:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, peer, self._answer, UNPRIVILEGED)
+        return CONTROL.respond(request, peer, self._answer, UNPRIVILEGED, STEERING)
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         try:

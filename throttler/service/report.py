@@ -236,6 +236,7 @@ def _subflow(
         backup=subflow.backup,
         age_s=_seconds(now - subflow.since),
         rule=decision.rule if decision else None,
+        throttled=decision is not None and decision.throttled,
         sent_bytes=traffic.acked if traffic else None,
         received_bytes=traffic.received if traffic else None,
         rtt_us=traffic.rtt_us if traffic else None,

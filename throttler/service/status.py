@@ -116,6 +116,7 @@ class SubflowStatus:
     backup: bool
     age_s: float
     rule: str | None
+    throttled: bool
     sent_bytes: int | None
     received_bytes: int | None
     rtt_us: int | None

@@ -69,7 +69,8 @@ class Subflow(Counted):
     path: str | None = Field(description="its path")
     initial: bool = Field(description="whether it is the session's first one")
     backup: bool = Field(description="whether it is used only when no other works (RFC 8684 section 3.3.8)")
-    rule: str | None = Field(description="the rule that throttles it")
+    rule: str | None = Field(description="the rule that applies to it")
+    throttled: bool = Field(description="whether it is throttled; a rule may also let it pass")
     counted_by: str | None = Field(description="the rule that would, if it did not only count (`dry-run`)")
     rtt: float | None = Field(description="smoothed round-trip time")
 

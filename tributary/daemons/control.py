@@ -1,12 +1,14 @@
 """Control sockets, by which commands reach a daemon; they also exclude a second one in a network namespace.
 
-The socket is the file NAME.NAMESPACE.sock in /run/tributary, which only root can write. NAMESPACE is the number
+The socket is the file NAME.NAMESPACE.sock in /run/tributary, which only root can write, or in the daemon's own folder
+if it does not run as root. NAMESPACE is the number
 of the network namespace (socket(7), SO_NETNS_COOKIE), so that daemons of several, as in a testbed, do not meet.
 NAME.sock is a link to it, made by the first of them; on most machines there is one. The file is for root, and for the
 group ``tributary`` if the machine has one.
 
 A request is one line of JSON, {"command": NAME, ...}; the response is a JSON document and the end of the stream: what
-was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Others than root may only run the unprivileged commands.
+was asked for, or {"failure": MESSAGE, "code": EXIT CODE}. Others than root may only run the unprivileged commands;
+members of the group ``tributary-steer``, such as the console, also those that steer.
 """
 
 import grp
@@ -26,6 +28,12 @@ from tributary.settings.errors import CommandError, Exit
 
 GROUP = "tributary"
 """Members of this group may connect."""
+STEERING_GROUP = "tributary-steer"
+"""Members of this group may run the commands that steer."""
+_SO_PEERGROUPS = 59
+"""The supplementary groups of a peer (asm-generic/socket.h, since Linux 4.13)."""
+_LONGEST_OPTION = 1024
+"""Bytes, what Python allows: 256 groups."""
 _QUEUE = 128
 """Connections that may wait to be accepted."""
 
@@ -39,26 +47,33 @@ Handler = Callable[[Request], "Response | Future[bytes]"]
 class Control:
     """The control socket ``name`` of a daemon, which messages call ``daemon``.
 
-    A request has ``longest`` bytes at most; a command waits for ``timeout`` seconds.
+    A request has ``longest`` bytes at most; a command waits for ``timeout`` seconds. ``own_folder`` is that
+    of a daemon that does not run as root.
     """
 
     name: str
     daemon: str
     longest: int
     timeout: float
+    own_folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the socket is."""
+        return self.own_folder or directories.RUN
 
     @property
     def path(self) -> Path:
         """The socket of this network namespace's daemon."""
-        return _path(self.name)
+        return _path(self.folder, self.name)
 
     @contextmanager
     def server(self) -> Iterator[request_server.Server]:
         """The daemon's server, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
-        path, link = self.path, directories.RUN / f"{self.name}.sock"
+        path, link = self.path, self.folder / f"{self.name}.sock"
         try:
-            directories.make_run()
-            with directories.locked(directories.RUN, wait=True):
+            directories.make_run(self.folder)
+            with directories.locked(self.folder, wait=True):
                 if _listens(path):
                     raise CommandError(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace")
                 listener = _bound(path)
@@ -78,14 +93,21 @@ class Control:
                 path.unlink()
 
     def respond(
-        self, request: bytes, peer: socket.socket, handle: Handler, unprivileged: Collection[str]
+        self,
+        request: bytes,
+        peer: socket.socket,
+        handle: Handler,
+        unprivileged: Collection[str] = (),
+        steering: Collection[str] = (),
     ) -> bytes | Future[bytes]:
         """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
         response.
         """
         try:
             asked = json.loads(request)
-            if asked["command"] not in unprivileged and not _is_root(peer):
+            command = asked["command"]
+            may = command in unprivileged or _is_root(peer) or (command in steering and _steers(peer))
+            if not may:
                 raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
             answer = handle(asked)
             return answer if isinstance(answer, Future) else json.dumps(answer).encode()
@@ -126,11 +148,12 @@ def failed(code: Exit, message: str) -> bytes:
 
 def is_served(name: str) -> bool:
     """Whether the daemon ``name`` has its socket in this network namespace; needs no permission to connect."""
-    return any(line.endswith(f" {_path(name)}") for line in Path("/proc/net/unix").read_text().splitlines())
+    path = _path(directories.RUN, name)
+    return any(line.endswith(f" {path}") for line in Path("/proc/net/unix").read_text().splitlines())
 
 
-def _path(name: str) -> Path:
-    return directories.RUN / f"{name}.{directories.namespace()}.sock"
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.{directories.namespace()}.sock"
 
 
 def _listens(path: Path) -> bool:
@@ -169,3 +192,15 @@ def _bound(path: Path) -> socket.socket:
 
 def _is_root(connection: socket.socket) -> bool:
     return bool(struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] == 0)
+
+
+def _steers(connection: socket.socket) -> bool:
+    try:
+        steering = grp.getgrnam(STEERING_GROUP).gr_gid
+    except KeyError:
+        return False
+    try:
+        groups = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _LONGEST_OPTION)
+    except OSError:  # ERANGE: it has more
+        return False
+    return steering in struct.unpack(f"{len(groups) // 4}I", groups)

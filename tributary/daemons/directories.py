@@ -29,11 +29,12 @@ def _given(variable: str, usual: Path, environment: Mapping[str, str]) -> Path:
     return Path(first) if first else usual
 
 
-def make_run() -> None:
-    """Create RUN, which everybody may read. Raises OSError."""
-    if not RUN.exists():
-        RUN.mkdir(parents=True)
-        RUN.chmod(0o755)  # whatever the umask is
+def make_run(folder: Path | None = None) -> None:
+    """Create RUN or another ``folder``, which everybody may read. Raises OSError."""
+    folder = folder or RUN
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)  # whatever the umask is
 
 
 def namespace() -> int:

@@ -72,6 +72,11 @@ class Subcommands:
         added.set_handler(options, act)
         return added
 
+    def group(self, name: str, about: str) -> Arguments:
+        """Add a command that has subcommands of its own."""
+        added: Arguments = self._added.add_parser(name, help=about)
+        return added
+
     def adopt(self, name: str, program: Arguments, about: str) -> None:
         """Add another program's subcommand of this name, or the whole of a program that has none."""
         groups = (each.choices for each in program._actions if isinstance(each, argparse._SubParsersAction))

@@ -1,9 +1,14 @@
 """Control sockets as files: whose they are, who has them, and what a killed daemon leaves."""
 
+import grp
+import json
 import os
 import selectors
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +41,7 @@ def answering(handle: control.Handler) -> Iterator[None]:
         def loop() -> None:
             while not ended.is_set():
                 selector.select(0.02)
-                server.serve(lambda request, peer: CONTROL.respond(request, peer, handle, ("now",)))
+                server.serve(lambda request, peer: CONTROL.respond(request, peer, handle, ("now",), ("rain",)))
 
         thread = threading.Thread(target=loop)
         thread.start()
@@ -140,3 +145,36 @@ def _as_nobody(act: Callable[[], object]) -> str:
     os.waitpid(child, 0)
     with os.fdopen(reader) as told:
         return told.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+@pytest.mark.parametrize(
+    ("group", "command", "code"), [("games", "rain", 0), ("games", "snow", 77), ("mail", "rain", 77)]
+)
+def test_a_group_may_steer_and_no_more(group: str, command: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "GROUP", group)
+    monkeypatch.setattr(control, "STEERING_GROUP", "games")
+    member = [grp.getgrnam(group).gr_gid]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(directories, "RUN", Path(folder) / "run")
+        with answering(lambda _: {}):
+            asked = subprocess.run(
+                [sys.executable, "-c", _ASK, str(CONTROL.path), command],
+                user=65534,
+                group=65534,
+                extra_groups=member,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+    assert json.loads(asked.stdout).get("code", 0) == code
+
+
+_ASK = """
+import json, socket, sys
+with socket.socket(socket.AF_UNIX) as asking:
+    asking.connect(sys.argv[1])
+    asking.sendall(json.dumps({"command": sys.argv[2]}).encode() + b"\\n")
+    print(asking.makefile().read())
+"""
