@@ -18,7 +18,7 @@ from tributary.paths import ROOT
 pytestmark = pytest.mark.slow
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
-PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff"}
+PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff", "monitoring": "fleet"}
 PARTS = ("gateway", "guard", "squid", "tributary")
 SOURCES = sorted(path for path in ANSIBLE.rglob("*.yml") if "inventory" not in path.parts)
 every_role = pytest.mark.parametrize("role", ROLES)

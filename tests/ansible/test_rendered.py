@@ -17,7 +17,7 @@ from experiments.testbed import native
 from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
 from tests.ansible.conftest import Rendered
-from tests.ansible.playbooks import HERE, INVENTORIES, needs_ansible
+from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, needs_ansible
 from throttler import dry_run
 from throttler.policy import model
 from tributary.settings.errors import Exit
@@ -173,3 +173,12 @@ def test_apt_takes_security_updates_and_what_the_operator_adds_in_any_file(rende
     assert {"origin=20mine", "origin=99mine"} <= set(origins)
     assert all("-security" in origin for origin in origins if "mine" not in origin)
     assert len(origins) == 4
+
+
+def test_prometheus_and_grafana_find_their_files(rendered: Rendered) -> None:
+    host, files = rendered["fleet"].parent / "mon.example.net", ANSIBLE / "roles/metrics/files"
+    rules = "tributary.rules.yml"
+    assert (host / "rules" / rules).read_text() == (files / rules).read_text()
+    assert f"path: {host}/dashboards/tributary\n" in (host / "dashboards/tributary.yml").read_text()
+    found = {path.name: path.read_text() for path in (host / "dashboards/tributary").iterdir()}
+    assert found == {path.name: path.read_text() for path in (files / "dashboards").iterdir()}

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import socket
 import struct
@@ -13,6 +14,7 @@ import threading
 from contextlib import ExitStack
 
 from experiments.testbed.counters import counters
+from tests import converter_metrics
 from tests.netns.converter_clients import hears, joined, opened, read_all, take
 from tests.netns.converter_services import echo, greet, stream
 from tests.netns.converter_world import ALL, METRICS, MPTCP, PORTS, SERVER, World, needs_tools, program, run
@@ -87,6 +89,9 @@ def test_metrics_come_by_http_and_add_up(conv: World) -> None:
         assert "application/openmetrics-text" in head
         assert body.rstrip().endswith("# EOF")
         found = converter.metrics()
+        listed = converter_metrics.listed()
+        for name, _, labels in (sample.partition("{") for sample in found):
+            assert listed[name] == set(re.findall(r'(\w+)="', labels))
         for direction in ("up", "down"):
             assert found[f'tributary_converter_relayed_bytes_total{{listener="http",direction="{direction}"}}'] == 5000
         assert found['tributary_converter_connections_total{listener="http"}'] == 1
