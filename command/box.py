@@ -90,11 +90,21 @@ class Answers:
         gateway = None if isinstance(self._router, CommandError) else self._router["gateway"]
         return [] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]]
 
-    def sessions(self) -> list[Session]:
-        """The throttler's sessions; raises CommandError, exit 69, where none runs."""
+    def throttler(self) -> Status:
+        """All that the throttler says; raises CommandError, exit 69, where none runs."""
         if isinstance(self._throttler, CommandError):
             raise self._throttler
-        return mapping.sessions(self._throttler)
+        return self._throttler
+
+    def router(self) -> dict[str, Any]:
+        """All that the router's daemon says; raises CommandError, exit 69, where none runs."""
+        if isinstance(self._router, CommandError):
+            raise self._router
+        return self._router
+
+    def sessions(self) -> list[Session]:
+        """The throttler's sessions; raises CommandError, exit 69, where none runs."""
+        return mapping.sessions(self.throttler())
 
     def services(self) -> list[Service]:
         """The programs of Tributary, whether they run here, and what they do."""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import doctor.__main__
-from command import box, link, lists, mapping, monitor, routers, saved, show, trial
+from command import box, console, link, lists, mapping, monitor, routers, saved, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import D, Listed, Selection
 from throttler.service.control import CONTROL as THROTTLER
@@ -193,6 +193,7 @@ def parser() -> Arguments:
             "folder", nargs="?", type=Path, default=_FOLDER, help=f"default: {_FOLDER}"
         )
     trial.add(commands)
+    console.add(commands, _EXIT_CODES)
     version = command("version", Plain, _version, "which version this is", _VERSION)
     for each in (links, sessions, rules, classes):
         lists.add_arguments(each)
@@ -281,20 +282,17 @@ def _classes(options: Listing) -> None:
 
 
 def _limit(options: Limit) -> None:
-    name, policy = f"{mapping.LIMIT}{options.path}", Path(box.throttler().policy)
+    policy = Path(box.throttler().policy)
     if options.dry_run:
         rate = "no limit" if options.rate is None else f"at most {options.rate}"
         print(f"# {options.path} would get {rate}" + (f", also in {drop_ins(policy)}" if options.save else ""))
         return
-    if options.rate is None:
-        was_saved = saved.forget(policy, name)
-        with suppress(CommandError) if was_saved else nullcontext():
-            THROTTLER.ask("unset", rule=name)
-    else:
-        keys = {"path": options.path, "rate": str(options.rate), "shared_by": "rule"}
-        THROTTLER.ask("set", rule={"name": name, **keys}, last=False)
-        if options.save:
-            saved.save(policy, name, "[[rules]]", {"name": name, **keys})
+    name = steering.limit_name(options.path)
+    was_saved = options.rate is None and saved.forget(policy, name)
+    with suppress(CommandError) if was_saved else nullcontext():
+        steering.limit(options.path, options.rate)
+    if options.rate is not None and options.save:
+        saved.save(policy, name, "[[rules]]", steering.limit_rule(options.path, options.rate))
     paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
     show.show("links", now(paths), show.LINKS, Selection(options.json))
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from command import box, saved, show
+from command import box, saved, show, steering
 from router.control import CONTROL
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, folded, plural, scaled
@@ -134,7 +134,7 @@ def _make(options: Options, change: Change, settings: Path) -> None:
     name = f"{change.key}-{options.link}"
     if change.value is None:
         saved.forget(settings, name)
-    CONTROL.ask("set-link", link=options.link, key=change.key, value=change.value)
+    steering.set_link(options.link, change.key, change.value)
     if change.value is not None and options.save:
         saved.save(settings, name, f"[wan.{options.link}]", {change.key: change.value})
 

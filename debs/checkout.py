@@ -11,7 +11,7 @@ from tributary.settings.errors import CommandError, Exit
 INPUTS = (
     *("LICENSE", "Cargo.lock", "Cargo.toml", "pyproject.toml", "requirements.lock"),
     *("experiments/link-emulator", "overlay"),
-    *("command", "converter", "router", "gateway", "debs", "docs", "doctor", "guard", "handoff"),
+    *("command", "console", "converter", "router", "gateway", "debs", "docs", "doctor", "guard", "handoff"),
     *("image/__init__.py", "image/firstboot", "image/upgrade", "kernel-config", "squid", "tc-policies", "throttler"),
     "tributary",
 )

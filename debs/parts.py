@@ -14,6 +14,7 @@ from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
 MODULES = (
     "command",
+    "console",
     "doctor",
     "gateway",
     "image/firstboot",
@@ -39,6 +40,7 @@ def packages(inputs: Inputs) -> list[Package]:
         _handoff(inputs),
         _router(inputs),
         _gateway(inputs),
+        _console(inputs),
         _image(inputs),
     ]
 
@@ -269,6 +271,32 @@ def _gateway(inputs: Inputs) -> Package:
         # for a moment; what changes peers and rules is the new program from the next minute on.
         units=(Unit("tributary-gateway.service", Upgrade.KEEP, enabled=False),),
         leftovers=("var/lib/tributary/gateway",),
+    )
+
+
+def _console(inputs: Inputs) -> Package:
+    name, checkout = "tributary-console", inputs.checkout
+    page = (path for path in checkout if path.startswith("console/static/"))
+    return Package(
+        name,
+        "all",
+        "a page to look at a gateway or a home router and to steer it by",
+        "Shows links, paths and sessions of Multipath TCP as they change, lets who has\n"
+        "logged in limit a path or change a link's use, and keeps a journal of changes.\n"
+        "It runs without privileges beside the services. As installed it serves this\n"
+        "machine alone, 127.0.0.1:8480.",
+        files=(
+            content.command(name, "console.cli"),
+            *(File(f"{PYTHON}/{path}", checkout[path]) for path in page),
+            content.unit(checkout, "console/systemd/tributary-console.service"),
+            content.setting(checkout, "console.toml"),
+            content.manual(checkout, "tributary-console.8", inputs.release),
+            *content.documents(name, checkout, ["docs/console.md"]),
+        ),
+        depends=_modules(inputs),
+        units=(Unit("tributary-console.service", Upgrade.RESTART),),
+        group="tributary-steer",
+        leftovers=("var/lib/tributary-console", "var/lib/private/tributary-console"),
     )
 
 

@@ -1,5 +1,6 @@
 """The control files of a package (deb-control(5), Debian Policy chapters 5, 6 and 12): values in, text out."""
 
+import json
 import os
 import tomllib
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from tributary.settings.templates import rendered
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PROGRAMS = {"tributary-converter": CONVERTER, "tributary-handoff": HANDOFF}
+_VENDORED = "console/static/vendor/lock.json"
 SCRIPTS = ("postinst", "prerm", "postrm")
 
 
@@ -55,7 +57,8 @@ def copyright_file(package: Package, inputs: Inputs) -> str:
     bundled = inputs.wheels if package.name == "tributary-common" else []
     programs = _PROGRAMS.get(package.name)
     crates = _crates(inputs.checkout["Cargo.lock"].decode(), programs.crates) if programs else []
-    return rendered(_TEMPLATES / "copyright.j2", package=package, wheels=bundled, crates=crates)
+    vendored = json.loads(inputs.checkout[_VENDORED]) if package.name == "tributary-console" else []
+    return rendered(_TEMPLATES / "copyright.j2", package=package, wheels=bundled, crates=crates, vendored=vendored)
 
 
 def _crates(lock: str, ours: Sequence[str]) -> Sequence[str]:

@@ -24,7 +24,21 @@ from debs.lock import Pin
 from debs.release import Release
 from tributary.settings.errors import CommandError, Exit
 
-ROOTS = ("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "tomli-w", "waitress")
+ROOTS = (
+    *(
+        "jinja2",
+        "prometheus-client",
+        "pydantic",
+        "pyroute2",
+        "rich",
+        "scapy",
+        "segno",
+        "starlette",
+        "tomli-w",
+        "uvicorn",
+    ),
+    "waitress",
+)
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 
 _OLDEST_GLIBC = 17  # manylinux_2_17, which is manylinux2014: the oldest that wheels are still made for

@@ -52,7 +52,8 @@ gateway's Squid and through its native converter, and through Squid while the th
 5 Mbit/s. Needs root.
 """
 _EPILOG = """\
-Another scenario, with arguments of its own: scripts/demo home, a home router and the gateway that it is enrolled at.
+Other scenarios, with arguments of their own: scripts/demo home, a home router and the gateway that it is enrolled at;
+scripts/demo console, the page beside a testbed with traffic.
 
 Results go to results/demo/TIME/: manifest.json, summary.json, throughput.csv, throughput.png.
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,13 @@ def program(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def process(*command: str, stderr: int | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A process with pipes for its input and output; ended, if need be by force, at the end."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, text=True, env=ENVIRONMENT) as child:
+def process(*command: str, stderr: int | None = None, inherits: Sequence[int] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A process with pipes for its input and output; ended, if need be by force, at the end.
+
+    ``inherits`` are descriptors that it has as well.
+    """
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+    with subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT, pass_fds=inherits) as child:  # type: ignore[call-overload]
         try:
             yield child
         finally:

@@ -21,6 +21,7 @@ SERVICES = {
     "switch": ("CAP_NET_ADMIN CAP_BPF CAP_PERFMON", 3),
     "retransmissions": ("CAP_NET_ADMIN", 3),
     "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
+    "console": ("", 2),
 }
 """The capabilities that each keeps, and the exposure that it stays below."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command import cli as tributary
+from console.settings import ConsoleSettings
 from debs import checkout, content
 from doctor.__main__ import main as doctor
 from gateway import cli as gateway
@@ -86,6 +87,10 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         *tables,
         *("bypass", "enrolment", "lan", "lan_ipv6", "lan_prefix", "time_zone"),
     }
+
+
+def test_every_setting_of_the_console_is_told() -> None:
+    assert keys_in("tributary-console.8") == set(ConsoleSettings.model_fields)
 
 
 def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,81 @@
+"""The console's logins: ``tributary console``."""
+
+import getpass
+import os
+import sys
+from dataclasses import dataclass
+
+from command import show
+from tributary.api.console import CONTROL
+from tributary.settings.cli import Subcommands
+from tributary.settings.errors import CommandError, Exit
+
+_LOGIN = """\
+Prints an address of the console's page that logs a browser in, once, within five minutes. Who has logged in may change
+limits and links for twelve hours; the journal names them. Needs root.
+"""
+
+_PASSWORD = """\
+Sets the password of the console's page, or with --remove takes it away: then only 'login' logs in. All browsers are
+logged out. The password is read from the terminal, or from standard input. Needs root.
+"""
+
+_LOGOUT = """\
+Logs all browsers out of the console's page. Needs root.
+"""
+
+
+@dataclass(frozen=True)
+class Login:
+    """``tributary console login``."""
+
+    name: str
+    json: bool
+
+
+@dataclass(frozen=True)
+class Password:
+    """``tributary console password``."""
+
+    remove: bool
+
+
+@dataclass(frozen=True)
+class Logout:
+    """``tributary console logout``."""
+
+
+def add(commands: Subcommands, epilog: str) -> None:
+    """Add the commands."""
+    inside = Subcommands(commands.group("console", "who may steer by the console's page"), epilog)
+    login = inside.add("login", Login, _login, "print an address that logs in", _LOGIN)
+    login.add_argument("--name", default=os.environ.get("SUDO_USER") or "root", help="who the journal says it was")
+    login.add_argument("--json", action="store_true", help="JSON instead of text")
+    password = inside.add("password", Password, _password, "set the page's password", _PASSWORD)
+    password.add_argument("--remove", action="store_true", help="take it away")
+    inside.add("logout", Logout, _logout, "log all browsers out", _LOGOUT)
+
+
+def _login(options: Login) -> None:
+    pages = CONTROL.ask("login", name=options.name)["pages"]
+    if options.json:
+        show.print_object(pages=pages)
+        return
+    print("\n".join(pages))
+
+
+def _password(options: Password) -> None:
+    CONTROL.ask("password", password="" if options.remove else _asked())
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    password = getpass.getpass("new password: ")
+    if getpass.getpass("once more: ") != password:
+        raise CommandError(Exit.USAGE, "these were two different ones: nothing has changed")
+    return password
+
+
+def _logout(_options: Logout) -> None:
+    CONTROL.ask("logout")

@@ -1,0 +1,127 @@
+"""Who may do what: one-time tokens, logins, the password, and how often one may try. Pure but for chance."""
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+TOKEN_LIFETIME = 300.0
+"""Seconds for which a one-time token is good."""
+LOGIN_LIFETIME = 12 * 3600.0
+"""Seconds after which one has to log in again."""
+_MOST = 100
+"""One-time tokens, and logins: the oldest go."""
+
+_COST = {"n": 2**14, "r": 8, "p": 5, "maxmem": 64 << 20}
+"""Of scrypt (RFC 7914), as OWASP's cheat sheet on password storage has it for 16 MiB."""
+SHORTEST_PASSWORD = 10
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who has logged in, from which address, and until when that holds."""
+
+    name: str
+    address: str
+    until: float
+
+
+class Logins:
+    """One-time tokens and logins, by the hash of their secret; times are those of any clock that never goes back."""
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[bytes, Person] = OrderedDict()
+        self._logins: OrderedDict[bytes, Person] = OrderedDict()
+
+    def token(self, name: str, now: float) -> str:
+        """A new one-time token for ``name``."""
+        return _added(self._tokens, Person(name, "", now + TOKEN_LIFETIME))
+
+    def redeemed(self, token: str, now: float) -> str | None:
+        """Whose the token is, which is no longer good; None if it is nobody's."""
+        person = self._tokens.pop(_hash(token), None)
+        return person.name if person and now < person.until else None
+
+    def login(self, name: str, address: str, now: float) -> str:
+        """The secret of a new login of ``name`` at ``address``."""
+        return _added(self._logins, Person(name, address, now + LOGIN_LIFETIME))
+
+    def person(self, secret: str, address: str, now: float) -> Person | None:
+        """Who has logged in with this secret. From another address it is somebody else's, who has stolen it."""
+        person = self._logins.get(_hash(secret))
+        return person if person and person.address == address and now < person.until else None
+
+    def logout(self, secret: str) -> None:
+        """Forget a login."""
+        self._logins.pop(_hash(secret), None)
+
+    def logout_all(self) -> None:
+        """Forget all logins and tokens."""
+        self._logins.clear()
+        self._tokens.clear()
+
+
+def _added(people: OrderedDict[bytes, Person], person: Person) -> str:
+    secret = secrets.token_urlsafe(32)
+    people[_hash(secret)] = person
+    while len(people) > _MOST:
+        people.popitem(last=False)
+    return secret
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+class Attempts:
+    """Failed attempts to log in: some at once, then one in a while, for each address and for all together."""
+
+    AT_ONCE, PAUSE = 5, 30.0
+    ALL_AT_ONCE, ALL_PAUSE = 50, 3.0
+    _ADDRESSES = 1000
+
+    def __init__(self) -> None:
+        self._all = _Bucket(self.ALL_AT_ONCE, self.ALL_PAUSE)
+        self._by_address: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def admits(self, address: str, now: float) -> bool:
+        """Whether one more attempt is taken; it counts as failed until ``forget``."""
+        bucket = self._by_address.setdefault(address, _Bucket(self.AT_ONCE, self.PAUSE))
+        self._by_address.move_to_end(address)
+        while len(self._by_address) > self._ADDRESSES:
+            self._by_address.popitem(last=False)
+        return bucket.takes(now) and self._all.takes(now)
+
+    def forget(self, address: str) -> None:
+        """Forget the attempts of an address, which has succeeded."""
+        self._by_address.pop(address, None)
+
+
+class _Bucket:
+    """``most`` at once, and one more after each ``pause`` seconds."""
+
+    def __init__(self, most: int, pause: float) -> None:
+        self._most, self._pause = most, pause
+        self._level, self._at = float(most), 0.0
+
+    def takes(self, now: float) -> bool:
+        self._level = min(self._most, self._level + max(0.0, now - self._at) / self._pause)
+        self._at = now
+        if self._level < 1:
+            return False
+        self._level -= 1
+        return True
+
+
+def hashed(password: str) -> dict[str, str]:
+    """What is kept of a password."""
+    salt = secrets.token_bytes(16)
+    return {"salt": salt.hex(), "scrypt": hashlib.scrypt(password.encode(), salt=salt, **_COST).hex()}
+
+
+def fits(password: str, kept: Any) -> bool:
+    """Whether it is the one of which ``kept`` was kept; takes a tenth of a second."""
+    made = hashlib.scrypt(password.encode(), salt=bytes.fromhex(kept["salt"]), **_COST)
+    return hmac.compare_digest(made, bytes.fromhex(kept["scrypt"]))

@@ -1,0 +1,319 @@
+"""The API, ``/api/v1``: a table of calls, of which each says who may use it and what it takes and answers."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import ip_network
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from console import access
+from console.access import Attempts, Logins, Person
+from console.changes import Changes, Subject, key_of_link, limit_of
+from console.history import COARSE, SECONDS, Recorder
+from console.journal import Book
+from console.looking import Looking, load
+from throttler.service.control import CONTROL as THROTTLER
+from tributary.api import console as documents
+from tributary.api.console import Message
+from tributary.api.documents import Session
+from tributary.daemons.state_file import StateFile
+from tributary.settings.errors import CommandError, Exit
+
+COOKIE = "tributary-console"
+_LONGEST_BODY = 16 << 10
+_BODY_TIMEOUT = 5.0
+_MOST_STREAMS = 128
+_STATUS = {
+    Exit.USAGE: HTTPStatus.BAD_REQUEST,
+    Exit.NO_PERMISSION: HTTPStatus.FORBIDDEN,
+    Exit.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""Of a daemon's failure; of others 500."""
+
+Needs = Literal["nothing", "reading", "managing"]
+_A = TypeVar("_A", bound=Message)
+
+
+class Refused(Exception):
+    """A request that is answered with a status and a line that says what was wrong."""
+
+    def __init__(self, status: HTTPStatus, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: GET takes ``parameters`` with what each accepts, POST takes ``asked``."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    needs: Needs
+    about: str
+    act: Callable[[Request], Awaitable[Response]]
+    answers: type[Message] | None
+    asked: type[Message] | None = None
+    parameters: Mapping[str, str] | None = None
+
+
+class Api:
+    """Answers the calls."""
+
+    def __init__(
+        self,
+        looking: Looking,
+        recorder: Recorder,
+        changes: Changes,
+        book: Book,
+        logins: Logins,
+        password: StateFile,
+        reading: Literal["open", "closed"],
+    ) -> None:
+        self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
+        self._logins, self._password, self._reading = logins, password, reading
+        self._attempts = Attempts()
+        self._hashing = asyncio.Lock()
+        self._streams = 0
+        d = documents
+        self.calls: Sequence[Call] = (
+            Call("GET", "who", "nothing", "what whoever asks may do", self._who, d.Who),
+            Call("POST", "login", "nothing", "log in; the answer has a cookie", self._login, None, d.Login),
+            Call("POST", "logout", "nothing", "log out", self._logout, None),
+            Call("GET", "look", "reading", "all that the page shows", self._look, d.Look),
+            Call("GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None),
+            Call(
+                *("GET", "history", "reading", "what links carried", self._history, d.History),
+                parameters={"seconds": f"1 to {max(COARSE.values())}"},
+            ),
+            Call(
+                *("GET", "sessions", "reading", "the sessions that fit", self._sessions, d.Sessions),
+                parameters={
+                    "client": "an address or a network",
+                    "path": "a path's name",
+                    "rule": "a rule's name",
+                    "sort": ", ".join(_ORDERS),
+                    "limit": "1 to 1000",
+                },
+            ),
+            Call("GET", "explain/{token}", "reading", "why a session is throttled", self._explain, d.Explanation),
+            Call(
+                *("GET", "journal", "reading", "what was changed", self._journal, d.Journal),
+                parameters={"limit": "1 to 1000"},
+            ),
+            Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
+            Call("POST", "link", "managing", "change an access link", self._link, d.Made, d.LinkChange),
+            Call("POST", "undo", "managing", "undo a change", self._undo, d.Made, d.Undo),
+        )
+
+    def routes(self) -> list[Route]:
+        """The calls for Starlette."""
+        return [Route(f"/api/v1/{call.path}", self._endpoint(call), methods=[call.method]) for call in self.calls]
+
+    def _endpoint(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                self._admit(request, call.needs)
+                return await call.act(request)
+            except Refused as refused:
+                return _failed(refused.status, str(refused))
+            except CommandError as failure:
+                return _failed(_STATUS.get(failure.code, HTTPStatus.INTERNAL_SERVER_ERROR), str(failure))
+            except ClientDisconnect:
+                return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+        return endpoint
+
+    def _admit(self, request: Request, needs: Needs) -> None:
+        is_free = needs == "nothing" or (needs == "reading" and self._reading == "open")
+        if not is_free and self._person(request) is None:
+            line = "log in first: sudo tributary console login prints an address that does"
+            raise Refused(HTTPStatus.UNAUTHORIZED, line)
+
+    def _person(self, request: Request) -> Person | None:
+        secret = request.cookies.get(COOKIE)
+        return self._logins.person(secret, _address(request), time.monotonic()) if secret else None
+
+    async def _who(self, request: Request) -> Response:
+        person = self._person(request)
+        has_password = self._kept_password() is not None
+        name = person.name if person else None
+        return _answer(
+            documents.Who(manages=person is not None, name=name, reading=self._reading, password=has_password)
+        )
+
+    def _kept_password(self) -> Any:
+        return self._password.read(lambda document: document)
+
+    async def _login(self, request: Request) -> Response:
+        asked = await _read(request, documents.Login)
+        address, now = _address(request), time.monotonic()
+        if not self._attempts.admits(address, now):
+            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many attempts: wait for half a minute")
+        name = self._logins.redeemed(asked.token, now) if asked.token else await self._by_password(asked.password or "")
+        if name is None:
+            raise Refused(
+                HTTPStatus.FORBIDDEN, "wrong, or used already: sudo tributary console login prints a new address"
+            )
+        self._attempts.forget(address)
+        answer = Response(status_code=HTTPStatus.NO_CONTENT)
+        answer.set_cookie(
+            COOKIE,
+            self._logins.login(name, address, now),
+            max_age=int(access.LOGIN_LIFETIME),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+    async def _by_password(self, password: str) -> str | None:
+        kept = self._kept_password()
+        if kept is None:
+            return None
+        # One at a time: each takes 16 MiB.
+        async with self._hashing:
+            return "password" if await asyncio.to_thread(access.fits, password, kept) else None
+
+    async def _logout(self, request: Request) -> Response:
+        self._logins.logout(request.cookies.get(COOKIE, ""))
+        answer = Response(status_code=HTTPStatus.NO_CONTENT)
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    async def _look(self, _request: Request) -> Response:
+        await self._looking.latest()
+        return Response(self._looking.text, media_type="application/json")
+
+    async def _stream(self, _request: Request) -> Response:
+        if self._streams >= _MOST_STREAMS:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST_STREAMS} pages are open already")
+
+        async def events() -> Any:
+            self._streams += 1
+            try:
+                async for text in self._looking.texts():
+                    yield b"event: look\ndata: " + text + b"\n\n"
+            finally:
+                self._streams -= 1
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def _history(self, request: Request) -> Response:
+        seconds = _number(request, "seconds", SECONDS, max(COARSE.values()))
+        return _answer(await asyncio.to_thread(self._recorder.history, seconds, time.time()))
+
+    async def _sessions(self, request: Request) -> Response:
+        seen = await self._looking.latest()
+        fits = [session for session in seen.sessions.documents if _fits(session, request)]
+        order = request.query_params.get("sort", "sent_rate")
+        if order not in _ORDERS:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
+        fits.sort(key=_ORDERS[order])
+        return _answer(
+            documents.Sessions(sessions=tuple(fits[: _number(request, "limit", 100, 1000)]), total=len(fits))
+        )
+
+    async def _explain(self, request: Request) -> Response:
+        ends = [request.path_params["token"]]
+        answer = await asyncio.to_thread(THROTTLER.ask, "explain", ends=ends)
+        return _answer(documents.Explanation.model_validate(answer))
+
+    async def _journal(self, request: Request) -> Response:
+        most = _number(request, "limit", 100, 1000)
+        try:
+            return _answer(documents.Journal(entries=self._book.newest(most)))
+        except sqlite3.Error as error:
+            raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
+
+    async def _limit(self, request: Request) -> Response:
+        asked = await _read(request, documents.Limit)
+        return await self._made(request, limit_of(asked.path), asked.rate)
+
+    async def _link(self, request: Request) -> Response:
+        asked = await _read(request, documents.LinkChange)
+        return await self._made(request, key_of_link(asked.link, asked.key), asked.value)
+
+    async def _made(self, request: Request, subject: Subject, value: str | None) -> Response:
+        return _answer(documents.Made(entry=await self._changes.make(self._name(request), subject, value)))
+
+    async def _undo(self, request: Request) -> Response:
+        asked = await _read(request, documents.Undo)
+        return _answer(documents.Made(entry=await self._changes.undo(self._name(request), asked.entry)))
+
+    def _name(self, request: Request) -> str:
+        person = self._person(request)
+        if person is None:  # it has just run out
+            raise Refused(HTTPStatus.UNAUTHORIZED, "log in again")
+        return person.name
+
+
+_ORDERS: Mapping[str, Callable[[Session], Any]] = {
+    "sent_rate": lambda session: -load(session),
+    "age": lambda session: session.age,
+    "throttled": lambda session: -session.throttled,
+    "client": lambda session: session.client,
+}
+
+
+def _fits(session: Session, request: Request) -> bool:
+    asked = request.query_params
+    return (
+        ("client" not in asked or _is_of(session.client, asked["client"]))
+        and ("path" not in asked or any(subflow.path == asked["path"] for subflow in session.subflows))
+        and ("rule" not in asked or any(asked["rule"] in (each.rule, each.counted_by) for each in session.subflows))
+    )
+
+
+def _is_of(client: str, network: str) -> bool:
+    try:
+        return ip_network(client).subnet_of(ip_network(network))  # type: ignore[arg-type]
+    except ValueError as error:
+        line = f"client = {network!r}: accepted: an address, or a network without host bits"
+        raise Refused(HTTPStatus.BAD_REQUEST, line) from error
+    except TypeError:  # of another version of IP
+        return False
+
+
+def _number(request: Request, name: str, usual: int, most: int) -> int:
+    text = request.query_params.get(name, str(usual))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise Refused(HTTPStatus.BAD_REQUEST, f"{name} = {text[:40]!r}: accepted: 1 to {most}")
+    return int(text)
+
+
+async def _read(request: Request, model: type[_A]) -> _A:
+    """What was sent, of which no more is read than it may have."""
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT):
+            async for part in request.stream():
+                body += part
+                if len(body) > _LONGEST_BODY:
+                    raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"accepted: {_LONGEST_BODY} bytes")
+        return model.model_validate_json(body)
+    except TimeoutError as error:
+        raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the request"
+        raise Refused(HTTPStatus.BAD_REQUEST, f"{where}: {first['msg']}") from error
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _answer(document: Message) -> Response:
+    return Response(document.model_dump_json(), media_type="application/json")
+
+
+def _failed(status: HTTPStatus, line: str) -> Response:
+    return JSONResponse(documents.Refusal(error=line).model_dump(), status)

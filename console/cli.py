@@ -1,0 +1,72 @@
+"""The command line of the console."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from console import settings
+from tributary.daemons import directories
+from tributary.daemons.logs import Format, to_stderr
+from tributary.settings.cli import Arguments, Subcommands
+
+_STATE = Path("/var/lib/tributary-console")
+
+_DESCRIPTION = """\
+A page to look at and to steer by: links and paths, sessions, limits, and who has changed what.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0   stopped by SIGTERM or SIGINT
+  64  wrong arguments or settings; the message says what is accepted
+  66  the settings cannot be read
+  71  the system refused an operation
+  75  a console already runs in this network namespace, or the port is taken
+"""
+
+_RUN = f"""\
+Serves the page until it is stopped, and prints the line 'ready' when it can be opened. It asks the throttler and the
+router of this network namespace, and needs no root but the groups tributary, to look, and tributary-steer, to change.
+'tributary console login' prints an address that logs in.
+
+The history of links and the journal are kept in the state directory ($STATE_DIRECTORY, or {_STATE}).
+"""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """``tributary-console run``."""
+
+    settings: Path | None
+    state_directory: Path | None
+    log: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command in ``arguments``; returns its exit code or raises CommandError."""
+    return parser().dispatch(arguments)
+
+
+def parser() -> Arguments:
+    """All commands and their arguments."""
+    made = Arguments(prog="tributary-console", description=_DESCRIPTION, epilog=_EXIT_CODES)
+    run = Subcommands(made, _EXIT_CODES).add("run", RunOptions, _run, "serve the page until stopped", _RUN)
+    run.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file (default: what each key says)")
+    run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where history and journal are kept")
+    run.add_argument(
+        "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
+    )
+    return made
+
+
+def _run(given: RunOptions) -> None:
+    read = settings.read(given.settings) if given.settings else settings.ConsoleSettings()
+    state = given.state_directory or directories.state(_STATE)
+    # Not at the top: help needs no web server.
+    from console.server import serve
+
+    log = to_stderr(Format(given.log))
+    try:
+        serve(read, state, log)
+    finally:
+        log.close()

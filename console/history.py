@@ -1,0 +1,184 @@
+"""What links have carried: each second for ten minutes in memory, and in SQLite coarser for a week.
+
+Rows are written once a minute in one transaction, so that a memory card lasts.
+"""
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from tributary.api.console import History, Series
+from tributary.api.documents import Link
+
+SECONDS = 600
+"""For which each second is kept."""
+COARSE = {10: 86_400, 300: 7 * 86_400}
+"""Seconds between two values in the file, and for how many seconds they are kept."""
+_WRITE_INTERVAL = 60
+_MOST_LINKS = 64
+"""Others have no history: the file's size is bounded."""
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS carried (
+    step INTEGER, time INTEGER, link TEXT, sent REAL, received REAL, rtt REAL,
+    PRIMARY KEY (step, time, link)
+) WITHOUT ROWID
+"""
+
+
+class Sample(NamedTuple):
+    """Of one link: bits per second, and seconds."""
+
+    sent: float | None
+    received: float | None
+    rtt: float | None
+
+
+_NOTHING = Sample(None, None, None)
+Moment = Mapping[str, Sample]
+"""Samples of one time, by the link's name."""
+Row = tuple[int, int, str, float | None, float | None, float | None]
+"""Of the file: step, time, link, and the fields of a sample."""
+
+
+class Recorder:
+    """Takes samples and answers for any time since; one thread may write while others read."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._seconds: deque[tuple[int, Moment]] = deque(maxlen=SECONDS)
+        self._pending: dict[int, list[tuple[int, Moment]]] = {step: [] for step in COARSE}
+        self._unwritten: list[Row] = []
+        self._now = self._written = 0
+        self.failure: str | None = None
+        """Why nothing could be written last."""
+
+    def add(self, links: Iterable[Link], now: float) -> None:
+        """Take what ``links`` carry; ``now`` in seconds since 1970."""
+        second = int(now)
+        moment = {link.name: Sample(link.sent_rate, link.received_rate, link.rtt) for link in _first(links)}
+        with self._lock:
+            if self._seconds and second < self._seconds[-1][0]:
+                self._go_back(second)
+            self._now = second
+            self._seconds.append((second, moment))
+            for step, pending in self._pending.items():
+                if pending and pending[0][0] // step != second // step:
+                    self._coarsen(step)
+                pending.append((second, moment))
+            if abs(second - self._written) >= _WRITE_INTERVAL:
+                self._write()
+
+    def _go_back(self, second: int) -> None:
+        """The clock was set back: what was recorded for times to come is void."""
+        self._seconds.clear()
+        for pending in self._pending.values():
+            pending.clear()
+        self._unwritten = [row for row in self._unwritten if row[1] <= second]
+
+    def _coarsen(self, step: int) -> None:
+        pending = self._pending[step]
+        start = pending[0][0] // step * step
+        moments = [moment for _, moment in pending]
+        for name in _names(moments):
+            sent, received, rtt = map(_mean, _values(name, moments))
+            self._unwritten.append((step, start, name, sent, received, rtt))
+        pending.clear()
+
+    def _write(self) -> None:
+        self._written = self._now
+        try:
+            with _Opened(self._file) as database:
+                database.executemany("INSERT OR REPLACE INTO carried VALUES (?, ?, ?, ?, ?, ?)", self._unwritten)
+                for step, kept in COARSE.items():
+                    old = (step, self._now - kept, self._now)
+                    database.execute("DELETE FROM carried WHERE step = ? AND (time < ? OR time > ?)", old)
+        except (sqlite3.Error, OSError) as error:
+            self.failure = f"the history cannot be written to {self._file}: {error}"
+            # What waits is bounded as well; the oldest goes.
+            self._unwritten = self._unwritten[-10_000:]
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                with suppress(OSError):
+                    self._file.rename(self._file.with_suffix(".broken"))
+        else:
+            self._unwritten.clear()
+            self.failure = None
+
+    def close(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            for step, pending in self._pending.items():
+                if pending:
+                    self._coarsen(step)
+            self._write()
+
+    def history(self, seconds: int, now: float) -> History:
+        """The last ``seconds``, in the finest steps that are kept for so long."""
+        with self._lock:
+            if seconds <= SECONDS:
+                start = int(now) - seconds
+                return _document(1, [each for each in self._seconds if each[0] > start])
+            step = min((step for step, kept in COARSE.items() if kept >= seconds), default=max(COARSE))
+            moments: dict[int, dict[str, Sample]] = {}
+            for _, time, link, *values in self._rows(step, int(now) - seconds):
+                moments.setdefault(time, {})[link] = Sample(*values)
+            return _document(step, sorted(moments.items()))
+
+    def _rows(self, step: int, start: int) -> list[Row]:
+        rows = []
+        with suppress(sqlite3.Error, OSError), _Opened(self._file) as database:
+            asked = "SELECT step, time, link, sent, received, rtt FROM carried WHERE step = ? AND time >= ?"
+            rows = database.execute(asked, (step, start)).fetchall()
+        return [*rows, *(row for row in self._unwritten if row[0] == step and row[1] >= start)]
+
+
+class _Opened:
+    """A connection to the file, with its table; commits and closes."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._database = sqlite3.connect(file, timeout=1.0)
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._database.execute(_TABLE)
+        return self._database
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._database.commit()
+        finally:
+            self._database.close()
+
+
+def _first(links: Iterable[Link]) -> list[Link]:
+    return list(links)[:_MOST_LINKS]
+
+
+def _values(name: str, moments: Iterable[Moment]) -> Iterable[tuple[float | None, ...]]:
+    """What the link had at each of them: sent, received, round-trip times."""
+    return zip(*(moment.get(name, _NOTHING) for moment in moments), strict=True)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(fmean(known), 6) if known else None
+
+
+def _names(moments: Iterable[Moment]) -> Iterable[str]:
+    return dict.fromkeys(name for moment in moments for name in moment)
+
+
+def _document(step: int, moments: Sequence[tuple[int, Moment]]) -> History:
+    only = [moment for _, moment in moments]
+    links = {}
+    for name in _names(only):
+        sent, received, rtt = _values(name, only)
+        links[name] = Series(sent=sent, received=received, rtt=rtt)
+    return History(step=step, times=tuple(time for time, _ in moments), links=links)

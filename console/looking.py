@@ -1,0 +1,123 @@
+"""Looks at the daemons once a second, for all pages together."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from command import box, mapping
+from command.rates import with_rates
+from command.show import Listed
+from console.history import Recorder
+from tributary.api.console import Look
+from tributary.api.documents import Link, Rule, Service, Session
+from tributary.settings.errors import CommandError
+
+INTERVAL = 1.0
+"""Seconds between two looks."""
+_SHARE = 0.1
+"""Of the time that looks may take at most: where one takes long, they are rarer."""
+SHOWN = 50
+"""Sessions on the page: those that carry most."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the daemons answered, with rates; ``time`` in seconds since 1970. What does not run has nothing."""
+
+    time: float
+    services: Sequence[Service]
+    links: Listed[Link]
+    sessions: Listed[Session]
+    rules: Sequence[Rule]
+    notes: Sequence[str]
+
+
+def take(before: Seen | None) -> Seen:
+    """Ask the daemons, and count since ``before``."""
+    answers, notes = box.Answers(), []
+    links: Listed[Link] = Listed([], time.monotonic())
+    sessions: Listed[Session] = Listed([], 0.0)
+    rules: Sequence[Rule] = []
+    try:
+        links = replace(links, documents=answers.links())
+        notes += answers.about_the_gateway()
+    except CommandError as failure:
+        notes.append(str(failure))
+    try:
+        status = answers.throttler()
+    except CommandError:
+        pass  # a home router has none; where both are missing, links say so
+    else:
+        sessions = Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
+        rules = mapping.rules(status)
+    return Seen(
+        time.time(),
+        answers.services(),
+        with_rates(before.links if before else None, links),
+        with_rates(before.sessions if before else None, sessions),
+        rules,
+        notes,
+    )
+
+
+def load(session: Session) -> float:
+    """What it carries both ways, in bits per second."""
+    return (session.sent_rate or 0) + (session.received_rate or 0)
+
+
+def shown(seen: Seen, notes: Sequence[str]) -> Look:
+    """What the page gets."""
+    return Look(
+        time=round(seen.time, 3),
+        services=tuple(seen.services),
+        links=tuple(seen.links.documents),
+        sessions=tuple(sorted(seen.sessions.documents, key=load, reverse=True)[:SHOWN]),
+        sessions_total=seen.sessions.total,
+        rules=tuple(seen.rules),
+        notes=(*seen.notes, *notes),
+    )
+
+
+class Looking:
+    """The latest look, and whoever waits for the next one. ``turn`` is called after each."""
+
+    def __init__(self, recorder: Recorder, turn: Callable[[], None]) -> None:
+        self.seen: Seen | None = None
+        self.text = b""
+        """The latest Look as JSON: written once for all pages."""
+        self._recorder, self._turn = recorder, turn
+        self._next = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            start = time.monotonic()
+            await asyncio.to_thread(self._look)
+            self._next.set()
+            self._next = asyncio.Event()
+            self._turn()
+            took = time.monotonic() - start
+            await asyncio.sleep(max(INTERVAL - took, took / _SHARE - took))
+
+    def _look(self) -> None:
+        self.seen = take(self.seen)
+        self._recorder.add(self.seen.links.documents, self.seen.time)
+        failure = self._recorder.failure
+        self.text = shown(self.seen, [failure] if failure else []).model_dump_json().encode()
+
+    async def latest(self) -> Seen:
+        """The latest look, or the first."""
+        while self.seen is None:
+            await self._next.wait()
+        return self.seen
+
+    async def texts(self) -> AsyncIterator[bytes]:
+        """Each look as JSON, as long as it is asked for; who reads slowly misses some."""
+        sent = b""
+        while True:
+            if self.text and self.text is not sent:
+                sent = self.text
+                yield sent
+            else:
+                await self._next.wait()

@@ -1,0 +1,68 @@
+"""The console's settings: /etc/tributary/console.toml, whose keys all have a default."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tributary.settings.files import Settings, load
+from tributary.settings.hosts import as_address, host_and_port
+from tributary.settings.values import accepting, as_text, require
+
+FILE = Path("/etc/tributary/console.toml")
+PORT = 8480
+
+_ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT'"
+_NAMES = "a list of 'NAME' or 'NAME:PORT'"
+_READING = "'open': whoever reaches the page; 'closed': who has logged in"
+
+
+def _addresses(value: object) -> tuple[str, ...]:
+    addresses = _texts(value)
+    require(len(addresses) > 0)
+    for each in addresses:
+        require(as_address(host_and_port(each, PORT)[0]) is not None)
+    return addresses
+
+
+def _names(value: object) -> tuple[str, ...]:
+    names = tuple(name.lower() for name in _texts(value))
+    for each in names:
+        host_and_port(each, PORT)
+    return names
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    require(isinstance(value, list | tuple))
+    assert isinstance(value, list | tuple)
+    return tuple(map(as_text, value))
+
+
+class ConsoleSettings(Settings):
+    """Where the page is served, and to whom."""
+
+    listen: Annotated[tuple[str, ...], accepting(_ADDRESSES, _addresses)] = Field(
+        ("127.0.0.1",), title="where it listens, with port 8480 unless it says another one", description=_ADDRESSES
+    )
+    names: Annotated[tuple[str, ...], accepting(_NAMES, _names)] = Field(
+        (), title="names by which browsers may ask for it, besides its addresses", description=_NAMES
+    )
+    reading: Literal["open", "closed"] = Field("open", title="who may look", description=_READING)
+    certificate: Path | None = Field(None, strict=False, title="for HTTPS", description="the path of a PEM file")
+    key: Path | None = Field(None, strict=False, title="the certificate's key", description="the path of a PEM file")
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where it listens: addresses and ports."""
+        return [host_and_port(each, PORT) for each in self.listen]
+
+    @model_validator(mode="after")
+    def _has_both(self) -> "ConsoleSettings":
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key: accepted: both, or neither")
+        return self
+
+
+def read(file: Path) -> ConsoleSettings:
+    """Read ``file``; raises CommandError, exit 64 or 66."""
+    return load(file, ConsoleSettings)

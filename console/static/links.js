@@ -1,0 +1,119 @@
+// The cards of links and paths.
+
+import { html, useMemo, useState } from "./vendor/preact-htm.module.js";
+import { usePolled } from "./api.js";
+import { Chart, SPANS } from "./chart.js";
+import { fromServer, NOTHING } from "./history.js";
+import { RateSlider, RoleSelect } from "./steering.js";
+import { age, clock, delay, load, parseRate, percent, rate, size } from "./units.js";
+
+/** What a card calls the two directions; the first one is drawn as an area. */
+const DIRECTIONS = {
+  wan: [["received", "Download"], ["sent", "Upload"]],
+  path: [["sent", "To clients"], ["received", "From clients"]],
+};
+
+/** The colour of a link or path, by its place among all; it is the same in all views. */
+export function colour(links, name) {
+  const index = links.findIndex((link) => link.name === name);
+  return { "--c": index < 0 ? "var(--muted)" : `var(--c${index % 8})` };
+}
+
+function Rates({ link, span, history }) {
+  const [point, setPoint] = useState(null);
+  const directions = DIRECTIONS[link.kind];
+  const nothing = history.times.map(() => null);
+  const series = history.links[link.name] ?? { sent: nothing, received: nothing };
+  const time = history.times[point];
+  const shown = directions.map(([field, name]) => [name, time ? series[field][point] : link[`${field}_rate`]]);
+  const most = (field) => rate(series[field].reduce((best, value) => Math.max(best, value ?? 0), 0));
+  const texts = directions.map(([field, name]) => `${name} ${rate(link[`${field}_rate`])}, at most ${most(field)}`);
+  return html`
+    <${Chart} span=${span} times=${history.times} first=${series[directions[0][0]]} second=${series[directions[1][0]]}
+      onPoint=${setPoint} text=${`Chart of ${link.name}, last ${span.name}. ${texts.join(". ")}.`} />
+    <div class="rates">
+      <dl>${shown.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${rate(value)}</dd></div>`)}</dl>
+      <span class="muted" aria-hidden="true">${time ? clock(time) : "now"}</span>
+    </div>`;
+}
+
+const Bar = ({ filled, children }) => html`<div class="fact">
+  <span>${children}</span>
+  <div class="bar" aria-hidden="true"><span style=${{ width: `${Math.min(filled, 100)}%` }}></span></div>
+</div>`;
+
+function Facts({ link, total }) {
+  const share = percent(load(link), total);
+  const isKnown = link.download !== null || link.upload !== null;
+  return html`
+    <${Bar} filled=${share}>Carries ${share} % of all<//>
+    ${link.cap !== null && html`<${Bar} filled=${percent(link.used, link.cap)}>
+      Used ${size(link.used)} of its monthly ${size(link.cap)}<//>`}
+    <ul class="facts">
+      ${link.rtt !== null && html`<li>Round-trip time ${delay(link.rtt)}</li>`}
+      ${link.kind === "path" && html`<li>${link.throttled ?? 0} of ${link.subflows ?? 0} subflows limited</li>`}
+      ${isKnown && html`<li>Known to carry ${rate(link.download)} down, ${rate(link.upload)} up</li>`}
+    </ul>`;
+}
+
+function Steering({ id, link, ...others }) {
+  const slider = (key, label, bits, none, request) => html`<${RateSlider} id=${`${id}-${key}`} label=${label}
+    subject=${link.name} bits=${bits} none=${none} request=${request} ...${others} />`;
+  if (link.kind === "path") {
+    const request = (value) => ["limit", { path: link.name, rate: value }];
+    return slider("limit", "Limit", parseRate(link.limit), "no limit", request);
+  }
+  const ofLink = (key, label) =>
+    slider(key, label, link[key], "as in the settings", (value) => ["link", { link: link.name, key, value }]);
+  return html`
+    <${RoleSelect} id=${`${id}-use`} link=${link} ...${others} />
+    <details><summary>Rates</summary>${ofLink("download", "Download")}${ofLink("upload", "Upload")}</details>`;
+}
+
+function Card({ id, link, look, span, history, total, manages }) {
+  return html`<article class="card" aria-labelledby=${id} style=${colour(look.links, link.name)}>
+    <header>
+      <span class="dot" aria-hidden="true"></span>
+      <h3 id=${id}>${link.name}</h3>
+      <span class="muted">${link.interface}</span>
+      <span class=${`state ${link.state}`}>${link.state}${link.age !== null && ` for ${age(link.age)}`}</span>
+    </header>
+    ${link.reason && html`<p class="reason">${link.reason}</p>`}
+    <${Rates} key=${span.name} link=${link} span=${span} history=${history} />
+    <${Facts} link=${link} total=${total} />
+    ${link.advice.length > 0 && html`<ul class="advice" aria-label="Advice">
+      ${link.advice.map((text) => html`<li key=${text}>${text}</li>`)}
+    </ul>`}
+    <${Steering} id=${id} link=${link} time=${look.time} manages=${manages} />
+  </article>`;
+}
+
+function emptyText(services) {
+  const names = services.filter((each) => each.running && each.name !== "converter").map((each) => each.name);
+  if (names.length) return `The ${names.join(" and the ")} runs, but the settings name no link or path.`;
+  return "No throttler and no router answer here: once one of them runs, its links appear on this page.";
+}
+
+const Spans = ({ span, onChange }) => html`<fieldset class="segments">
+  <legend class="hidden">Time span of the charts</legend>
+  ${SPANS.map((each) => html`<label key=${each.name}>
+    <input type="radio" name="span" checked=${each === span} onChange=${() => onChange(each)} />
+    <span>${each.name}</span>
+  </label>`)}
+</fieldset>`;
+
+/** All cards. `past` is the history of the last five minutes. */
+export function Links({ look, past, manages }) {
+  const [span, setSpan] = useState(SPANS[0]);
+  const path = span === SPANS[0] ? null : `history?seconds=${span.seconds}`;
+  const { data, error, path: answered } = usePolled(path, span.seconds / 1440);
+  const older = useMemo(() => (data && answered === path ? fromServer(data) : NOTHING), [data, answered, path]);
+  const total = look.links.reduce((sum, link) => sum + load(link), 0);
+  return html`<section aria-labelledby="links">
+    <div class="heading"><h2 id="links">Links</h2><${Spans} span=${span} onChange=${setSpan} /></div>
+    <p role="status" class="error">${path && error}</p>
+    ${look.links.length === 0 && html`<p class="empty">${emptyText(look.services)}</p>`}
+    <div class="cards">${look.links.map((link, at) => html`<${Card} key=${link.name} id=${`link-${at}`} link=${link}
+      look=${look} span=${span} history=${path ? older : past} total=${total} manages=${manages} />`)}</div>
+  </section>`;
+}

@@ -1,0 +1,114 @@
+// Starts the page, and shows the view that the address names.
+
+import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
+import { events, follow, get, usePolled } from "./api.js";
+import { append, fromServer, NOTHING } from "./history.js";
+import { Links } from "./links.js";
+import { Account, Login } from "./login.js";
+import { Busiest, Sessions } from "./sessions.js";
+import { Journal, Rules } from "./tables.js";
+import { age, clock } from "./units.js";
+
+const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"], ["/journal", "Journal"]];
+const NAMES = new Map([...MENU, ["/login", "Log in"]]);
+
+/** The view that the address names. A one-time token is taken out of the address, so that no one reads it there. */
+function readAddress() {
+  const [path, query] = location.hash.slice(1).split("?");
+  const token = new URLSearchParams(query).get("token");
+  if (token) history.replaceState(null, "", "#/login");
+  return { path: NAMES.has(path) ? path : "/", token };
+}
+
+/** What readAddress returns; the focus goes to a view that was chosen. */
+function useAddress() {
+  const [address, setAddress] = useState(readAddress);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const changed = () => setAddress(readAddress());
+    window.addEventListener("hashchange", changed);
+    return () => window.removeEventListener("hashchange", changed);
+  }, []);
+  useEffect(() => {
+    document.title = `${NAMES.get(address.path)} - Tributary`;
+    if (!isFirst.current) document.querySelector("main").focus();
+    isFirst.current = false;
+  }, [address.path]);
+  return address;
+}
+
+const START = { look: null, past: NOTHING, connection: "connecting" };
+
+/** The latest look, the last five minutes, and the state of the connection. */
+function useLooks(mayRead, onLost) {
+  const [live, setLive] = useState(START);
+  const change = (changed) => setLive((last) => ({ ...last, ...changed(last) }));
+  useEffect(() => {
+    setLive(START);
+    if (!mayRead) return undefined;
+    const onLook = (look, isFirst) => {
+      change(({ past }) => ({ look, past: append(past, look), connection: "live" }));
+      // If it fails, the charts grow from now on.
+      if (isFirst) get("history?seconds=300").then((past) => change(() => ({ past: fromServer(past) })), () => {});
+    };
+    return follow(onLook, () => {
+      change(() => ({ connection: "lost" }));
+      onLost();
+    });
+  }, [mayRead]);
+  return live;
+}
+
+function connectionText({ connection, look }) {
+  if (connection === "live") return "Live";
+  if (connection === "connecting") return "Connecting ...";
+  return look ? `Connection lost, last seen at ${clock(look.time)}; trying again` : "No answer; trying again";
+}
+
+function Header({ path, live, who, mayRead, onLogin }) {
+  const state = (service) => (service.running ? `runs for ${age(service.uptime)}` : "does not run");
+  return html`<header class="top">
+    <h1>Tributary</h1>
+    <nav aria-label="Views"><ul>${MENU.map(([each, name]) => html`<li key=${each}>
+      <a href=${`#${each}`} aria-current=${each === path ? "page" : null}>${name}</a></li>`)}</ul></nav>
+    ${who && html`<${Account} who=${who} onChange=${onLogin} />`}
+    <div class="services">
+      <span role="status" class=${`connection ${live.connection}`}>${mayRead && connectionText(live)}</span>
+      <ul aria-label="Services">${live.look?.services.map((each) => html`<li key=${each.name} title=${each.summary}
+        class=${each.running ? "running" : ""}>${each.name} ${state(each)}</li>`)}</ul>
+    </div>
+  </header>`;
+}
+
+function View({ path, look, past, manages }) {
+  if (path === "/sessions") return html`<${Sessions} look=${look} />`;
+  if (path === "/rules") return html`<${Rules} look=${look} />`;
+  if (path === "/journal") return html`<${Journal} manages=${manages} />`;
+  return html`<${Links} look=${look} past=${past} manages=${manages} /><${Busiest} look=${look} />`;
+}
+
+function Page() {
+  const { path, token } = useAddress();
+  const { data: who, error, again } = usePolled("who", 60);
+  const mayRead = who !== null && (who.reading === "open" || who.manages);
+  const live = useLooks(mayRead, again);
+  useEffect(() => {
+    events.addEventListener("refused", again);
+    return () => events.removeEventListener("refused", again);
+  }, []);
+
+  const content = () => {
+    if (!who) return html`<p class="empty">${error || "Connecting ..."}</p>`;
+    if (path === "/login" || !mayRead) return html`<${Login} who=${who} token=${token} onChange=${again} />`;
+    if (!live.look) return html`<p class="empty">Waiting for the first look at the services ...</p>`;
+    return html`<${View} path=${path} look=${live.look} past=${live.past} manages=${who.manages} />`;
+  };
+  return html`
+    <${Header} path=${path} live=${live} who=${who} mayRead=${mayRead} onLogin=${again} />
+    <main tabindex="-1" class=${live.connection}>
+      <div role="status">${live.look?.notes.map((note) => html`<p key=${note} class="note">${note}</p>`)}</div>
+      ${content()}
+    </main>`;
+}
+
+render(html`<${Page} />`, document.getElementById("page"));

@@ -1,0 +1,133 @@
+"""The command ``demo console``: the console's page beside a testbed with traffic."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from experiments.testbed import preflight
+from experiments.testbed.appliance import start_converter, start_throttler, tune
+from experiments.testbed.build import Testbed, standing, take_down_orphans
+from experiments.testbed.node import Process
+from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.server import random_file, start_server
+from experiments.testbed.topology import NATIVE_PORT
+from tributary.settings.cli import Arguments, run
+from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import joined
+
+_DESCRIPTION = """\
+Builds a network of namespaces (a client with two links, a gateway with the native converter and the throttler, a
+server), lets the client download without end, and serves the console's page about the gateway at this machine's
+loopback until Ctrl-C. Prints an address that logs in: drag a path's slider, and MPTCP moves the load. Needs root.
+"""
+_EPILOG = """\
+exit codes:
+  0 Ctrl-C                64 wrong arguments          69 something is missing
+  71 the system refused   75 a demo runs already, or the port is taken
+  77 not root
+The testbed is removed at the end; after kill -9, scripts/testbed down does it.
+"""
+_FILE_SIZE, _SEED = 50_000_000, 1
+_PORT = 8480
+_DOWNLOADS = (
+    "while sleep 0.2; do"
+    " curl --silent --limit-rate {rate} --output /dev/null --proxy {proxy} --interface {source} {url}; done"
+)
+_RATE = "2500k"
+"""Of each download, in bytes per second: a path that has room can take over what another one no longer carries."""
+
+
+@dataclass(frozen=True)
+class Options(ProfileOptions):
+    """What the demo is given; ``name`` is the testbed's."""
+
+    port: int
+    downloads: int
+    name: str
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; returns its exit code."""
+    return parser().dispatch(arguments)
+
+
+def parser() -> Arguments:
+    """The arguments of the demo."""
+    made = Arguments(prog="demo console", description=_DESCRIPTION, epilog=_EPILOG)
+    made.set_handler(Options, _demo)
+    add_profile_arguments(made)
+    made.add_argument("--port", type=int, default=_PORT, help=f"of 127.0.0.1 (default: {_PORT})")
+    made.add_argument("--downloads", type=int, default=3, help="at a time (default: 3)")
+    made.add_argument("--name", default="console", help="the testbed's name (default: console)")
+    return made
+
+
+def _demo(options: Options) -> None:
+    preflight.need_all("demo console")
+    take_down_orphans()
+    console = Console(stderr=True)
+    console.print("making the testbed, starting all programs")
+    with standing(options.name, profile_from(options)) as testbed, suppress(KeyboardInterrupt):
+        tune(testbed)
+        start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
+        start_converter(testbed)
+        start_throttler(testbed, testbed.gateway.write("policy.toml", _policy(testbed)))
+        download(testbed, options.downloads)
+        with outside(options.port) as listener:
+            page = start_console(testbed, listener)
+            login = testbed.gateway.run(sys.executable, "-m", "command", "console", "login").strip()
+            print(f"open {login}", flush=True)
+            console.print("Ctrl-C ends it")
+            while page.popen.poll() is None:
+                time.sleep(0.2)
+        raise CommandError(Exit.SYSTEM, f"the console has ended: {page.output()}")
+
+
+def _policy(testbed: Testbed) -> str:
+    """One that throttles nothing."""
+    links = testbed.topology.links
+    paths = (f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in links)
+    return "".join((*paths, f'[[rules]]\nname = "free"\npath = "{links[0].name}"\n'))
+
+
+def download(testbed: Testbed, downloads: int) -> None:
+    """Let the client download by Multipath TCP without end, so many files at a time."""
+    proxy = f"http://{joined(str(testbed.topology.PROXY4), NATIVE_PORT)}"
+    url = f"http://{testbed.topology.SERVER4}/{_FILE_SIZE}-{_SEED}.bin"
+    for number in range(downloads):
+        link = testbed.topology.links[number % len(testbed.topology.links)]
+        line = _DOWNLOADS.format(rate=_RATE, proxy=proxy, source=link.client4, url=url)
+        testbed.client.start(f"downloads-{number}", ["mptcpize", "run", "bash", "-c", line])
+
+
+@contextmanager
+def outside(port: int) -> Iterator[socket.socket]:
+    """A listener on this machine's loopback; raises CommandError, exit 75."""
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise CommandError(Exit.IN_USE, f"127.0.0.1:{port}: {error.strerror}: take another --port") from error
+    with listener:
+        yield listener
+
+
+def start_console(testbed: Testbed, listener: socket.socket) -> Process:
+    """Start the console on the gateway, with a listener outside the testbed (sd_listen_fds(3))."""
+    own = listener.fileno()
+    log, state = testbed.gateway.directory / "console.log", testbed.gateway.directory / "console"
+    line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
+    run_page = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
+    command = testbed.gateway.command(["bash", "-c", line, "bash", *run_page])
+    with log.open("wb") as output:
+        popen = subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[own], start_new_session=True)
+    return Process(popen, log).wait_until_ready()
+
+
+if __name__ == "__main__":
+    run(main, "demo console")

@@ -1,0 +1,93 @@
+"""A console beside the throttler's world, whose page is served outside of it."""
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.netns.throttler_world import GATEWAY, tributary
+from tests.netns.world import in_namespace, process, said_ready
+
+FREE = """
+[paths.wired]
+interface = "wired"
+
+[paths.wireless]
+interface = "wireless"
+
+[[rules]]
+name = "free"
+path = "wired"
+"""
+"""A policy that throttles nothing."""
+
+
+@dataclass
+class Browser:
+    """Who asks, from one address, with the cookies that it got."""
+
+    port: int
+    address: str = "127.0.0.1"
+    cookie: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        """The answer's status, and its JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(self.address, 0))
+        host = f"127.0.0.1:{self.port}"
+        given = {"Host": host, "Cookie": self.cookie, **self.headers}
+        if method == "POST":
+            given |= {"Origin": f"http://{host}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), {**given, **headers})
+            answer = connection.getresponse()
+            if answer.headers["Set-Cookie"]:
+                self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
+            text = answer.read()
+            return answer.status, json.loads(text) if text.startswith(b"{") else text
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        status, answer = self.ask("GET", f"/api/v1/{path}")
+        assert status == 200, answer
+        return answer
+
+    def post(self, call: str, status: int = 200, /, **members: object) -> Any:
+        found, answer = self.ask("POST", f"/api/v1/{call}", members)
+        assert found == status, answer
+        return answer
+
+    def login(self) -> None:
+        self.post("login", 204, token=token())
+
+
+def login_page() -> str:
+    """The address that ``tributary console login`` prints."""
+    return tributary("console", "login").strip()
+
+
+def token() -> str:
+    return login_page().partition("token=")[2]
+
+
+@contextmanager
+def console(state: Path, settings: str = "") -> Iterator[tuple[Browser, subprocess.Popen[str]]]:
+    """A console on the gateway, and who asks it from outside."""
+    state.mkdir(exist_ok=True)
+    file = state / "console.toml"
+    file.write_text(settings)
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        own = listener.fileno()
+        line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
+        command = (sys.executable, "-m", "console", "run", "--settings", str(file), "--state-directory", str(state))
+        wrapped = in_namespace(GATEWAY, "bash", "-c", line, "bash", *command)
+        with process(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
+            said_ready(child)
+            yield Browser(listener.getsockname()[1]), child

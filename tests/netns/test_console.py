@@ -1,0 +1,220 @@
+"""The console beside a real throttler: who may do what, and what goes wrong."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from experiments.testbed.node import Node
+from tests.netns.console_world import FREE, Browser, console, token
+from tests.netns.throttler_world import GATEWAY, connection, throttler, tributary
+from tests.netns.world import eventually
+from tributary.api import console as documents
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    file = tmp_path / "throttler.toml"
+    file.write_text(FREE)
+    return file
+
+
+@pytest.fixture
+def browser(policy: Path, tmp_path: Path) -> Iterator[Browser]:
+    with throttler("kernel", policy), console(tmp_path / "state") as (made, _):
+        yield made
+
+
+def limits() -> dict[str, str | None]:
+    return {each["name"]: each["limit"] for each in json.loads(tributary("links", "--json"))["links"]}
+
+
+@pytest.mark.smoke
+def test_a_path_is_limited_by_who_has_logged_in_and_freed_again(browser: Browser) -> None:
+    look = browser.get("look")
+    assert [link["name"] for link in look["links"]] == ["wired", "wireless"]
+    assert browser.get("who") == {"version": 1, "manages": False, "name": None, "reading": "open", "password": False}
+    assert "log in first" in browser.post("limit", 401, path="wired", rate="3mbit")["error"]
+    browser.login()
+    assert browser.get("who")["name"] == "root"
+    entry = browser.post("limit", path="wired", rate="3mbit")["entry"]
+    assert (entry["who"], entry["subject"], entry["before"], entry["after"]) == ("root", "path wired", None, "3mbit")
+    assert limits() == {"wired": "3mbit", "wireless": None}
+    assert browser.post("limit", path="wired", rate="3mbit")["entry"] is None
+    assert "accepted" in browser.post("limit", 400, path="wired", rate="fast")["error"]
+    assert "accepted: a path" in browser.post("limit", 400, path="nowhere", rate="3mbit")["error"]
+    undone = browser.post("undo", entry=entry["id"])["entry"]
+    assert (undone["before"], undone["after"]) == ("3mbit", None)
+    assert limits() == {"wired": None, "wireless": None}
+    assert "not undone yet" in browser.post("undo", 400, entry=entry["id"])["error"]
+    assert [each["undone"] for each in browser.get("journal")["entries"]] == [False, True]
+
+
+def test_a_change_is_not_undone_over_a_later_one(browser: Browser) -> None:
+    browser.login()
+    entry = browser.post("limit", path="wired", rate="3mbit")["entry"]
+    tributary("limit", "wired", "4mbit")
+    assert "has changed since" in browser.post("undo", 400, entry=entry["id"])["error"]
+    assert limits()["wired"] == "4mbit"
+
+
+def test_sessions_are_shown_filtered_and_explained(browser: Browser) -> None:
+    with connection() as client:
+        client.request(200_000_000)
+        (session,) = eventually(lambda: [each for each in browser.get("look")["sessions"] if each["sent_rate"]])
+        assert {subflow["path"] for subflow in session["subflows"]} == {"wired", "wireless"}
+        for fits, query in ((1, f"client={session['client']}"), (1, "path=wired"), (0, "path=x"), (0, "rule=x")):
+            assert browser.get(f"sessions?{query}")["total"] == fits
+        assert browser.get(f"explain/{session['token']}")["subflows"][0]["token"] == session["token"]
+        assert browser.ask("GET", "/api/v1/explain/nothing")[0] == 400
+        history = browser.get("history?seconds=300")
+        assert max(rate or 0 for rate in history["links"]["wired"]["sent"]) > 1e6
+
+
+def test_pages_get_a_look_each_second(browser: Browser) -> None:
+    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as page:
+        page.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode())
+        stream = page.makefile("rb")
+        looks = [json.loads(line[6:]) for line in (stream.readline() for _ in range(60)) if line.startswith(b"data: ")]
+    times = [look["time"] for look in looks]
+    assert len(times) >= 3 and all(0.8 < after - before < 3 for before, after in pairwise(times))
+
+
+def test_a_strangers_request_is_refused(browser: Browser) -> None:
+    browser.login()
+    for headers, status in (
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+    ):
+        assert browser.ask("POST", "/api/v1/limit", {"path": "wired", "rate": "3mbit"}, **headers)[0] == status
+    thief = Browser(browser.port, "127.0.0.2", browser.cookie)
+    assert thief.get("who")["manages"] is False
+    thief.post("limit", 401, path="wired", rate="3mbit")
+    assert browser.ask("GET", "/", Host="evil.example")[0] == 421
+    assert limits()["wired"] is None
+
+
+def test_what_is_too_much_is_refused_and_the_rest_goes_on(browser: Browser) -> None:
+    browser.login()
+    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as page:
+        page.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\nCookie: ".encode())
+        with suppress(ConnectionError):
+            page.sendall(b"x" * (1 << 20))
+            assert page.recv(100).startswith(b"HTTP/1.1 400 ")
+    assert browser.ask("POST", "/api/v1/limit", {"path": "x" * (1 << 20), "rate": None})[0] == 413
+    assert browser.ask("GET", "/static/../settings.py")[0] == 404
+    assert browser.ask("GET", "/static/%2e%2e/settings.py")[0] == 404
+    assert browser.ask("PUT", "/api/v1/limit", {})[0] == 405
+    assert browser.get("who")["manages"]
+
+
+def test_a_thousand_idle_connections_lock_nobody_out(browser: Browser) -> None:
+    with ExitStack() as stack:
+        for _ in range(1000):
+            stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), timeout=20))
+        start = time.monotonic()
+        assert browser.get("who")["version"] == 1
+        assert time.monotonic() - start < 5
+
+
+def test_a_silent_connection_is_closed(browser: Browser) -> None:
+    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as silent:
+        silent.sendall(b"GET / HTTP/1.1\r\n")
+        assert silent.recv(1) == b""
+
+
+def test_a_password_logs_in_until_it_is_wrong_too_often(browser: Browser, tmp_path: Path) -> None:
+    browser.post("login", 403, password="correct horse")
+    set_password("correct horse")
+    assert browser.get("who")["password"]
+    browser.post("login", 204, password="correct horse")
+    assert browser.get("who")["name"] == "password"
+    statuses = [browser.ask("POST", "/api/v1/login", {"password": f"wrong {each}"})[0] for each in range(100)]
+    assert statuses[:5] == [403] * 5 and set(statuses[5:]) == {429}
+    browser.post("login", 429, password="correct horse")
+    Browser(browser.port, "127.0.0.3").post("login", 204, token=token())
+    assert "correct horse" not in (tmp_path / "state/password.json").read_text()
+    tributary("console", "logout")
+    assert not browser.get("who")["manages"]
+
+
+def set_password(password: str) -> None:
+    """As ``tributary console password`` does, by its socket."""
+    with Node(GATEWAY, Path()).entered():
+        documents.CONTROL.ask("password", password=password)
+
+
+def test_who_may_not_look_has_to_log_in(policy: Path, tmp_path: Path) -> None:
+    with throttler("kernel", policy), console(tmp_path / "state", 'reading = "closed"') as (browser, _):
+        for path in ("look", "stream", "history", "sessions", "journal", "explain/x"):
+            assert browser.ask("GET", f"/api/v1/{path}")[0] == 401
+        browser.login()
+        assert browser.get("look")["links"]
+
+
+def test_a_killed_daemon_is_missed_and_found_again(policy: Path, tmp_path: Path) -> None:
+    with console(tmp_path / "state") as (browser, _):
+        assert any("no throttler runs" in note for note in browser.get("look")["notes"])
+        with throttler("kernel", policy) as daemon:
+            eventually(lambda: browser.get("look")["links"])
+            daemon.kill()
+            eventually(lambda: browser.get("look")["links"] == [])
+            browser.login()
+            assert "no throttler runs" in browser.post("limit", 503, path="wired", rate="3mbit")["error"]
+        with throttler("kernel", policy):
+            eventually(lambda: browser.get("look")["links"])
+
+
+def test_a_killed_console_leaves_limits_and_the_journal(policy: Path, tmp_path: Path) -> None:
+    with throttler("kernel", policy):
+        with console(tmp_path / "state") as (browser, child):
+            browser.login()
+            browser.post("limit", path="wired", rate="3mbit")
+            # The one that listens is the child of ip(8) and bash(1), which have both become it.
+            child.send_signal(signal.SIGKILL)
+            child.wait(10)
+        assert limits()["wired"] == "3mbit"
+        with console(tmp_path / "state") as (browser, _):
+            (entry,) = browser.get("journal")["entries"]
+            browser.login()
+            browser.post("undo", entry=entry["id"])
+        assert limits()["wired"] is None
+
+
+def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browser) -> None:
+    """Each call of the API's own description, with values that are none."""
+    browser.login()
+    paths = browser.get("openapi.json")["paths"]
+    calls = [(path, method) for path, methods in paths.items() for method in methods if not path.endswith("/stream")]
+    values = st.none() | st.booleans() | st.integers() | st.text(max_size=50)
+    members = ("path", "rate", "link", "key", "value", "entry", "token", "password", "other")
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(calls), st.dictionaries(st.sampled_from(members), values | st.lists(values)) | values)
+    def ask(call: tuple[str, str], body: object) -> None:
+        path, method = call
+        address = path.replace("{token}", "x%00%2Fy")
+        query = "?seconds=x&limit=-1&client=%ff&sort=%00" if method == "get" else ""
+        status, answer = browser.ask(method.upper(), address + query, body if method == "post" else None)
+        assert status < 500 or (status == 503 and answer["error"]), (call, body, answer)
+        assert status < 400 or answer["error"]
+        if path.endswith(("logout", "login")):
+            browser.login()
+
+    ask()

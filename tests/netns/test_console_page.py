@@ -1,0 +1,120 @@
+"""The console's page in a real browser (Debian's Chromium), beside a real throttler and traffic."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+
+from tests.netns.console_world import FREE, console, login_page
+from tests.netns.throttler_world import GATEWAY, connection, throttler
+from tests.netns.world import eventually, on
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
+    pytest.mark.usefixtures("world"),
+]
+
+PHONE, WIDE = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    with sync_playwright() as playwright:
+        # Root has no sandbox; the pages are our own.
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """The page's, beside traffic."""
+    policy = tmp_path / "throttler.toml"
+    policy.write_text(FREE)
+    with throttler("kernel", policy), console(tmp_path / "state") as (browser, _), connection() as client:
+        client.request(20_000_000_000)
+        yield f"http://127.0.0.1:{browser.port}/"
+
+
+def opened(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bool = False) -> Page:
+    """The page, after its first looks; a complaint of the browser's fails the test."""
+    page = chromium.new_context(viewport=size, color_scheme="dark" if dark else "light").new_page()
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page.goto(address)
+    expect(page.get_by_role("heading", name=re.compile("^wired"))).to_be_visible()
+    return page
+
+
+def logged_in(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bool = False) -> Page:
+    fragment = login_page().partition("#")[2]
+    page = opened(chromium, f"{address}#{fragment}", size, dark)
+    expect(page.get_by_text("Logged in as root")).to_be_visible()
+    assert "token" not in page.url
+    return page
+
+
+def rate(interface: str, seconds: float = 0.5) -> float:
+    """What the gateway sends there, in bits per second."""
+
+    def sent() -> int:
+        (found,) = json.loads(on(GATEWAY, f"ip -json -statistics link show dev {interface}"))
+        return int(found["stats64"]["tx"]["bytes"])
+
+    before = sent()
+    time.sleep(seconds)
+    return (sent() - before) * 8 / seconds
+
+
+def test_the_slider_moves_the_load_and_undo_gives_it_back(chromium: Chromium, address: str) -> None:
+    page = logged_in(chromium, address)
+    eventually(lambda: rate("wired") > 50e6)
+    slider = page.get_by_role("slider", name=re.compile("wired"))
+    slider.focus()
+    slider.press("Home")
+    start = time.monotonic()
+    eventually(lambda: rate("wired", 0.2) < 1e6, 4)
+    assert time.monotonic() - start < 2.5
+    eventually(lambda: rate("wireless") > 5e6)
+    expect(page.get_by_text("64 kbit/s").first).to_be_visible()
+    expect(page.get_by_text("1 of 1 subflows limited")).to_be_visible()
+    page.get_by_role("button", name=re.compile("Undo")).first.click()
+    eventually(lambda: rate("wired", 0.2) > 50e6, 4)
+    page.get_by_role("link", name="Journal").click()
+    expect(page.get_by_text("path wired").first).to_be_visible()
+
+
+def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: str) -> None:
+    page = opened(chromium, address)
+    expect(page.get_by_role("slider").first).to_be_disabled()
+    expect(page.get_by_text("Log in to change this").first).to_be_visible()
+
+
+@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)])
+def test_axe_has_nothing_serious_to_say(chromium: Chromium, address: str, size: ViewportSize, dark: bool) -> None:
+    page = logged_in(chromium, address, size, dark)
+    page.get_by_role("button", name=re.compile("10.0.1.2")).first.click()
+    for view in ("", "#/sessions", "#/rules", "#/journal", "#/login"):
+        page.goto(f"{address}{view}")
+        expect(page.get_by_role("heading").first).to_be_visible()
+        found = Axe().run(page).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert not serious, [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious]
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size["width"], f"{view or 'overview'} is wider than the screen"
+
+
+def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> None:
+    policy = tmp_path / "throttler.toml"
+    policy.write_text(FREE)
+    with throttler("kernel", policy), console(tmp_path / "state") as (browser, child):
+        page = opened(chromium, f"http://127.0.0.1:{browser.port}/")
+        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        child.kill()
+        expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible(timeout=20_000)

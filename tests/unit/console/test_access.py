@@ -1,0 +1,67 @@
+"""Who may do what."""
+
+import pytest
+
+from console import access
+from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins
+
+
+def test_a_token_logs_in_once_and_in_time() -> None:
+    logins = Logins()
+    token = logins.token("ada", 0.0)
+    assert logins.redeemed(token, 1.0) == "ada"
+    assert logins.redeemed(token, 1.0) is None
+    assert logins.redeemed(logins.token("ada", 0.0), TOKEN_LIFETIME) is None
+    assert logins.redeemed("", 0.0) is None
+
+
+def test_a_login_holds_at_its_address_until_it_is_over() -> None:
+    logins = Logins()
+    secret = logins.login("ada", "192.0.2.1", 0.0)
+    person = logins.person(secret, "192.0.2.1", LOGIN_LIFETIME - 1)
+    assert person is not None and person.name == "ada"
+    assert logins.person(secret, "192.0.2.2", 1.0) is None  # a stolen cookie
+    assert logins.person(secret, "192.0.2.1", LOGIN_LIFETIME) is None
+    logins.logout(secret)
+    assert logins.person(secret, "192.0.2.1", 1.0) is None
+
+
+def test_all_are_logged_out_at_once() -> None:
+    logins = Logins()
+    secret, token = logins.login("ada", "192.0.2.1", 0.0), logins.token("eve", 0.0)
+    logins.logout_all()
+    assert logins.person(secret, "192.0.2.1", 1.0) is None and logins.redeemed(token, 1.0) is None
+
+
+def test_the_oldest_of_too_many_logins_goes() -> None:
+    logins = Logins()
+    secrets = [logins.login("ada", "192.0.2.1", 0.0) for _ in range(101)]
+    there = [logins.person(secret, "192.0.2.1", 1.0) is not None for secret in secrets]
+    assert there == [False] + [True] * 100
+
+
+def test_a_thousand_wrong_passwords_are_not_tried() -> None:
+    attempts = Attempts()
+    taken = sum(attempts.admits("192.0.2.1", second / 10) for second in range(1000))
+    assert taken == Attempts.AT_ONCE + 100 // Attempts.PAUSE
+    assert attempts.admits("192.0.2.2", 100.0)  # somebody else still may
+
+
+def test_many_addresses_have_a_limit_together() -> None:
+    attempts = Attempts()
+    assert sum(attempts.admits(f"192.0.2.{number}", 0.0) for number in range(200)) == Attempts.ALL_AT_ONCE
+
+
+def test_who_succeeds_has_not_failed() -> None:
+    attempts = Attempts()
+    for _ in range(3 * Attempts.AT_ONCE):
+        assert attempts.admits("192.0.2.1", 0.0)
+        attempts.forget("192.0.2.1")
+
+
+@pytest.mark.parametrize("password", ["correct horse", "pässwörd \N{SNOWMAN}", "x" * 1000])
+def test_a_password_fits_what_was_kept_of_it(password: str) -> None:
+    kept = access.hashed(password)
+    assert password not in str(kept)
+    assert access.fits(password, kept) and not access.fits(password + "x", kept)
+    assert access.hashed(password) != kept

@@ -1,0 +1,85 @@
+"""Changes: one at a time, the last value wins, each can be undone."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.changes import Changes, Subject
+from console.journal import Book
+from tributary.api.console import Entry
+from tributary.settings.errors import CommandError, Exit
+
+
+class SlowPath:
+    """A path whose limit takes a while to set."""
+
+    def __init__(self, pause: float = 0.05) -> None:
+        self.limit: str | None = None
+        self.set_to: list[str | None] = []
+        self._pause = pause
+
+    def subject(self) -> Subject:
+        return Subject("path lte", "limit", lambda: self.limit, self._set)
+
+    def _set(self, value: str | None) -> None:
+        if value == "wrong":
+            raise CommandError(Exit.USAGE, "accepted: a rate")
+        time.sleep(self._pause)
+        self.limit = value
+        self.set_to.append(value)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Book]:
+    made = Book(tmp_path / "journal.sqlite")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def told() -> list[Entry]:
+    return []
+
+
+def test_of_a_drag_the_last_value_wins(book: Book, told: list[Entry]) -> None:
+    lte = SlowPath()
+
+    async def drag() -> list[Entry | None]:
+        changes = Changes(book, told.append)
+        return await asyncio.gather(*(changes.make("ada", lte.subject(), f"{rate}mbit") for rate in range(1, 21)))
+
+    entries = asyncio.run(drag())
+    assert lte.set_to == ["1mbit", "20mbit"]
+    assert [entry is not None for entry in entries] == [True, *[False] * 18, True]
+    (line,) = book.newest(10)
+    assert (line.before, line.after) == (None, "20mbit")
+    assert [entry.after for entry in told] == ["1mbit", "20mbit"]
+
+
+def test_what_is_refused_is_not_in_the_journal(book: Book, told: list[Entry]) -> None:
+    with pytest.raises(CommandError, match="accepted: a rate"):
+        asyncio.run(Changes(book, told.append).make("ada", SlowPath().subject(), "wrong"))
+    assert book.newest(10) == () and told == []
+
+
+def test_a_change_is_undone_once(book: Book, told: list[Entry], monkeypatch: pytest.MonkeyPatch) -> None:
+    lte = SlowPath(0)
+    monkeypatch.setattr("console.changes.subject_of", lambda _entry: lte.subject())
+
+    async def scene() -> None:
+        changes = Changes(book, told.append)
+        made = await changes.make("ada", lte.subject(), "2mbit")
+        assert made is not None
+        undone = await changes.undo("eve", made.id)
+        assert undone is not None and (undone.who, undone.before, undone.after) == ("eve", "2mbit", None)
+        with pytest.raises(CommandError, match="not undone yet"):
+            await changes.undo("eve", made.id)
+        with pytest.raises(CommandError):
+            await changes.undo("eve", 999)
+
+    asyncio.run(scene())
+    assert lte.limit is None
+    assert [entry.undone for entry in book.newest(10)] == [False, True]

@@ -1,0 +1,41 @@
+"""The console's settings."""
+
+from pathlib import Path
+
+import pytest
+
+from console.settings import ConsoleSettings, read
+from tributary.paths import ROOT
+from tributary.settings.errors import CommandError
+
+
+def test_what_the_package_brings_are_the_defaults() -> None:
+    assert read(ROOT / "debs/files/console.toml") == ConsoleSettings()
+    assert tuple(ConsoleSettings().addresses) == (("127.0.0.1", 8480),)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("listen = []", "listen"),
+        ('listen = ["gateway.example"]', "listen"),
+        ('listen = "127.0.0.1"', "listen"),
+        ('listen = ["127.0.0.1:0"]', "listen"),
+        ('names = ["a:b:c"]', "names"),
+        ('reading = "yes"', "reading"),
+        ('certificate = "/x.pem"', "certificate and key"),
+        ("lisen = []", "lisen"),
+    ],
+)
+def test_what_is_not_accepted_is_named(text: str, wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "console.toml"
+    file.write_text(text)
+    with pytest.raises(CommandError, match=wrong):
+        read(file)
+
+
+def test_addresses_have_ports(tmp_path: Path) -> None:
+    file = tmp_path / "console.toml"
+    file.write_text('listen = ["192.168.1.1", "[fd00::1]:80"]\nnames = ["Box.example"]\n')
+    assert tuple(read(file).addresses) == (("192.168.1.1", 8480), ("fd00::1", 80))
+    assert read(file).names == ("box.example",)

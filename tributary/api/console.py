@@ -1,0 +1,151 @@
+"""What the console's page and its API exchange (``/api/v1``), beside the documents of ``tributary --json``; and its
+control socket, at which ``tributary console`` asks.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tributary.api.documents import VERSION, Link, Rule, Service, Session
+from tributary.daemons.control import Control
+
+CONTROL = Control("control", "console", longest=4096, timeout=10.0, own_folder=Path("/run/tributary-console"))
+
+
+class Message(BaseModel):
+    """The base of all that is exchanged."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Answer(Message):
+    """The base of what the API answers."""
+
+    version: int = Field(default=VERSION, description="of all documents")
+
+
+class Look(Answer):
+    """All that the page shows at a moment."""
+
+    time: float = Field(description="when, in seconds since 1970")
+    services: tuple[Service, ...] = Field(description="the programs, and whether they run")
+    links: tuple[Link, ...] = Field(description="access links and paths, with rates")
+    sessions: tuple[Session, ...] = Field(description="those that carry most now, with rates")
+    sessions_total: int = Field(description="how many there are")
+    rules: tuple[Rule, ...] = Field(description="of the throttler's policy, in its order")
+    notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
+
+
+class Sessions(Answer):
+    """Sessions that fit a question."""
+
+    sessions: tuple[Session, ...] = Field(description="the first of them, with rates")
+    total: int = Field(description="how many fit")
+
+
+class Series(Message):
+    """What a link carried; null where nothing is known."""
+
+    sent: tuple[float | None, ...] = Field(description="bits per second at each time")
+    received: tuple[float | None, ...] = Field(description="bits per second at each time")
+    rtt: tuple[float | None, ...] = Field(description="round-trip time at each time")
+
+
+class History(Answer):
+    """What all links carried, at times that are the same for all."""
+
+    step: int = Field(description="seconds between two times; each value is the mean over a step")
+    times: tuple[int, ...] = Field(description="seconds since 1970")
+    links: dict[str, Series] = Field(description="by the link's name")
+
+
+class RuleResult(Message):
+    """Whether a rule applies to a subflow."""
+
+    rule: str = Field(description="its name")
+    applies: bool = Field(description="whether it does")
+    reason: str | None = Field(description="why it does not")
+
+
+class ExplainedSubflow(Message):
+    """Why a subflow is throttled, or why not."""
+
+    token: str = Field(description="the session's")
+    subflow: str = Field(description="its two ends")
+    path: str | None = Field(description="its path")
+    rules: tuple[RuleResult, ...] = Field(description="each rule, until one applies")
+
+
+class Explanation(Answer):
+    """Why the subflows of a session are throttled, or why not."""
+
+    subflows: tuple[ExplainedSubflow, ...] = Field(description="the session's")
+
+
+class Who(Answer):
+    """What whoever asks may do."""
+
+    manages: bool = Field(description="whether changes are allowed")
+    name: str | None = Field(description="of who has logged in")
+    reading: Literal["open", "closed"] = Field(description="whether one may look without having logged in")
+    password: bool = Field(description="whether a password is set")
+
+
+class Entry(Message):
+    """A line of the journal."""
+
+    id: int = Field(description="grows with time")
+    time: float = Field(description="when, in seconds since 1970")
+    who: str = Field(description="who has done it")
+    subject: str = Field(description="`path NAME` or `link NAME`")
+    key: Literal["limit", "use", "download", "upload"] = Field(description="what was changed of it")
+    before: str | None = Field(description="null: no limit, or what the settings say")
+    after: str | None = Field(description="null: no limit, or what the settings say")
+    undone: bool = Field(description="whether it was undone")
+
+
+class Journal(Answer):
+    """What was changed, the newest first."""
+
+    entries: tuple[Entry, ...] = Field(description="the newest")
+
+
+class Made(Answer):
+    """What became of a change."""
+
+    entry: Entry | None = Field(description="its line; null: nothing to change, or a later value took its place")
+
+
+class Refusal(Message):
+    """What was wrong."""
+
+    error: str = Field(description="a line that says what was wrong, and what would be right")
+
+
+class Login(Message):
+    """A one-time token of ``tributary console login``, or the password."""
+
+    token: str | None = Field(default=None, max_length=200, description="the token")
+    password: str | None = Field(default=None, max_length=1000, description="the password")
+
+
+class Limit(Message):
+    """A limit for a path."""
+
+    path: str = Field(max_length=100, description="its name in the throttler's policy")
+    rate: str | None = Field(max_length=40, description="such as `2mbit`; null: no limit")
+
+
+class LinkChange(Message):
+    """A change of an access link."""
+
+    link: str = Field(max_length=100, description="its name in the router's settings")
+    key: Literal["use", "download", "upload"] = Field(description="what is changed")
+    value: str | None = Field(max_length=40, description="such as `backup` or `40mbit`; null: what the settings say")
+
+
+class Undo(Message):
+    """A change that is to be undone."""
+
+    entry: int = Field(description="its id in the journal")
