@@ -83,6 +83,7 @@ _ALL = {
         "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",
         ("home",),
     ),
+    "console": Benchmark("what it takes beside 10,000 sessions, with 100 pages open", ("bench-console",)),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("bench-accuracy",)),
 }
 

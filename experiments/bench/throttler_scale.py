@@ -103,14 +103,14 @@ def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dic
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
     serve = [*_on(0), str(native.build().load), "origin", "--listen", _ORIGIN, "--mptcp"]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
-    return testbed, _play(testbed, subflows) | _weigh(testbed, throttler)
+    return testbed, play(testbed, subflows, _BY_SESSION, _BY_CLIENT) | _weigh(testbed, throttler)
 
 
-def _play(testbed: Testbed, subflows: int) -> dict[str, float]:
+def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> dict[str, float]:
     """How many ``subflows`` are held, after ``install_s``; raises CommandError (exit 1) unless each got its element."""
     printed = testbed.gateway.run(
         *(sys.executable, "-m", "experiments.probes.replay", PATHS[0], testbed.client.namespace),
-        *("--subflows", str(subflows), "--by-session", str(_BY_SESSION), "--by-client", str(_BY_CLIENT)),
+        *("--subflows", str(subflows), "--by-session", str(by_session), "--by-client", str(by_client)),
     )
     told = json.loads(printed)
     if told["subflows"] != subflows:
@@ -123,13 +123,13 @@ def _play(testbed: Testbed, subflows: int) -> dict[str, float]:
 
 def _weigh(testbed: Testbed, throttler: Process) -> dict[str, float]:
     return {
-        "rss_mb": _resident(throttler.popen.pid) / 1e6,
+        "rss_mb": resident(throttler.popen.pid) / 1e6,
         "classes": float(_classes(testbed)),
         "capture_dropped": float(sum(counts.dropped for counts in throttler_status(testbed).capture.values())),
     }
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes of the process that are in memory (proc(5), VmRSS)."""
     lines = Path("/proc", str(pid), "status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))

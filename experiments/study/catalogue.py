@@ -63,6 +63,7 @@ _BENCHMARKS = (
     "offload",
     "offload-soak",
     "handoff-soak",
+    "console",
 )
 
 

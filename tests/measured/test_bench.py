@@ -97,6 +97,16 @@ def test_what_the_overlay_takes_is_timed(tmp_path: Path) -> None:
     assert 0 < values["paused_ms"] < 1000
 
 
+def test_the_console_costs_little(tmp_path: Path) -> None:
+    values = bench(tmp_path, "console")["values"]
+    # A browser loads 116 kB once, and then some kilobytes a second.
+    assert 50 < values["page_kb"] < 200
+    assert 30 < values["rss_mb"] < 150
+    assert 0 < values["looks_a_second"] < 1.5
+    # Of a processor that others use as well.
+    assert values["cpu_pct_10k"] < 50
+
+
 @pytest.mark.calm
 def test_held_rates_and_the_quota_are_near_what_was_asked_for(tmp_path: Path) -> None:
     result = bench(tmp_path, "accuracy")

@@ -1,0 +1,100 @@
+"""What does the console cost beside 10,000 sessions, with 100 pages open?
+
+The handshakes of the sessions, two subflows each, are played on the wire of a throttler, as in throttler-scale. The
+console beside it is read by so many pages; processor time is that of its process, and of the throttler for being asked
+once a second, in percent of one processor.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pydantic import Field
+
+from experiments.bench import pair, throttler_scale
+from experiments.scenarios.cabled import Wired
+from experiments.study.metrics import Metric, metrics_of
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import PATHS
+
+_SERVER = "127.0.0.1:8480"
+_BY_SESSION, _BY_CLIENT = 2, 20
+_WARM_UP = 5.0
+"""Seconds before it is measured."""
+_MEASURED = ("page_kb", "cpu_pct_10k", "throttler_cpu_pct_10k", "rss_mb", "looks_a_second", "kb_a_look")
+
+
+class ConsoleOptions(Options):
+    """Beside so many ``sessions``, so many ``pages`` are open for ``seconds``."""
+
+    repeat: Repeat = 3
+    sessions: int = Field(default=10_000, ge=1, description="a whole number of sessions, at least 1")
+    pages: int = Field(default=100, ge=1, le=128, description="a whole number of pages from 1 to 128")
+    seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
+
+
+def _measure(built: Wired, options: ConsoleOptions, point: Point, repetition: int) -> Reading:
+    """Per second, while the pages are open."""
+    testbed = built.testbed
+    testbed.gateway.sysctl(net__ipv4__ip_forward=0)
+    state = testbed.directory / f"console-{repetition}"
+    run_console = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
+    with pair.throttling(testbed, throttler_scale.RULES, "sniffer") as throttler:
+        throttler_scale.play(testbed, _BY_SESSION * options.sessions, _BY_SESSION, _BY_CLIENT)
+        with testbed.gateway.start("console", run_console).wait_until_ready() as console:
+            time.sleep(_WARM_UP)
+            ids, start = (console.popen.pid, throttler.popen.pid), time.monotonic()
+            before = [_processor_seconds(pid) for pid in ids]
+            read = _read(testbed, options)
+            took = time.monotonic() - start
+            own, throttlers = (_processor_seconds(pid) - then for pid, then in zip(ids, before, strict=True))
+            resident = throttler_scale.resident(console.popen.pid) / 1e6
+    return Reading(
+        point,
+        repetition,
+        {
+            "page_kb": read["kb"],
+            "cpu_pct_10k": 100 * own / took,
+            "throttler_cpu_pct_10k": 100 * throttlers / took,
+            "rss_mb": resident,
+            "looks_a_second": read["looks"] / options.pages / options.seconds,
+            "kb_a_look": read["bytes"] / read["looks"] / 1000,
+        },
+        {},
+    )
+
+
+def _read(testbed: Testbed, options: ConsoleOptions) -> dict[str, float]:
+    reader = (sys.executable, "-m", "experiments.probes.pages", _SERVER)
+    bounds = ("--pages", str(options.pages), "--seconds", str(options.seconds))
+    read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
+    return read
+
+
+def _processor_seconds(pid: int) -> float:
+    """What a process has taken so far (proc(5), utime and stime)."""
+    fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """All of it."""
+    return metrics_of(readings, _MEASURED)
+
+
+SCENARIO = Scenario(
+    name="bench-console",
+    claim="What does the console cost beside 10,000 sessions, with 100 pages open?",
+    about=__doc__,
+    options=ConsoleOptions,
+    quick={"repeat": 1, "sessions": 500, "pages": 20, "seconds": 4.0},
+    points=lambda _options, _topology: [{"interface": PATHS[0]}],
+    blueprint=lambda _options, _profile, _point: pair.Pair(),
+    measure=_measure,
+    metrics=metrics,
+    any_links=False,
+)
