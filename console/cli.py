@@ -17,7 +17,7 @@ A page to look at and to steer by: links and paths, sessions, limits, and who ha
 
 _EXIT_CODES = """\
 exit codes:
-  0   stopped by SIGTERM or SIGINT
+  0   done; for run: stopped by SIGTERM or SIGINT
   64  wrong arguments or settings; the message says what is accepted
   66  the settings cannot be read
   71  the system refused an operation
@@ -32,6 +32,10 @@ router of this network namespace, and needs no root but the groups tributary, to
 The history of links and the journal are kept in the state directory ($STATE_DIRECTORY, or {_STATE}).
 """
 
+_CHECK = """\
+Reads settings and prints 'valid', or says what is accepted instead.
+"""
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -42,6 +46,13 @@ class RunOptions:
     log: str
 
 
+@dataclass(frozen=True)
+class CheckOptions:
+    """``tributary-console check``."""
+
+    settings: Path
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command in ``arguments``; returns its exit code or raises CommandError."""
     return parser().dispatch(arguments)
@@ -50,13 +61,21 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-console", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    run = Subcommands(made, _EXIT_CODES).add("run", RunOptions, _run, "serve the page until stopped", _RUN)
+    commands = Subcommands(made, _EXIT_CODES)
+    run = commands.add("run", RunOptions, _run, "serve the page until stopped", _RUN)
     run.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file (default: what each key says)")
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where history and journal are kept")
     run.add_argument(
         "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
     )
+    command = commands.add("check", CheckOptions, _check, "whether settings are accepted", _CHECK)
+    command.add_argument("settings", type=Path, metavar="FILE", help="a TOML file")
     return made
+
+
+def _check(given: CheckOptions) -> None:
+    settings.read(given.settings)
+    print("valid")
 
 
 def _run(given: RunOptions) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from console import settings as console
 from experiments.testbed import native
 from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
@@ -34,7 +35,7 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
     [
         *product(("one", "fleet"), ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
         ("fleet", "bird.conf"),
-        *product(("routers",), ["gateway.toml", "tributary-site.nft"]),
+        *product(("routers",), ["gateway.toml", "console.toml", "tributary-site.nft"]),
         ("handoff", "converter.toml"),
         ("handoff", "../sw1.example.net/switch.conf"),
         ("handoff", "../a.example.net/backend.conf"),
@@ -55,6 +56,11 @@ def test_squid_takes_its_settings(rendered: Rendered, inventory: str) -> None:
     settings = load(rendered[inventory] / "squid.toml", SquidSettings)
     assert settings.port == 3128
     assert settings.state_directory == Path("/var/lib/tributary/squid")
+
+
+@every_inventory
+def test_the_console_takes_its_settings(rendered: Rendered, inventory: str) -> None:
+    assert console.read(rendered[inventory] / "console.toml") == console.ConsoleSettings()
 
 
 def test_the_gateway_takes_its_settings_and_opens_what_the_converter_listens_at(rendered: Rendered) -> None:

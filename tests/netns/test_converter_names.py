@@ -160,7 +160,8 @@ def test_the_next_name_server_is_asked_where_the_first_one_says_nothing(conv: Wo
         assert hears(conv, "connect", f"unknown-{fault}.test", service.port) == "502"
         assert hears(conv, "connect", f"broken-{fault}.test", service.port) == "502"
         eventually(lambda: len(converter.lines()) == 3)
-        assert [line["outcome"] for line in converter.lines()][1:] == ["no-such-name", "names-failed"]
+        outcomes = [line["outcome"] for line in converter.lines()]
+        assert sorted(outcomes) == ["names-failed", "no-such-name", "ok"]  # each is said when its connection is over
 
 
 @KINDS
