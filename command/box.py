@@ -4,7 +4,8 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,14 +25,14 @@ _ANSWER_TIMEOUT = 5.0
 _T = TypeVar("_T")
 
 
-def throttler() -> Status:
-    """The throttler's status; raises CommandError, exit 69, where none runs."""
-    return status.decode(THROTTLER.ask("status"))
+def throttler(timeout: float = THROTTLER.timeout) -> Status:
+    """The throttler's status, in so many seconds; raises CommandError, exit 69, where none runs."""
+    return status.decode(replace(THROTTLER, timeout=timeout).ask("status"))
 
 
-def router() -> dict[str, Any]:
-    """The router daemon's status; raises CommandError, exit 69, where none runs."""
-    return ROUTER.ask("status")
+def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
+    """The router daemon's status, in so many seconds; raises CommandError, exit 69, where none runs."""
+    return replace(ROUTER, timeout=timeout).ask("status")
 
 
 def converter() -> dict[str, Any]:
@@ -64,15 +65,18 @@ def _or_failure(ask: Callable[[], _T]) -> _T | CommandError:
 
 
 class Answers:
-    """What the programs say; each is asked once, when its answer is needed first."""
+    """What the programs say; each is asked once, when its answer is needed first, and has so many seconds."""
+
+    def __init__(self, throttlers: float = THROTTLER.timeout, routers: float = ROUTER.timeout) -> None:
+        self._throttlers, self._routers = throttlers, routers
 
     @cached_property
     def _throttler(self) -> Status | CommandError:
-        return _or_failure(throttler)
+        return _or_failure(partial(throttler, self._throttlers))
 
     @cached_property
     def _router(self) -> dict[str, Any] | CommandError:
-        return _or_failure(router)
+        return _or_failure(partial(router, self._routers))
 
     def links(self) -> list[Link]:
         """A home router's access links, and the throttler's paths; raises CommandError, exit 69, without either."""

@@ -121,6 +121,11 @@ def hashed(password: str) -> dict[str, str]:
     return {"salt": salt.hex(), "scrypt": hashlib.scrypt(password.encode(), salt=salt, **_COST).hex()}
 
 
+def checked(document: Any) -> Any:
+    """What ``hashed`` made; raises LookupError, TypeError or ValueError if it is something else."""
+    return {name: bytes.fromhex(document[name]).hex() for name in ("salt", "scrypt")}
+
+
 def fits(password: str, kept: Any) -> bool:
     """Whether it is the one of which ``kept`` was kept; takes a tenth of a second."""
     made = hashlib.scrypt(password.encode(), salt=bytes.fromhex(kept["salt"]), **_COST)

@@ -3,21 +3,23 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from console import access
 from console.access import Attempts, Logins, Person
-from console.changes import Changes, Subject, key_of_link, limit_of
-from console.history import COARSE, SECONDS, Recorder
+from console.changes import PATIENCE, Changes, Subject, key_of_link, limit_of
+from console.history import SECONDS, SPANS, Recorder
 from console.journal import Book
 from console.looking import Looking, load
 from throttler.service.control import CONTROL as THROTTLER
@@ -26,11 +28,15 @@ from tributary.api.console import Message
 from tributary.api.documents import Session
 from tributary.daemons.state_file import StateFile
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import as_address
 
 COOKIE = "tributary-console"
 _LONGEST_BODY = 16 << 10
 _BODY_TIMEOUT = 5.0
-_MOST_STREAMS = 128
+_MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
+"""Pages that are open at a time, in all and from one address."""
+_SHORTEST_HISTORY_SHARE = 300
+"""A history of so many seconds is good for a second."""
 _STATUS = {
     Exit.USAGE: HTTPStatus.BAD_REQUEST,
     Exit.NO_PERMISSION: HTTPStatus.FORBIDDEN,
@@ -39,6 +45,8 @@ _STATUS = {
 """Of a daemon's failure; of others 500."""
 
 Needs = Literal["nothing", "reading", "managing"]
+Network = IPv4Network | IPv6Network
+_THROTTLER = replace(THROTTLER, timeout=PATIENCE)
 _A = TypeVar("_A", bound=Message)
 
 
@@ -76,12 +84,14 @@ class Api:
         logins: Logins,
         password: StateFile,
         reading: Literal["open", "closed"],
+        tell: Callable[[str], None],
     ) -> None:
         self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
-        self._logins, self._password, self._reading = logins, password, reading
+        self._logins, self._password, self._reading, self._tell = logins, password, reading, tell
         self._attempts = Attempts()
-        self._hashing = asyncio.Lock()
-        self._streams = 0
+        self._hashing, self._history_lock = asyncio.Lock(), asyncio.Lock()
+        self._histories: dict[int, tuple[float, str]] = {}
+        self._streams: Counter[str] = Counter()
         d = documents
         self.calls: Sequence[Call] = (
             Call("GET", "who", "nothing", "what whoever asks may do", self._who, d.Who),
@@ -90,11 +100,21 @@ class Api:
             Call("GET", "look", "reading", "all that the page shows", self._look, d.Look),
             Call("GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None),
             Call(
-                *("GET", "history", "reading", "what links carried", self._history, d.History),
-                parameters={"seconds": f"1 to {max(COARSE.values())}"},
+                "GET",
+                "history",
+                "reading",
+                "what links carried",
+                self._history,
+                d.History,
+                parameters={"seconds": ", ".join(map(str, SPANS))},
             ),
             Call(
-                *("GET", "sessions", "reading", "the sessions that fit", self._sessions, d.Sessions),
+                "GET",
+                "sessions",
+                "reading",
+                "the sessions that fit",
+                self._sessions,
+                d.Sessions,
                 parameters={
                     "client": "an address or a network",
                     "path": "a path's name",
@@ -105,7 +125,12 @@ class Api:
             ),
             Call("GET", "explain/{token}", "reading", "why a session is throttled", self._explain, d.Explanation),
             Call(
-                *("GET", "journal", "reading", "what was changed", self._journal, d.Journal),
+                "GET",
+                "journal",
+                "reading",
+                "what was changed",
+                self._journal,
+                d.Journal,
                 parameters={"limit": "1 to 1000"},
             ),
             Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
@@ -115,7 +140,11 @@ class Api:
 
     def routes(self) -> list[Route]:
         """The calls for Starlette."""
-        return [Route(f"/api/v1/{call.path}", self._endpoint(call), methods=[call.method]) for call in self.calls]
+        made = [Route(f"/api/v1/{call.path}", self._endpoint(call), methods=[call.method]) for call in self.calls]
+        for route in made:
+            # Starlette answers HEAD as GET; a stream without a body would be held and never sent to.
+            (route.methods or set()).discard("HEAD")
+        return made
 
     def _endpoint(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -128,12 +157,18 @@ class Api:
                 return _failed(_STATUS.get(failure.code, HTTPStatus.INTERNAL_SERVER_ERROR), str(failure))
             except ClientDisconnect:
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
+            except Exception as error:
+                self._tell(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
+                return _failed(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the console, which its log names")
 
         return endpoint
 
-    def _admit(self, request: Request, needs: Needs) -> None:
+    def _may(self, request: Request, needs: Needs) -> bool:
         is_free = needs == "nothing" or (needs == "reading" and self._reading == "open")
-        if not is_free and self._person(request) is None:
+        return is_free or self._person(request) is not None
+
+    def _admit(self, request: Request, needs: Needs) -> None:
+        if not self._may(request, needs):
             line = "log in first: sudo tributary console login prints an address that does"
             raise Refused(HTTPStatus.UNAUTHORIZED, line)
 
@@ -150,12 +185,13 @@ class Api:
         )
 
     def _kept_password(self) -> Any:
-        return self._password.read(lambda document: document)
+        return self._password.read(access.checked, self._tell)
 
     async def _login(self, request: Request) -> Response:
         asked = await _read(request, documents.Login)
         address, now = _address(request), time.monotonic()
-        if not self._attempts.admits(address, now):
+        # Nobody guesses 256 bits: a token works also while somebody tries passwords.
+        if not asked.token and not self._attempts.admits(address, now):
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many attempts: wait for half a minute")
         name = self._logins.redeemed(asked.token, now) if asked.token else await self._by_password(asked.password or "")
         if name is None:
@@ -192,27 +228,41 @@ class Api:
         await self._looking.latest()
         return Response(self._looking.text, media_type="application/json")
 
-    async def _stream(self, _request: Request) -> Response:
-        if self._streams >= _MOST_STREAMS:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST_STREAMS} pages are open already")
+    async def _stream(self, request: Request) -> Response:
+        address = _address(request)
+        if self._streams[address] >= _STREAMS_OF_ONE or self._streams.total() >= _MOST_STREAMS:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._streams.total()} pages are open already")
 
-        async def events() -> Any:
-            self._streams += 1
-            try:
-                async for text in self._looking.texts():
-                    yield b"event: look\ndata: " + text + b"\n\n"
-            finally:
-                self._streams -= 1
+        async def events() -> AsyncIterator[bytes]:
+            async for text in self._looking.texts():
+                if not self._may(request, "reading"):  # logged out meanwhile
+                    return
+                yield b"event: look\ndata: " + text + b"\n\n"
 
-        return StreamingResponse(events(), media_type="text/event-stream")
+        def ended() -> None:
+            self._streams -= Counter([address])  # which drops those without any
+
+        self._streams[address] += 1
+        return _Stream(events(), ended)
 
     async def _history(self, request: Request) -> Response:
-        seconds = _number(request, "seconds", SECONDS, max(COARSE.values()))
-        return _answer(await asyncio.to_thread(self._recorder.history, seconds, time.time()))
+        seconds = _number(request, "seconds", SECONDS, max(SPANS))
+        if seconds not in SPANS:
+            line = f"seconds = {seconds}: accepted: {', '.join(map(str, SPANS))}"
+            raise Refused(HTTPStatus.BAD_REQUEST, line)
+        # One at a time, and for all pages together: a week of many links takes a while.
+        async with self._history_lock:
+            now, kept = time.time(), seconds / _SHORTEST_HISTORY_SHARE
+            made, text = self._histories.get(seconds, (0.0, ""))
+            if not 0 <= now - made < kept:
+                text = (await asyncio.to_thread(self._recorder.history, seconds, now)).model_dump_json()
+                self._histories[seconds] = now, text
+        return Response(text, media_type="application/json")
 
     async def _sessions(self, request: Request) -> Response:
         seen = await self._looking.latest()
-        fits = [session for session in seen.sessions.documents if _fits(session, request)]
+        clients = _network(request)
+        fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         order = request.query_params.get("sort", "sent_rate")
         if order not in _ORDERS:
             raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
@@ -223,14 +273,14 @@ class Api:
 
     async def _explain(self, request: Request) -> Response:
         ends = [request.path_params["token"]]
-        answer = await asyncio.to_thread(THROTTLER.ask, "explain", ends=ends)
+        answer = await asyncio.to_thread(_THROTTLER.ask, "explain", ends=ends)
         return _answer(documents.Explanation.model_validate(answer))
 
     async def _journal(self, request: Request) -> Response:
         most = _number(request, "limit", 100, 1000)
         try:
-            return _answer(documents.Journal(entries=self._book.newest(most)))
-        except sqlite3.Error as error:
+            return _answer(documents.Journal(entries=await asyncio.to_thread(self._book.newest, most)))
+        except (sqlite3.Error, OSError) as error:
             raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
 
     async def _limit(self, request: Request) -> Response:
@@ -263,28 +313,47 @@ _ORDERS: Mapping[str, Callable[[Session], Any]] = {
 }
 
 
-def _fits(session: Session, request: Request) -> bool:
+class _Stream(StreamingResponse):
+    """Server-sent events; ``ended`` is called however they end."""
+
+    def __init__(self, events: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the browser goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
+
+
+def _fits(session: Session, request: Request, clients: Network | None) -> bool:
     asked = request.query_params
     return (
-        ("client" not in asked or _is_of(session.client, asked["client"]))
+        (clients is None or _is_of(session.client, clients))
         and ("path" not in asked or any(subflow.path == asked["path"] for subflow in session.subflows))
         and ("rule" not in asked or any(asked["rule"] in (each.rule, each.counted_by) for each in session.subflows))
     )
 
 
-def _is_of(client: str, network: str) -> bool:
+def _network(request: Request) -> Network | None:
+    text = request.query_params.get("client")
     try:
-        return ip_network(client).subnet_of(ip_network(network))  # type: ignore[arg-type]
+        return None if text is None else ip_network(text)
     except ValueError as error:
-        line = f"client = {network!r}: accepted: an address, or a network without host bits"
+        line = f"client = {text!r}: accepted: an address, or a network without host bits"
         raise Refused(HTTPStatus.BAD_REQUEST, line) from error
-    except TypeError:  # of another version of IP
-        return False
+
+
+def _is_of(client: str, network: Network) -> bool:
+    address = as_address(client)
+    return address is not None and address in network
 
 
 def _number(request: Request, name: str, usual: int, most: int) -> int:
     text = request.query_params.get(name, str(usual))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise Refused(HTTPStatus.BAD_REQUEST, f"{name} = {text[:40]!r}: accepted: 1 to {most}")
     return int(text)
 

@@ -14,32 +14,40 @@ from tributary.settings.units import PositiveRate
 
 PAUSE = 0.1
 """Seconds between two changes of a subject, for a slider that is dragged."""
+PATIENCE = 3.0
+"""Seconds in which a daemon has to say how things are."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What may be changed: how its value is read now, and how it is set; both raise CommandError."""
+    """What may be changed: how its value is read now, how it is set, and how it is written; all raise CommandError."""
 
     name: str
     key: str
     value: Callable[[], str | None]
     set: Callable[[str | None], None]
+    written: Callable[[str], str] = str
 
 
 def limit_of(path: str) -> Subject:
-    """The limit of a path; raises CommandError, exit 64, as ``set`` does for a rate that is none."""
-    return Subject(f"path {path}", "limit", lambda: _limit(path), lambda rate: steering.limit(path, _rate(rate)))
+    """The limit of a path."""
+    return Subject(f"path {path}", "limit", lambda: _limit(path), lambda rate: _set_limit(path, rate), _as_rate)
 
 
-def _rate(text: str | None) -> PositiveRate | None:
+def _as_rate(text: str) -> str:
+    """As the daemons write it."""
     try:
-        return None if text is None else PositiveRate.parse(text)
+        return str(PositiveRate.parse(text))
     except ValueError as error:
         raise CommandError(Exit.USAGE, f"rate = {text!r}: accepted: {error}") from error
 
 
+def _set_limit(path: str, rate: str | None) -> None:
+    steering.limit(path, None if rate is None else PositiveRate.parse(rate))
+
+
 def _limit(path: str) -> str | None:
-    found = {each.name: each.limit for each in mapping.paths(box.throttler())}
+    found = {each.name: each.limit for each in mapping.paths(box.throttler(PATIENCE))}
     if path not in found:
         raise CommandError(Exit.USAGE, f"{path}: accepted: a path of the policy: {', '.join(found)}")
     return found[path]
@@ -47,11 +55,14 @@ def _limit(path: str) -> str | None:
 
 def key_of_link(link: str, key: str) -> Subject:
     """A key of an access link."""
-    return Subject(f"link {link}", key, lambda: _key(link, key), lambda value: steering.set_link(link, key, value))
+    written = str if key == "use" else _as_rate
+    return Subject(
+        f"link {link}", key, lambda: _key(link, key), lambda value: steering.set_link(link, key, value), written
+    )
 
 
 def _key(link: str, key: str) -> str | None:
-    links: Mapping[str, Mapping[str, object]] = {each["name"]: each for each in box.router()["wan"]}
+    links: Mapping[str, Mapping[str, object]] = {each["name"]: each for each in box.router(PATIENCE)["wan"]}
     if link not in links:
         raise CommandError(Exit.USAGE, f"{link}: accepted: a link of the router: {', '.join(links)}")
     given = links[link]["set"]
@@ -66,10 +77,10 @@ def subject_of(entry: Entry) -> Subject:
 
 
 class Changes:
-    """Makes changes; ``told`` gets each line of the journal."""
+    """Makes changes; ``tell`` gets who has made each, before it is written into the journal."""
 
-    def __init__(self, book: Book, told: Callable[[Entry], None]) -> None:
-        self._book, self._told = book, told
+    def __init__(self, book: Book, tell: Callable[[str, Change], None]) -> None:
+        self._book, self._tell = book, tell
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     async def make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None = None) -> Entry | None:
@@ -77,19 +88,27 @@ class Changes:
 
         ``undoes`` is the line of the journal that this undoes.
         """
+        value = None if value is None else subject.written(value)
         turn = self._turns.setdefault((subject.name, subject.key), _Turn())
         turn.last += 1
         own = turn.last
         async with turn.lock:
             if own != turn.last:
                 return None
-            entry = await asyncio.to_thread(self._make, who, subject, value, undoes)
-            await asyncio.sleep(PAUSE)
+            try:
+                entry = await asyncio.to_thread(self._make, who, subject, value, undoes)
+                await asyncio.sleep(PAUSE)
+            finally:
+                if own == turn.last:
+                    del self._turns[subject.name, subject.key]
             return entry
 
     async def undo(self, who: str, number: int) -> Entry | None:
         """Undo what a line of the journal has changed; raises CommandError."""
-        entry = self._book.entry(number)
+        try:
+            entry = await asyncio.to_thread(self._book.entry, number)
+        except (sqlite3.Error, OSError) as error:
+            raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
         if entry is None or entry.undone:
             raise CommandError(Exit.USAGE, f"entry = {number}: accepted: a line of the journal that is not undone yet")
         return await self.make(who, subject_of(entry), entry.before, entry)
@@ -101,14 +120,12 @@ class Changes:
         if before == value:
             return None
         subject.set(value)
+        change = Change(subject.name, subject.key, before, value)
+        self._tell(who, change)
         try:
-            if undoes is not None:
-                self._book.mark_undone(undoes.id)
-            entry = self._book.add(who, Change(subject.name, subject.key, before, value), time.time())
-        except sqlite3.Error as error:
+            return self._book.undo(who, undoes, time.time()) if undoes else self._book.add(who, change, time.time())
+        except (sqlite3.Error, OSError) as error:
             raise CommandError(Exit.SYSTEM, f"it is done, but the journal cannot be written: {error}") from error
-        self._told(entry)
-        return entry
 
 
 class _Turn:

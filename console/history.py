@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from console.database import Database
 from tributary.api.console import History, Series
 from tributary.api.documents import Link
 
@@ -23,11 +24,18 @@ _WRITE_INTERVAL = 60
 _MOST_LINKS = 64
 """Others have no history: the file's size is bounded."""
 
+SPANS = (300, SECONDS, *COARSE.values())
+"""For how many seconds one may ask."""
+_MOST_POINTS, _MOST_UNWRITTEN = 1000, 10_000
 _TABLE = """
 CREATE TABLE IF NOT EXISTS carried (
     step INTEGER, time INTEGER, link TEXT, sent REAL, received REAL, rtt REAL,
     PRIMARY KEY (step, time, link)
 ) WITHOUT ROWID
+"""
+_MEANS = """
+SELECT time / :width * :width AS start, link, AVG(sent), AVG(received), AVG(rtt) FROM carried
+WHERE step = :step AND time >= :start AND time <= :now GROUP BY start, link ORDER BY start
 """
 
 
@@ -50,12 +58,12 @@ class Recorder:
     """Takes samples and answers for any time since; one thread may write while others read."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._database = Database(file, _TABLE)
         self._lock = threading.Lock()
         self._seconds: deque[tuple[int, Moment]] = deque(maxlen=SECONDS)
         self._pending: dict[int, list[tuple[int, Moment]]] = {step: [] for step in COARSE}
         self._unwritten: list[Row] = []
-        self._now = self._written = 0
+        self._written = 0
         self.failure: str | None = None
         """Why nothing could be written last."""
 
@@ -64,23 +72,25 @@ class Recorder:
         second = int(now)
         moment = {link.name: Sample(link.sent_rate, link.received_rate, link.rtt) for link in _first(links)}
         with self._lock:
-            if self._seconds and second < self._seconds[-1][0]:
+            if self._seconds and second - self._seconds[-1][0] > SECONDS:
+                self._seconds.clear()
+            if self._seconds and second <= self._seconds[-1][0]:
                 self._go_back(second)
-            self._now = second
             self._seconds.append((second, moment))
             for step, pending in self._pending.items():
                 if pending and pending[0][0] // step != second // step:
                     self._coarsen(step)
                 pending.append((second, moment))
-            if abs(second - self._written) >= _WRITE_INTERVAL:
-                self._write()
+        if abs(second - self._written) >= _WRITE_INTERVAL:
+            self._write(second)
 
     def _go_back(self, second: int) -> None:
         """The clock was set back: what was recorded for times to come is void."""
-        self._seconds.clear()
+        while self._seconds and self._seconds[-1][0] >= second:
+            self._seconds.pop()
         for pending in self._pending.values():
-            pending.clear()
-        self._unwritten = [row for row in self._unwritten if row[1] <= second]
+            pending[:] = [each for each in pending if each[0] < second]
+        self._unwritten = [row for row in self._unwritten if row[1] < second]
 
     def _coarsen(self, step: int) -> None:
         pending = self._pending[step]
@@ -91,70 +101,49 @@ class Recorder:
             self._unwritten.append((step, start, name, sent, received, rtt))
         pending.clear()
 
-    def _write(self) -> None:
-        self._written = self._now
+    def _write(self, now: int) -> None:
+        self._written = now
+        with self._lock:
+            rows, self._unwritten = self._unwritten, []
+            # Not while the clock may still be wrong, as after a boot.
+            is_steady = len(self._seconds) == SECONDS
         try:
-            with _Opened(self._file) as database:
-                database.executemany("INSERT OR REPLACE INTO carried VALUES (?, ?, ?, ?, ?, ?)", self._unwritten)
-                for step, kept in COARSE.items():
-                    old = (step, self._now - kept, self._now)
-                    database.execute("DELETE FROM carried WHERE step = ? AND (time < ? OR time > ?)", old)
+            with self._database.opened() as connection:
+                connection.executemany("INSERT OR REPLACE INTO carried VALUES (?, ?, ?, ?, ?, ?)", rows)
+                for step, kept in COARSE.items() if is_steady else ():
+                    old = (step, now - kept, now)
+                    connection.execute("DELETE FROM carried WHERE step = ? AND (time < ? OR time > ?)", old)
         except (sqlite3.Error, OSError) as error:
-            self.failure = f"the history cannot be written to {self._file}: {error}"
-            # What waits is bounded as well; the oldest goes.
-            self._unwritten = self._unwritten[-10_000:]
-            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-                with suppress(OSError):
-                    self._file.rename(self._file.with_suffix(".broken"))
+            self.failure = f"the history cannot be written to {self._database}: {error}"
+            with self._lock:
+                # What waits is bounded; the oldest goes.
+                self._unwritten = [*rows, *self._unwritten][-_MOST_UNWRITTEN:]
         else:
-            self._unwritten.clear()
             self.failure = None
 
     def close(self) -> None:
         """Write what waits."""
-        with self._lock:
-            for step, pending in self._pending.items():
-                if pending:
-                    self._coarsen(step)
-            self._write()
+        if not self._seconds:
+            return
+        for step, pending in self._pending.items():
+            if pending:
+                self._coarsen(step)
+        self._write(self._seconds[-1][0])
 
     def history(self, seconds: int, now: float) -> History:
-        """The last ``seconds``, in the finest steps that are kept for so long."""
-        with self._lock:
-            if seconds <= SECONDS:
-                start = int(now) - seconds
+        """The last ``seconds``, one of SPANS: of the first two each second, of the others as written, in means."""
+        start = int(now) - seconds
+        if seconds <= SECONDS:
+            with self._lock:
                 return _document(1, [each for each in self._seconds if each[0] > start])
-            step = min((step for step, kept in COARSE.items() if kept >= seconds), default=max(COARSE))
-            moments: dict[int, dict[str, Sample]] = {}
-            for _, time, link, *values in self._rows(step, int(now) - seconds):
+        step = min(step for step, kept in COARSE.items() if kept >= seconds)
+        width = -(-seconds // _MOST_POINTS // step) * step or step
+        moments: dict[int, dict[str, Sample]] = {}
+        with suppress(sqlite3.Error, OSError), self._database.opened() as connection:
+            asked = {"step": step, "width": width, "start": start, "now": int(now)}
+            for time, link, *values in connection.execute(_MEANS, asked):
                 moments.setdefault(time, {})[link] = Sample(*values)
-            return _document(step, sorted(moments.items()))
-
-    def _rows(self, step: int, start: int) -> list[Row]:
-        rows = []
-        with suppress(sqlite3.Error, OSError), _Opened(self._file) as database:
-            asked = "SELECT step, time, link, sent, received, rtt FROM carried WHERE step = ? AND time >= ?"
-            rows = database.execute(asked, (step, start)).fetchall()
-        return [*rows, *(row for row in self._unwritten if row[0] == step and row[1] >= start)]
-
-
-class _Opened:
-    """A connection to the file, with its table; commits and closes."""
-
-    def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(file, timeout=1.0)
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._database.execute(_TABLE)
-        return self._database
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._database.commit()
-        finally:
-            self._database.close()
+        return _document(width, list(moments.items()))
 
 
 def _first(links: Iterable[Link]) -> list[Link]:

@@ -1,10 +1,10 @@
 """Who has changed what, and when: a bounded table in SQLite."""
 
-import sqlite3
-import threading
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
 
+from console.database import Database
 from tributary.api.console import Entry
 
 _KEPT = 1000
@@ -31,63 +31,69 @@ class Change:
 
 
 class Book:
-    """The journal; raises sqlite3.Error where it cannot be read or written. Any thread may use it."""
+    """The journal; raises sqlite3.Error and OSError where it cannot be read or written."""
 
     def __init__(self, file: Path) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
-        self._database = sqlite3.connect(file, timeout=1.0, check_same_thread=False, isolation_level=None)
-        self._database.execute(_TABLE)
+        self._database = Database(file, _TABLE)
+        self._last: dict[tuple[str, str], int] = {}
+        """The newest line of each subject and key, unless it is that of an undo."""
 
-    def close(self) -> None:
-        self._database.close()
+    def add(self, who: str, change: Change, now: float) -> Entry | None:
+        """Write a change, as a line of its own or as a later value of the subject's last line; None where that line
+        goes, since all is as it was before. ``now`` in seconds since 1970.
+        """
+        subject = change.subject, change.key
+        with self._database.opened() as connection:
+            last = _entry(connection, self._last.get(subject, 0))
+            if last is None or not _goes_on(last, who, now):
+                entry = _added(connection, who, change, now)
+                self._last[subject] = entry.id
+                return entry
+            if last.before == change.after:
+                connection.execute("DELETE FROM changes WHERE id = ?", (last.id,))
+            else:
+                later = (change.after, now, last.id)
+                connection.execute("UPDATE changes SET after = ?, time = ? WHERE id = ?", later)
+            return _entry(connection, last.id)
 
-    def add(self, who: str, change: Change, now: float) -> Entry:
-        """Write a change, as a line of its own or as a later value of the last line; ``now`` in seconds since 1970."""
-        with self._lock:
-            last = self._newest()
-            if last is not None and _goes_on(last, who, change, now):
-                self._database.execute(
-                    "UPDATE changes SET after = ?, time = ? WHERE id = ?", (change.after, now, last.id)
-                )
-                return self._entry(last.id)
-            written = self._database.execute(
-                f"INSERT INTO changes ({_FIELDS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, 0)",
-                (now, who, change.subject, change.key, change.before, change.after),
-            ).lastrowid
-            assert written is not None
-            self._database.execute("DELETE FROM changes WHERE id <= ?", (written - _KEPT,))
-            return self._entry(written)
+    def undo(self, who: str, undone: Entry, now: float) -> Entry:
+        """Mark a line as undone, and write another one that says so."""
+        with self._database.opened() as connection:
+            connection.execute("UPDATE changes SET undone = 1 WHERE id = ?", (undone.id,))
+            self._last.pop((undone.subject, undone.key), None)
+            return _added(connection, who, Change(undone.subject, undone.key, undone.after, undone.before), now)
 
     def entry(self, number: int) -> Entry | None:
         """The line of this number."""
-        with self._lock:
-            rows = self._database.execute(f"SELECT {_FIELDS} FROM changes WHERE id = ?", (number,)).fetchall()
-        return _read(rows[0]) if rows else None
-
-    def mark_undone(self, number: int) -> Entry:
-        """The line of this number, which was undone."""
-        with self._lock:
-            self._database.execute("UPDATE changes SET undone = 1 WHERE id = ?", (number,))
-            return self._entry(number)
+        with self._database.opened() as connection:
+            return _entry(connection, number)
 
     def newest(self, most: int) -> tuple[Entry, ...]:
         """The newest lines, the newest first."""
-        with self._lock:
-            rows = self._database.execute(f"SELECT {_FIELDS} FROM changes ORDER BY id DESC LIMIT ?", (most,))
+        with self._database.opened() as connection:
+            rows = connection.execute(f"SELECT {_FIELDS} FROM changes ORDER BY id DESC LIMIT ?", (most,))
             return tuple(map(_read, rows))
 
-    def _newest(self) -> Entry | None:
-        rows = self._database.execute(f"SELECT {_FIELDS} FROM changes ORDER BY id DESC LIMIT 1").fetchall()
-        return _read(rows[0]) if rows else None
 
-    def _entry(self, number: int) -> Entry:
-        return _read(self._database.execute(f"SELECT {_FIELDS} FROM changes WHERE id = ?", (number,)).fetchone())
+def _added(connection: Connection, who: str, change: Change, now: float) -> Entry:
+    number = connection.execute(
+        f"INSERT INTO changes ({_FIELDS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, 0)",
+        (now, who, change.subject, change.key, change.before, change.after),
+    ).lastrowid
+    assert number is not None
+    connection.execute("DELETE FROM changes WHERE id <= ?", (number - _KEPT,))
+    entry = _entry(connection, number)
+    assert entry is not None
+    return entry
 
 
-def _goes_on(last: Entry, who: str, change: Change, now: float) -> bool:
-    is_same = (last.who, last.subject, last.key) == (who, change.subject, change.key)
-    return is_same and not last.undone and 0 <= now - last.time < _SAME_CHANGE
+def _entry(connection: Connection, number: int) -> Entry | None:
+    row = connection.execute(f"SELECT {_FIELDS} FROM changes WHERE id = ?", (number,)).fetchone()
+    return _read(row) if row else None
+
+
+def _goes_on(last: Entry, who: str, now: float) -> bool:
+    return last.who == who and not last.undone and 0 <= now - last.time < _SAME_CHANGE
 
 
 def _read(row: tuple[int, float, str, str, str, str | None, str | None, int]) -> Entry:

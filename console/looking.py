@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from command import box, mapping
 from command.rates import with_rates
 from command.show import Listed
+from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import Look
 from tributary.api.documents import Link, Rule, Service, Session
@@ -17,6 +19,8 @@ INTERVAL = 1.0
 """Seconds between two looks."""
 _SHARE = 0.1
 """Of the time that looks may take at most: where one takes long, they are rarer."""
+_LONGEST_PAUSE = 5.0
+"""Seconds; also while a daemon does not answer."""
 SHOWN = 50
 """Sessions on the page: those that carry most."""
 
@@ -35,7 +39,7 @@ class Seen:
 
 def take(before: Seen | None) -> Seen:
     """Ask the daemons, and count since ``before``."""
-    answers, notes = box.Answers(), []
+    answers, notes = box.Answers(PATIENCE, PATIENCE), []
     links: Listed[Link] = Listed([], time.monotonic())
     sessions: Listed[Session] = Listed([], 0.0)
     rules: Sequence[Rule] = []
@@ -61,6 +65,10 @@ def take(before: Seen | None) -> Seen:
     )
 
 
+def _nothing(note: str) -> Seen:
+    return Seen(time.time(), [], Listed([], 0.0), Listed([], 0.0), [], [note])
+
+
 def load(session: Session) -> float:
     """What it carries both ways, in bits per second."""
     return (session.sent_rate or 0) + (session.received_rate or 0)
@@ -80,31 +88,38 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
 
 
 class Looking:
-    """The latest look, and whoever waits for the next one. ``turn`` is called after each."""
+    """The latest look, and whoever waits for the next one. ``tell`` gets what was wrong with one."""
 
-    def __init__(self, recorder: Recorder, turn: Callable[[], None]) -> None:
+    def __init__(self, recorder: Recorder, tell: Callable[[str], None]) -> None:
         self.seen: Seen | None = None
         self.text = b""
         """The latest Look as JSON: written once for all pages."""
-        self._recorder, self._turn = recorder, turn
+        self._recorder, self._tell = recorder, tell
         self._next = asyncio.Event()
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while True:
-            start = time.monotonic()
-            await asyncio.to_thread(self._look)
-            self._next.set()
-            self._next = asyncio.Event()
-            self._turn()
-            took = time.monotonic() - start
-            await asyncio.sleep(max(INTERVAL - took, took / _SHARE - took))
+        loop = asyncio.get_running_loop()
+        # A thread of its own: nothing that a page asks for keeps it waiting.
+        with ThreadPoolExecutor(1, "looks") as thread:
+            while True:
+                start = time.monotonic()
+                await loop.run_in_executor(thread, self._look)
+                self._next.set()
+                self._next = asyncio.Event()
+                took = time.monotonic() - start
+                await asyncio.sleep(max(INTERVAL - took, min(took / _SHARE - took, _LONGEST_PAUSE)))
 
     def _look(self) -> None:
-        self.seen = take(self.seen)
-        self._recorder.add(self.seen.links.documents, self.seen.time)
+        try:
+            seen = take(self.seen)
+        except Exception as error:  # such as a daemon of another version, while this machine is upgraded
+            self._tell(f"{type(error).__name__}: {error}")
+            seen = _nothing(f"what the services say cannot be read ({type(error).__name__}: {error})")
+        self._recorder.add(seen.links.documents, seen.time)
         failure = self._recorder.failure
-        self.text = shown(self.seen, [failure] if failure else []).model_dump_json().encode()
+        self.text = shown(seen, [failure] if failure else []).model_dump_json().encode()
+        self.seen = seen
 
     async def latest(self) -> Seen:
         """The latest look, or the first."""

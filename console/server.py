@@ -1,14 +1,16 @@
 """Serves the page: sockets, the web server and its bounds, the control socket."""
 
 import asyncio
+import errno
+import logging
 import os
 import signal
 import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +27,24 @@ from console.api import Api
 from console.changes import Changes
 from console.guard import Guard
 from console.history import Recorder
-from console.journal import Book
+from console.journal import Book, Change
 from console.looking import Looking
 from console.settings import ConsoleSettings
-from tributary.api.console import CONTROL, Entry
+from tributary.api.console import CONTROL
 from tributary.daemons import notify
 from tributary.daemons.control import Request
 from tributary.daemons.control import Response as Answer
-from tributary.daemons.logs import Log
+from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import Server as ControlServer
 from tributary.daemons.state_file import StateFile
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.hosts import joined
+from tributary.settings.hosts import host_and_port, joined
 
 _SILENCE = 10.0
 """Seconds in which a connection has to send a request."""
-_MOST_CONNECTIONS = 512
+_MOST_CONNECTIONS, _OF_ONE = 512, 256
+"""Connections at a time, in all and from one address."""
+_BACKLOG, _THREADS, _TURN = 128, 4, 5.0
 _GONE = 30_000
 """Milliseconds after which a peer that acknowledges nothing is gone (TCP_USER_TIMEOUT, tcp(7))."""
 _END = 1
@@ -50,31 +54,43 @@ _END = 1
 class _Protocol(H11Protocol):
     """uvicorn's, for connections that send nothing, or a request that never ends."""
 
-    _silence: asyncio.TimerHandle | None = None
+    _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > _MOST_CONNECTIONS:
-            others = (each for each in self.connections if isinstance(each, _Protocol) and each is not self)
-            next((each for each in others if each.is_silent), self).transport.abort()
+        others = [each for each in self.connections if isinstance(each, _Protocol) and each is not self]
+        same = [each for each in others if each.address == self.address]
+        crowd = same if len(same) >= _OF_ONE else others if len(others) >= _MOST_CONNECTIONS else []
+        if crowd:
+            next((each for each in crowd if each.is_awaited), self).transport.abort()
         self._await_request()
+
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+        return self.client[0] if self.client else ""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._await_request()
 
     @property
-    def is_silent(self) -> bool:
-        """Whether no request of it is under way."""
-        return self.cycle is None or self.cycle.response_complete
+    def is_awaited(self) -> bool:
+        """Whether it has no request under way, or one that has not come whole."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _await_request(self) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = self.loop.call_later(_SILENCE, self._end_silence)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(_SILENCE, self._end)
 
-    def _end_silence(self) -> None:
-        if self.is_silent:
+    def _end(self) -> None:
+        if self.is_awaited:
             self.transport.close()
 
 
@@ -101,38 +117,46 @@ class Console:
     def close(self) -> None:
         """Write what is not written yet."""
         self._recorder.close()
-        self._book.close()
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; raises CommandError where it cannot."""
         with CONTROL.server() as control:
-            looking = Looking(self._recorder, partial(self._turn, control))
+            looking = Looking(self._recorder, self._complain)
             changes = Changes(self._book, self._tell)
             reading = self._settings.reading
-            api = Api(looking, self._recorder, changes, self._book, self._logins, self._password, reading)
+            api = Api(
+                looking, self._recorder, changes, self._book, self._logins, self._password, reading, self._complain
+            )
             server = _Server(self._config(Guard(_application(api), self._settings.names)))
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
+            loop.set_default_executor(ThreadPoolExecutor(_THREADS, "answers"))
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.add_signal_handler(number, setattr, server, "should_exit", True)
             loop.add_reader(control.fileno(), self._serve_control, control)
             with _listeners(self._settings.addresses) as listeners:
                 self._pages = self._addresses(listeners)
                 looks = asyncio.create_task(looking.run())
                 serving = asyncio.create_task(server.serve(listeners))
-                await looking.latest()
-                self._ready()
+                turns = asyncio.create_task(self._turns(control))
+                first = asyncio.create_task(looking.latest())
+                await asyncio.wait((first, looks, serving), return_when=asyncio.FIRST_COMPLETED)
+                if first.done():
+                    self._ready()
                 await asyncio.wait((looks, serving), return_when=asyncio.FIRST_COMPLETED)
                 server.should_exit = True
-                looks.cancel()
+                for task in (first, turns, looks):
+                    task.cancel()
                 await serving
             notify.send(notify.STOPPING)
             with suppress(asyncio.CancelledError):
                 await looks
 
     def _config(self, app: Guard) -> uvicorn.Config:
-        files: dict[str, Any] = {}
+        tls: dict[str, Any] = {}
         if self._settings.certificate is not None:
-            files = {"ssl_certfile": self._settings.certificate, "ssl_keyfile": self._settings.key}
+            # Without any password OpenSSL would ask for one at the terminal.
+            names = {"ssl_certfile": self._settings.certificate, "ssl_keyfile": self._settings.key}
+            tls = {**names, "ssl_keyfile_password": "none"}
         config = uvicorn.Config(
             app,
             http=_Protocol,
@@ -143,7 +167,8 @@ class Console:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_END,
-            **files,
+            backlog=_BACKLOG,
+            **tls,
         )
         try:
             config.load()
@@ -162,14 +187,27 @@ class Console:
         names = (each.getsockname() for each in listeners)
         return [f"{scheme}://{joined(host, port)}/" for host, port, *_ in names]
 
-    def _turn(self, control: ControlServer) -> None:
-        """After each look."""
-        self._serve_control(control)
-        notify.send(notify.WATCHDOG)
+    @property
+    def _asked_for(self) -> Sequence[str]:
+        """The names by which browsers ask; without any, the addresses."""
+        scheme = "http" if self._settings.certificate is None else "https"
+        port = self._settings.addresses[0][1]
+        names = (joined(*host_and_port(name, port)) for name in self._settings.names)
+        return [f"{scheme}://{name}/" for name in names] or self._pages
 
-    def _tell(self, entry: Entry) -> None:
-        before, after = entry.before or "none", entry.after or "none"
-        self._log.event("changed", who=entry.who, subject=entry.subject, key=entry.key, before=before, after=after)
+    async def _turns(self, control: ControlServer) -> None:
+        """What is due every few seconds: the service manager's watchdog, and deadlines of the control socket."""
+        while True:
+            self._serve_control(control)
+            notify.send(notify.WATCHDOG)
+            await asyncio.sleep(_TURN)
+
+    def _tell(self, who: str, change: Change) -> None:
+        before, after = change.before or "none", change.after or "none"
+        self._log.event("changed", who=who, subject=change.subject, key=change.key, before=before, after=after)
+
+    def _complain(self, what: str) -> None:
+        self._log.event("fault", Level.WARNING, what=what[:1000])
 
     def _serve_control(self, control: ControlServer) -> None:
         control.serve(lambda request, peer: CONTROL.respond(request, peer, self._answer))
@@ -178,7 +216,7 @@ class Console:
         match asked["command"]:
             case "login":
                 token = self._logins.token(str(asked["name"])[:40], time.monotonic())
-                return {"pages": [f"{page}#/login?token={token}" for page in self._pages]}
+                return {"pages": [f"{page}#/login?token={token}" for page in self._asked_for]}
             case "password":
                 return self._set_password(str(asked["password"]))
             case "logout":
@@ -237,12 +275,16 @@ def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.soc
         for host, port in addresses if not made else ():
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
-                listener = socket.create_server((host, port), family=family, backlog=128)
+                listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
             except OSError as error:
-                raise CommandError(Exit.IN_USE, f"cannot listen on {joined(host, port)}: {error.strerror}") from error
+                code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
+                why = os.strerror(error.errno or 0)
+                raise CommandError(code, f"cannot listen on {joined(host, port)}: {why}") from error
             made.append(listener)
         for listener in made:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
+            # Who says nothing costs no descriptor (tcp(7)).
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(_SILENCE))
         yield made
     finally:
         for each in made:
@@ -257,5 +299,17 @@ def _inherited() -> list[socket.socket]:
 
 def serve(settings: ConsoleSettings, state: Path, log: Log) -> None:
     """Serve until SIGTERM or SIGINT; raises CommandError where it cannot."""
+    # What the web server and asyncio say of strangers' requests: by the log, which bounds it.
+    logging.basicConfig(handlers=[_ToLog(log)], level=logging.WARNING, force=True)
     with closing(Console(settings, state, log)) as console:
         asyncio.run(console.run())
+
+
+class _ToLog(logging.Handler):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = f": {record.exc_info[1]!r}" if record.exc_info and record.exc_info[1] else ""
+        self._log.event("web server", Level.WARNING, says=f"{record.getMessage()}{error}"[:300])

@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from experiments.testbed.node import Node
 from tests.netns.console_world import FREE, Browser, console, token
 from tests.netns.throttler_world import GATEWAY, connection, throttler, tributary
-from tests.netns.world import eventually
+from tests.netns.world import eventually, serving
+from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 
 pytestmark = [
@@ -133,6 +135,42 @@ def test_a_thousand_idle_connections_lock_nobody_out(browser: Browser) -> None:
         assert time.monotonic() - start < 5
 
 
+def test_requests_that_do_not_end_lock_nobody_out(browser: Browser) -> None:
+    head = f"POST /api/v1/login HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\nContent-Length: 10\r\n"
+    head += f"Origin: http://127.0.0.1:{browser.port}\r\nContent-Type: application/json\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(600):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), 20, ("127.0.0.9", 0)))
+            with suppress(ConnectionError):
+                slow.sendall(head.encode())
+        assert [browser.get("who")["version"] for _ in range(20)] == [1] * 20
+
+
+def test_streams_of_one_address_leave_room_to_others(browser: Browser) -> None:
+    request = f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        first = []
+        for _ in range(150):
+            page = stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), 20, ("127.0.0.9", 0)))
+            page.sendall(request)
+            first.append(page.recv(12))
+        assert first.count(b"HTTP/1.1 200") == 104 and first.count(b"HTTP/1.1 503") == 46
+        assert browser.ask("HEAD", "/api/v1/stream")[0] == 405
+        with socket.create_connection(("127.0.0.1", browser.port), 20) as other:
+            other.sendall(request)
+            assert other.recv(12) == b"HTTP/1.1 200"
+
+
+def test_connections_that_have_ended_leave_nothing(tmp_path: Path) -> None:
+    with console(tmp_path / "state") as (browser, child):
+        for _ in range(3000):
+            with socket.create_connection(("127.0.0.1", browser.port), 20) as one:
+                one.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"a" * 60_000)
+        assert browser.get("who")
+        resident = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child.pid}/status").read_text())
+        assert resident is not None and int(resident[1]) < 120_000
+
+
 def test_a_silent_connection_is_closed(browser: Browser) -> None:
     with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as silent:
         silent.sendall(b"GET / HTTP/1.1\r\n")
@@ -148,7 +186,7 @@ def test_a_password_logs_in_until_it_is_wrong_too_often(browser: Browser, tmp_pa
     statuses = [browser.ask("POST", "/api/v1/login", {"password": f"wrong {each}"})[0] for each in range(100)]
     assert statuses[:5] == [403] * 5 and set(statuses[5:]) == {429}
     browser.post("login", 429, password="correct horse")
-    Browser(browser.port, "127.0.0.3").post("login", 204, token=token())
+    browser.post("login", 204, token=token())
     assert "correct horse" not in (tmp_path / "state/password.json").read_text()
     tributary("console", "logout")
     assert not browser.get("who")["manages"]
@@ -166,6 +204,35 @@ def test_who_may_not_look_has_to_log_in(policy: Path, tmp_path: Path) -> None:
             assert browser.ask("GET", f"/api/v1/{path}")[0] == 401
         browser.login()
         assert browser.get("look")["links"]
+
+
+def test_a_daemon_that_never_answers_or_answers_nonsense_is_named(tmp_path: Path) -> None:
+    with Node(GATEWAY, Path()).entered():
+        path = THROTTLER.path
+        path.parent.mkdir(exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as hanging:
+            hanging.bind(str(path))
+            hanging.listen(64)
+            try:
+                with console(tmp_path / "state") as (browser, child):
+                    assert any("the throttler does not answer" in note for note in browser.get("look")["notes"])
+                    start = time.monotonic()
+                    child.send_signal(signal.SIGTERM)
+                    assert child.wait(15) == 0 and time.monotonic() - start < 10
+                for nonsense in (b"5", b'{"failure": "x", "code": 999}', b"{}", b"[" * 10_000):
+                    with serving(hanging.dup(), answering(nonsense)), console(tmp_path / "state") as (browser, _):
+                        assert browser.get("look")["notes"]
+            finally:
+                path.unlink()
+
+
+def answering(text: bytes) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(text)
+        connection.close()
+
+    return answer
 
 
 def test_a_killed_daemon_is_missed_and_found_again(policy: Path, tmp_path: Path) -> None:
@@ -202,7 +269,7 @@ def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browse
     browser.login()
     paths = browser.get("openapi.json")["paths"]
     calls = [(path, method) for path, methods in paths.items() for method in methods if not path.endswith("/stream")]
-    values = st.none() | st.booleans() | st.integers() | st.text(max_size=50)
+    values = st.none() | st.booleans() | st.integers() | st.just(1 << 63) | st.text(max_size=50)
     members = ("path", "rate", "link", "key", "value", "entry", "token", "password", "other")
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -210,7 +277,7 @@ def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browse
     def ask(call: tuple[str, str], body: object) -> None:
         path, method = call
         address = path.replace("{token}", "x%00%2Fy")
-        query = "?seconds=x&limit=-1&client=%ff&sort=%00" if method == "get" else ""
+        query = f"?seconds={'9' * 5000}&limit=-1&client=%ff&sort=%00" if method == "get" else ""
         status, answer = browser.ask(method.upper(), address + query, body if method == "post" else None)
         assert status < 500 or (status == 503 and answer["error"]), (call, body, answer)
         assert status < 400 or answer["error"]

@@ -148,4 +148,4 @@ class LinkChange(Message):
 class Undo(Message):
     """A change that is to be undone."""
 
-    entry: int = Field(description="its id in the journal")
+    entry: int = Field(ge=1, lt=1 << 63, description="its id in the journal")

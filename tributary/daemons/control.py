@@ -134,8 +134,10 @@ class Control:
             except PermissionError as error:
                 message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
                 raise CommandError(Exit.NO_PERMISSION, message) from error
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 raise CommandError(Exit.UNAVAILABLE, f"the {self.daemon} does not answer: {error}") from error
+        if not isinstance(answer, dict) or ("failure" in answer and answer.get("code") not in list(Exit)):
+            raise CommandError(Exit.UNAVAILABLE, f"the {self.daemon} does not answer in words of this version")
         if "failure" in answer:
             raise CommandError(Exit(answer["code"]), answer["failure"])
         return answer

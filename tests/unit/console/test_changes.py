@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from console.changes import Changes, Subject
+from console.changes import Changes, Subject, limit_of
 from console.journal import Book
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError, Exit
@@ -33,22 +32,24 @@ class SlowPath:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[Book]:
-    made = Book(tmp_path / "journal.sqlite")
-    yield made
-    made.close()
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path / "journal.sqlite")
 
 
 @pytest.fixture
-def told() -> list[Entry]:
+def told() -> list[str | None]:
     return []
 
 
-def test_of_a_drag_the_last_value_wins(book: Book, told: list[Entry]) -> None:
+def changes_of(book: Book, told: list[str | None]) -> Changes:
+    return Changes(book, lambda _who, change: told.append(change.after))
+
+
+def test_of_a_drag_the_last_value_wins(book: Book, told: list[str | None]) -> None:
     lte = SlowPath()
 
     async def drag() -> list[Entry | None]:
-        changes = Changes(book, told.append)
+        changes = changes_of(book, told)
         return await asyncio.gather(*(changes.make("ada", lte.subject(), f"{rate}mbit") for rate in range(1, 21)))
 
     entries = asyncio.run(drag())
@@ -56,21 +57,21 @@ def test_of_a_drag_the_last_value_wins(book: Book, told: list[Entry]) -> None:
     assert [entry is not None for entry in entries] == [True, *[False] * 18, True]
     (line,) = book.newest(10)
     assert (line.before, line.after) == (None, "20mbit")
-    assert [entry.after for entry in told] == ["1mbit", "20mbit"]
+    assert told == ["1mbit", "20mbit"]
 
 
-def test_what_is_refused_is_not_in_the_journal(book: Book, told: list[Entry]) -> None:
+def test_what_is_refused_is_not_in_the_journal(book: Book, told: list[str | None]) -> None:
     with pytest.raises(CommandError, match="accepted: a rate"):
-        asyncio.run(Changes(book, told.append).make("ada", SlowPath().subject(), "wrong"))
+        asyncio.run(changes_of(book, told).make("ada", SlowPath().subject(), "wrong"))
     assert book.newest(10) == () and told == []
 
 
-def test_a_change_is_undone_once(book: Book, told: list[Entry], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_undone_once(book: Book, told: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
     lte = SlowPath(0)
     monkeypatch.setattr("console.changes.subject_of", lambda _entry: lte.subject())
 
     async def scene() -> None:
-        changes = Changes(book, told.append)
+        changes = changes_of(book, told)
         made = await changes.make("ada", lte.subject(), "2mbit")
         assert made is not None
         undone = await changes.undo("eve", made.id)
@@ -83,3 +84,21 @@ def test_a_change_is_undone_once(book: Book, told: list[Entry], monkeypatch: pyt
     asyncio.run(scene())
     assert lte.limit is None
     assert [entry.undone for entry in book.newest(10)] == [False, True]
+
+
+def test_a_rate_is_written_as_the_daemons_write_it(book: Book, told: list[str | None]) -> None:
+    lte = SlowPath(0)
+    subject = Subject(
+        "path lte", "limit", lambda: lte.limit, lambda rate: setattr(lte, "limit", rate), limit_of("").written
+    )
+    entry = asyncio.run(changes_of(book, told).make("ada", subject, "1000mbit"))
+    assert entry is not None and entry.after == "1gbit"
+    assert asyncio.run(changes_of(book, told).make("ada", subject, "1000000kbit")) is None
+
+
+def test_a_change_that_the_journal_cannot_take_is_made_and_told(told: list[str | None], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    lte = SlowPath(0)
+    with pytest.raises(CommandError, match="it is done, but"):
+        asyncio.run(changes_of(Book(tmp_path / "file" / "x.sqlite"), told).make("ada", lte.subject(), "2mbit"))
+    assert lte.limit == "2mbit" and told == ["2mbit"]

@@ -1,18 +1,23 @@
 """The journal."""
 
-from collections.abc import Iterator
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from console.journal import Book, Change
+from tributary.api.console import Entry
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[Book]:
-    made = Book(tmp_path / "new" / "journal.sqlite")
-    yield made
-    made.close()
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path / "new" / "journal.sqlite")
+
+
+def added(book: Book, who: str, change: Change, now: float) -> Entry:
+    entry = book.add(who, change, now)
+    assert entry is not None
+    return entry
 
 
 def limit(before: str | None, after: str | None, path: str = "lte") -> Change:
@@ -20,7 +25,7 @@ def limit(before: str | None, after: str | None, path: str = "lte") -> Change:
 
 
 def test_a_change_is_a_line(book: Book) -> None:
-    entry = book.add("ada", limit(None, "2mbit"), 100.0)
+    entry = added(book, "ada", limit(None, "2mbit"), 100.0)
     assert (entry.who, entry.subject, entry.key, entry.before, entry.after) == (
         "ada",
         "path lte",
@@ -33,29 +38,62 @@ def test_a_change_is_a_line(book: Book) -> None:
 
 
 def test_a_slider_that_is_dragged_is_one_line(book: Book) -> None:
-    book.add("ada", limit(None, "9mbit"), 100.0)
-    book.add("ada", limit("9mbit", "5mbit"), 100.1)
-    entry = book.add("ada", limit("5mbit", "2mbit"), 104.0)
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    added(book, "ada", limit("9mbit", "5mbit"), 100.1)
+    entry = added(book, "ada", limit("5mbit", "2mbit"), 104.0)
     assert (entry.before, entry.after) == (None, "2mbit")
     assert len(book.newest(10)) == 1
 
 
 @pytest.mark.parametrize(("who", "path", "now"), [("eve", "lte", 101.0), ("ada", "dsl", 101.0), ("ada", "lte", 105.1)])
 def test_other_changes_are_lines_of_their_own(book: Book, who: str, path: str, now: float) -> None:
-    book.add("ada", limit(None, "9mbit"), 100.0)
+    added(book, "ada", limit(None, "9mbit"), 100.0)
     book.add(who, limit("9mbit", "5mbit", path), now)
     assert [entry.before for entry in book.newest(10)] == ["9mbit", None]
 
 
-def test_what_is_undone_is_marked_and_not_gone_on_with(book: Book) -> None:
-    first = book.add("ada", limit(None, "9mbit"), 100.0)
-    assert book.mark_undone(first.id).undone
-    second = book.add("ada", limit("9mbit", None), 100.5)
-    assert second.id != first.id and not second.undone
+def test_an_undo_is_a_line_of_its_own_and_nothing_goes_on_from_it(book: Book) -> None:
+    first = added(book, "ada", limit(None, "3mbit"), 100.0)
+    undo = book.undo("ada", first, 100.5)
+    assert (undo.before, undo.after) == ("3mbit", None)
+    third = added(book, "ada", limit(None, "6mbit"), 101.0)
+    assert [(each.id, each.undone) for each in book.newest(9)] == [
+        (third.id, False),
+        (undo.id, False),
+        (first.id, True),
+    ]
+    assert third.before is None
+
+
+def test_a_drag_away_and_back_is_no_line(book: Book) -> None:
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    assert book.add("ada", limit("9mbit", None), 101.0) is None
+    assert book.newest(10) == ()
+
+
+def test_two_sliders_at_once_are_two_lines(book: Book) -> None:
+    for step in range(10):
+        for path in ("lte", "dsl"):
+            added(book, "ada", limit(None if step == 0 else f"{step}mbit", f"{step + 1}mbit", path), 100.0 + step / 10)
+    assert [(entry.subject, entry.before, entry.after) for entry in book.newest(10)] == [
+        ("path dsl", None, "10mbit"),
+        ("path lte", None, "10mbit"),
+    ]
+
+
+def test_a_journal_that_was_deleted_or_damaged_begins_anew(book: Book, tmp_path: Path) -> None:
+    file = tmp_path / "new" / "journal.sqlite"
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    file.unlink()
+    added(book, "ada", limit(None, "9mbit"), 100.0)
+    file.write_bytes(b"no database" * 1000)
+    with pytest.raises(sqlite3.DatabaseError):
+        book.newest(10)
+    assert book.newest(10) == () and file.with_suffix(".broken").exists()
 
 
 def test_the_newest_thousand_are_kept(book: Book) -> None:
     for number in range(1010):
-        book.add("ada", limit(None, f"{number}mbit"), number * 10.0)
+        added(book, "ada", limit(None, f"{number}mbit"), number * 10.0)
     entries = book.newest(5000)
     assert len(entries) == 1000 and entries[0].after == "1009mbit" and entries[-1].after == "10mbit"
