@@ -91,6 +91,7 @@ export function follow(onLook, onLost) {
   let source = null;
   let timer = 0;
   let wait = 1000;
+  let seen = 0;
 
   function close() {
     clearTimeout(timer);
@@ -109,10 +110,14 @@ export function follow(onLook, onLost) {
     timer = setTimeout(lose, SILENCE);
     source.onerror = lose;
     source.addEventListener("look", (event) => {
+      const look = JSON.parse(event.data);
+      // After a reconnect the last look comes once more.
+      if (look.time === seen) return;
+      seen = look.time;
       clearTimeout(timer);
       timer = setTimeout(lose, SILENCE);
       wait = 1000;
-      onLook(JSON.parse(event.data), isFirst);
+      onLook(look, isFirst);
       isFirst = false;
     });
   }
