@@ -74,7 +74,7 @@ class Subcommands:
 
     def group(self, name: str, about: str) -> Arguments:
         """Add a command that has subcommands of its own."""
-        added: Arguments = self._added.add_parser(name, help=about)
+        added: Arguments = self._added.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         return added
 
     def adopt(self, name: str, program: Arguments, about: str) -> None:

@@ -1,0 +1,1 @@
+"""The console's page beside a testbed with traffic."""
