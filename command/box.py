@@ -100,12 +100,6 @@ class Answers:
             raise self._throttler
         return self._throttler
 
-    def router(self) -> dict[str, Any]:
-        """All that the router's daemon says; raises CommandError, exit 69, where none runs."""
-        if isinstance(self._router, CommandError):
-            raise self._router
-        return self._router
-
     def sessions(self) -> list[Session]:
         """The throttler's sessions; raises CommandError, exit 69, where none runs."""
         return mapping.sessions(self.throttler())

@@ -183,17 +183,17 @@ class Console:
         notify.send(notify.READY, notify.status(f"the page is at {' '.join(self._pages)}"))
 
     def _addresses(self, listeners: Sequence[socket.socket]) -> Sequence[str]:
-        scheme = "http" if self._settings.certificate is None else "https"
-        names = (each.getsockname() for each in listeners)
-        return [f"{scheme}://{joined(host, port)}/" for host, port, *_ in names]
+        return [self._page(joined(*each.getsockname()[:2])) for each in listeners]
+
+    def _page(self, host: str) -> str:
+        return f"{'http' if self._settings.certificate is None else 'https'}://{host}/"
 
     @property
     def _asked_for(self) -> Sequence[str]:
         """The names by which browsers ask; without any, the addresses."""
-        scheme = "http" if self._settings.certificate is None else "https"
         port = self._settings.addresses[0][1]
         names = (joined(*host_and_port(name, port)) for name in self._settings.names)
-        return [f"{scheme}://{name}/" for name in names] or self._pages
+        return list(map(self._page, names)) or self._pages
 
     async def _turns(self, control: ControlServer) -> None:
         """What is due every few seconds: the service manager's watchdog, and deadlines of the control socket."""

@@ -6,10 +6,8 @@ once a second, in percent of one processor.
 """
 
 import json
-import os
 import sys
 import time
-from pathlib import Path
 
 from pydantic import Field
 
@@ -20,6 +18,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
+from experiments.testbed.usage import seconds_of
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -48,10 +47,10 @@ def _measure(built: Wired, options: ConsoleOptions, point: Point, repetition: in
         with testbed.gateway.start("console", run_console).wait_until_ready() as console:
             time.sleep(_WARM_UP)
             ids, start = (console.popen.pid, throttler.popen.pid), time.monotonic()
-            before = [_processor_seconds(pid) for pid in ids]
+            before = [seconds_of(pid) for pid in ids]
             read = _read(testbed, options)
             took = time.monotonic() - start
-            own, throttlers = (_processor_seconds(pid) - then for pid, then in zip(ids, before, strict=True))
+            own, throttlers = (seconds_of(pid) - then for pid, then in zip(ids, before, strict=True))
             resident = throttler_scale.resident(console.popen.pid) / 1e6
     return Reading(
         point,
@@ -73,12 +72,6 @@ def _read(testbed: Testbed, options: ConsoleOptions) -> dict[str, float]:
     bounds = ("--pages", str(options.pages), "--seconds", str(options.seconds))
     read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
     return read
-
-
-def _processor_seconds(pid: int) -> float:
-    """What a process has taken so far (proc(5), utime and stime)."""
-    fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def metrics(readings: Readings) -> list[Metric]:
