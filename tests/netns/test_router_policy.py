@@ -54,7 +54,7 @@ def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(tmp_path: Path) -> N
         eventually(lambda: is_backup(house))
         house.tributary("link", "lte", "use=settings")
         eventually(lambda: is_backup(house) is False)
-        assert house.status()["lte"]["set"] == []
+        assert house.status()["lte"]["set"] == {}
 
         house.tributary("link", "lte", "download=5mbit", "upload=1mbit")
         assert house.status()["lte"]["shaper"]["download"] == 5_000_000
