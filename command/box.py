@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from command import mapping
+from command.show import Listed
+from gateway.control import CONTROL as GATEWAY
 from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
-from tributary.api.documents import Link, Service, Session
+from tributary.api.documents import Link, Rule, Service, Session
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -35,6 +38,11 @@ def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
     return replace(ROUTER, timeout=timeout).ask("status")
 
 
+def gateway() -> dict[str, Any]:
+    """The status of the gateway of home routers; raises CommandError, exit 69, where none runs."""
+    return replace(GATEWAY, timeout=_ANSWER_TIMEOUT).ask("status")
+
+
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
     try:
@@ -53,6 +61,7 @@ PROGRAMS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "converter": converter,
     "throttler": lambda: THROTTLER.ask("status"),
     "router": router,
+    "gateway": gateway,
 }
 """What asks each for all that it says of itself; raises CommandError, exit 69, where none runs."""
 
@@ -78,8 +87,9 @@ class Answers:
     def _router(self) -> dict[str, Any] | CommandError:
         return _or_failure(partial(router, self._routers))
 
-    def links(self) -> list[Link]:
+    def links(self) -> Listed[Link]:
         """A home router's access links, and the throttler's paths; raises CommandError, exit 69, without either."""
+        moment = time.monotonic()
         wan, paths = self._router, self._throttler
         if isinstance(wan, CommandError) and isinstance(paths, CommandError):
             raise wan if wan.code != Exit.UNAVAILABLE else paths
@@ -87,9 +97,9 @@ class Answers:
             *([] if isinstance(wan, CommandError) else mapping.wan_links(wan)),
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
         ]
-        return list(map(_counted, found))
+        return Listed(list(map(_counted, found)), moment)
 
-    def about_the_gateway(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Whether a home router's gateway answers, and what would help, in words."""
         gateway = None if isinstance(self._router, CommandError) else self._router["gateway"]
         return [] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]]
@@ -100,9 +110,20 @@ class Answers:
             raise self._throttler
         return self._throttler
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> Listed[Session]:
         """The throttler's sessions; raises CommandError, exit 69, where none runs."""
-        return mapping.sessions(self.throttler())
+        status = self.throttler()
+        # The daemon's own clock: the time that an answer takes on its way does not matter.
+        return Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
+
+    def rules(self) -> Listed[Rule]:
+        """The throttler's rules; raises CommandError, exit 69, where none runs."""
+        status = self.throttler()
+        return Listed(mapping.rules(status), status.uptime_s)
+
+    def explain(self, *ends: str) -> Mapping[str, Any]:
+        """Why a session's subflows, or the one with these ends, are throttled, or why not; raises CommandError."""
+        return THROTTLER.ask("explain", ends=ends)
 
     def services(self) -> list[Service]:
         """The programs of Tributary, whether they run here, and what they do."""
@@ -110,6 +131,7 @@ class Answers:
             _service("converter", _or_failure(converter), mapping.converter),
             _service("throttler", self._throttler, mapping.throttler),
             _service("router", self._router, mapping.router),
+            _service("gateway", _or_failure(gateway), mapping.gateway),
         ]
 
 

@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import doctor.__main__
-from command import box, console, link, lists, mapping, monitor, routers, saved, show, steering, trial
+from command import box, console, link, lists, mapping, monitor, remote, routers, saved, show, steering, trial
 from command.lists import Listing, now, show_list
-from command.show import D, Listed, Selection
-from throttler.service.control import CONTROL as THROTTLER
-from throttler.service.status import Status as ThrottlerStatus
-from tributary.api.documents import Link, Session, Subflow
+from command.show import Listed, Selection
+from tributary.api.documents import HtbClass, Link, Session, Subflow
 from tributary.settings.cli import Arguments, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import drop_ins
@@ -25,6 +23,13 @@ _FOLDER = Path("/etc/tributary")
 
 _DESCRIPTION = """\
 Shows what runs on this box, a gateway or a home router, and steers it.
+
+With --remote, before the command, 'status', 'links', 'sessions', 'rules' and 'explain' show another box: they ask its
+console (tributary-console). Where its reading is closed, TRIBUTARY_TOKEN has what 'tributary console token' prints
+there.
+
+  tributary --remote gw1 sessions --watch
+  TRIBUTARY_TOKEN=... tributary --remote https://gw1.example.net:8480 status
 """
 
 _EXIT_CODES = """\
@@ -112,10 +117,22 @@ class Status(Plain):
     """``tributary status``."""
 
     service: str | None
+    remote: str | None
+
+    def __post_init__(self) -> None:
+        if self.service and self.remote:
+            raise ValueError(f"{self.service}: not accepted with --remote")
 
 
 @dataclass(frozen=True)
-class Sessions(Listing):
+class Distant(Listing):
+    """``tributary links``, ``tributary rules``."""
+
+    remote: str | None
+
+
+@dataclass(frozen=True)
+class Sessions(Distant):
     """``tributary sessions``."""
 
     token: str | None
@@ -145,6 +162,7 @@ class Explain:
 
     which: list[str]
     json: bool
+    remote: str | None
 
 
 @dataclass(frozen=True)
@@ -162,17 +180,18 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary", description=_DESCRIPTION, epilog=_EXIT_CODES)
+    made.add_shared("remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked")
     commands = Subcommands(made, _EXIT_CODES)
     command = commands.add
     status = command("status", Status, _status, "what runs here", _STATUS)
     status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
-    links = command("links", Listing, _links, "links or paths", _LINKS)
+    links = command("links", Distant, _links, "links or paths", _LINKS)
     sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
     sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
     sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
-    rules = command("rules", Listing, _rules, "the throttler's rules", _RULES)
+    rules = command("rules", Distant, _rules, "the throttler's rules", _RULES)
     classes = command("classes", Listing, _classes, "the throttler's HTB classes", _CLASSES)
     limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
@@ -217,51 +236,49 @@ def _status(options: Status) -> None:
     if options.service is not None:
         print(json.dumps(box.PROGRAMS[options.service](), indent=2))
         return
-    show.show("services", now(box.Answers().services()), show.SERVICES, Selection(options.json))
+    show.show("services", now(_box(options.remote).services()), show.SERVICES, Selection(options.json))
 
 
-def _throttlers(
-    of: Callable[[ThrottlerStatus], Sequence[D]], total: Callable[[ThrottlerStatus], int] = lambda _: 0
-) -> Callable[[], Listed[D]]:
-    def look() -> Listed[D]:
-        # The daemon's own clock: the time that an answer takes on its way does not matter.
-        status = box.throttler()
-        return Listed(of(status), status.uptime_s, total(status))
-
-    return look
+def _box(url: str | None) -> box.Answers | remote.Answers:
+    """This box, or the one whose console is at ``url``."""
+    return box.Answers() if url is None else remote.Answers(url)
 
 
-def _links(options: Listing) -> None:
+def _links(options: Distant) -> None:
     if options.watch is not None:
-        show_list("links", lambda: now(box.Answers().links()), show.LINKS, options, fastest_first=False)
+        show_list("links", lambda: _box(options.remote).links(), show.LINKS, options, fastest_first=False)
         return
-    answers = box.Answers()
+    answers = _box(options.remote)
     links = answers.links()
-    show_list("links", lambda: now(links), show.LINKS, options)
+    show_list("links", lambda: links, show.LINKS, options)
     if not options.json:
-        for each in links:
+        for each in links.documents:
             for sentence in each.advice:
                 print(f"{each.name}: {sentence}")
-        for sentence in answers.about_the_gateway():
+        for sentence in answers.notes():
             print(sentence)
 
 
 def _sessions(options: Sessions) -> None:
+    def look() -> Listed[Session]:
+        return _box(options.remote).sessions()
+
+    def meant() -> Listed[Session]:
+        found = look()
+        return Listed([each for each in found.documents if _is_meant(each, options)], found.moment)
+
     if options.token is not None:
-        show_list("subflows", _throttlers(partial(_subflows, options.token)), show.SUBFLOWS, options)
-    elif options.client or options.path or options.throttled:
-        look = _throttlers(lambda status: [each for each in mapping.sessions(status) if _is_meant(each, options)])
-        show_list("sessions", look, show.SESSIONS, options)
+        show_list("subflows", partial(_subflows, options.token, look), show.SUBFLOWS, options)
     else:
-        show_list(
-            "sessions", _throttlers(mapping.sessions, lambda status: status.sessions_total), show.SESSIONS, options
-        )
+        is_filtered = options.client or options.path or options.throttled
+        show_list("sessions", meant if is_filtered else look, show.SESSIONS, options)
 
 
-def _subflows(token: str, status: ThrottlerStatus) -> Sequence[Subflow]:
-    for session in mapping.sessions(status):
+def _subflows(token: str, look: Callable[[], Listed[Session]]) -> Listed[Subflow]:
+    found = look()
+    for session in found.documents:
         if session.token == token:
-            return session.subflows
+            return Listed(session.subflows, found.moment)
     raise CommandError(Exit.USAGE, f"{token}: no session has this token: see tributary sessions")
 
 
@@ -273,12 +290,16 @@ def _is_meant(session: Session, options: Sessions) -> bool:
     )
 
 
-def _rules(options: Listing) -> None:
-    show_list("rules", _throttlers(mapping.rules), show.RULES, options)
+def _rules(options: Distant) -> None:
+    show_list("rules", lambda: _box(options.remote).rules(), show.RULES, options)
 
 
 def _classes(options: Listing) -> None:
-    show_list("classes", _throttlers(mapping.classes, lambda status: status.classes_total), show.CLASSES, options)
+    def look() -> Listed[HtbClass]:
+        status = box.throttler()
+        return Listed(mapping.classes(status), status.uptime_s, status.classes_total)
+
+    show_list("classes", look, show.CLASSES, options)
 
 
 def _limit(options: Limit) -> None:
@@ -298,15 +319,16 @@ def _limit(options: Limit) -> None:
 
 
 def _explain(options: Explain) -> None:
+    answers = _box(options.remote)
     if len(options.which) == 1:
         with suppress(CommandError):
-            for each in mapping.wan_links(box.router()):
-                if each.name == options.which[0]:
+            for each in answers.links().documents:
+                if each.kind == "wan" and each.name == options.which[0]:
                     _explain_link(each, options.json)
                     return
     if len(options.which) > 2:
         raise invalid_value("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
-    answer = THROTTLER.ask("explain", ends=options.which)
+    answer = answers.explain(*options.which)
     if options.json:
         show.print_object(**answer)
         return

@@ -20,6 +20,15 @@ Sets the password of the console's page, or with --remove takes it away: then on
 logged out. The password is read from the terminal, or from standard input. Needs root.
 """
 
+_TOKEN = """\
+Prints a new token of the console's API, with which a program may look and change nothing, also where reading is closed;
+or with --remove takes a name's token away. 'tributary --remote' sends the one in TRIBUTARY_TOKEN. Needs root.
+"""
+
+_TOKENS = """\
+Shows the names of the API's tokens. Needs root.
+"""
+
 _LOGOUT = """\
 Logs all browsers out of the console's page. Needs root.
 """
@@ -41,6 +50,21 @@ class Password:
 
 
 @dataclass(frozen=True)
+class Token:
+    """``tributary console token``."""
+
+    name: str
+    remove: bool
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """``tributary console tokens``."""
+
+    json: bool
+
+
+@dataclass(frozen=True)
 class Logout:
     """``tributary console logout``."""
 
@@ -53,6 +77,11 @@ def add(commands: Subcommands, epilog: str) -> None:
     login.add_argument("--json", action="store_true", help="JSON instead of text")
     password = inside.add("password", Password, _password, "set the page's password", _PASSWORD)
     password.add_argument("--remove", action="store_true", help="take it away")
+    token = inside.add("token", Token, _token, "print a token of the API", _TOKEN)
+    token.add_argument("name", metavar="NAME", help="whose it is")
+    token.add_argument("--remove", action="store_true", help="take it away")
+    tokens = inside.add("tokens", Tokens, _tokens, "show the names of the API's tokens", _TOKENS)
+    tokens.add_argument("--json", action="store_true", help="JSON instead of text")
     inside.add("logout", Logout, _logout, "log all browsers out", _LOGOUT)
 
 
@@ -75,6 +104,22 @@ def _asked() -> str:
     if getpass.getpass("once more: ") != password:
         raise CommandError(Exit.USAGE, "these were two different ones: nothing has changed")
     return password
+
+
+def _token(options: Token) -> None:
+    if options.remove:
+        CONTROL.ask("remove-token", name=options.name)
+        return
+    print(CONTROL.ask("token", name=options.name)["token"])
+
+
+def _tokens(options: Tokens) -> None:
+    names = CONTROL.ask("tokens")["tokens"]
+    if options.json:
+        show.print_object(tokens=names)
+        return
+    for name in names:
+        print(name)
 
 
 def _logout(_options: Logout) -> None:

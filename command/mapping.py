@@ -177,6 +177,12 @@ def router(answer: Answer) -> Service:
     return Service(name="router", running=True, uptime=answer["uptime_s"], summary=summary)
 
 
+def gateway(answer: Answer) -> Service:
+    """The gateway of home routers in one line."""
+    summary = f"{plural(answer['routers'], 'router')} enrolled"
+    return Service(name="gateway", running=True, uptime=answer["uptime_s"], summary=summary)
+
+
 def converter(answer: Answer) -> Service:
     """The native converter in one line."""
     state = "draining, " if answer["draining"] else ""

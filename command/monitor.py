@@ -23,8 +23,8 @@ def look() -> Seen:
     answers = box.Answers()
     found: dict[tuple[Kind, str], Document] = {("service", each.name): each for each in answers.services()}
     lists: tuple[tuple[Kind, Callable[[], Sequence[Document]]], ...] = (
-        ("link", answers.links),
-        ("session", answers.sessions),
+        ("link", lambda: answers.links().documents),
+        ("session", lambda: answers.sessions().documents),
     )
     for kind, listed in lists:
         with suppress(CommandError):

@@ -11,13 +11,10 @@ from command import lists, show
 from command.lists import Listing
 from gateway import enrolment, report
 from gateway.cli import Common, Mutating, print_notes, with_places
-from gateway.counters import Totals
-from gateway.peers import by_key
 from gateway.registry import Contents, free_number, name_of
 from gateway.tunnels import Gateway
 from tributary.api.documents import Router
 from tributary.settings.cli import Subcommands, need_root
-from tributary.settings.errors import CommandError
 from tributary.settings.ports import SERVICE, Ports
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import text
@@ -199,14 +196,4 @@ def _routers(options: Routers) -> Sequence[Router]:
     print_notes(contents.notes)
     if not routers and not options.json:
         print_notes(["no router is enrolled: tributary enrol NAME"])
-    there = gateway.there() if gateway.stands else ()
-    totals = gateway.counted(_totals(gateway), routers, there)
-    return report.routers(routers, gateway.tunnels(routers), by_key(there), totals, time())
-
-
-def _totals(gateway: Gateway) -> Totals:
-    try:
-        return gateway.state.totals()
-    except CommandError as failure:
-        print_notes([str(failure)])
-        return {}
+    return report.listed(gateway, routers, time(), lambda line: print_notes([line]))

@@ -32,8 +32,8 @@ class Logins:
     """One-time tokens and logins, by the hash of their secret; times are those of any clock that never goes back."""
 
     def __init__(self) -> None:
-        self._tokens: OrderedDict[bytes, Person] = OrderedDict()
-        self._logins: OrderedDict[bytes, Person] = OrderedDict()
+        self._tokens: OrderedDict[str, Person] = OrderedDict()
+        self._logins: OrderedDict[str, Person] = OrderedDict()
 
     def token(self, name: str, now: float) -> str:
         """A new one-time token for ``name``."""
@@ -41,7 +41,7 @@ class Logins:
 
     def redeemed(self, token: str, now: float) -> str | None:
         """Whose the token is, which is no longer good; None if it is nobody's."""
-        person = self._tokens.pop(_hash(token), None)
+        person = self._tokens.pop(digest(token), None)
         return person.name if person and now < person.until else None
 
     def login(self, name: str, address: str, now: float) -> str:
@@ -50,12 +50,12 @@ class Logins:
 
     def person(self, secret: str, address: str, now: float) -> Person | None:
         """Who has logged in with this secret. From another address it is somebody else's, who has stolen it."""
-        person = self._logins.get(_hash(secret))
+        person = self._logins.get(digest(secret))
         return person if person and person.address == address and now < person.until else None
 
     def logout(self, secret: str) -> None:
         """Forget a login."""
-        self._logins.pop(_hash(secret), None)
+        self._logins.pop(digest(secret), None)
 
     def logout_all(self) -> None:
         """Forget all logins and tokens."""
@@ -63,16 +63,27 @@ class Logins:
         self._tokens.clear()
 
 
-def _added(people: OrderedDict[bytes, Person], person: Person) -> str:
-    secret = secrets.token_urlsafe(32)
-    people[_hash(secret)] = person
+def _added(people: OrderedDict[str, Person], person: Person) -> str:
+    made = secret()
+    people[digest(made)] = person
     while len(people) > _MOST:
         people.popitem(last=False)
-    return secret
+    return made
 
 
-def _hash(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+def secret() -> str:
+    """A new secret of 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret that nobody guesses."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def checked_tokens(document: Any) -> dict[str, str]:
+    """Names by the digest of their token; raises AttributeError or ValueError if it is something else."""
+    return {bytes.fromhex(made).hex(): str(name) for made, name in document.items()}
 
 
 class Attempts:

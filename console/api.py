@@ -8,31 +8,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from console import access
-from console.access import Attempts, Logins, Person
+from console import requests
 from console.changes import PATIENCE, Changes, Subject, key_of_link, limit_of
+from console.door import Door
 from console.history import SECONDS, SPANS, Recorder
 from console.journal import Book
 from console.looking import Looking, load
+from console.requests import Needs, Refused
+from gateway.control import CONTROL as GATEWAY
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import Message
 from tributary.api.documents import Session
-from tributary.daemons.state_file import StateFile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address
 
-COOKIE = "tributary-console"
-_LONGEST_BODY = 16 << 10
-_BODY_TIMEOUT = 5.0
 _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
 """Pages that are open at a time, in all and from one address."""
 _SHORTEST_HISTORY_SHARE = 300
@@ -41,21 +38,12 @@ _STATUS = {
     Exit.USAGE: HTTPStatus.BAD_REQUEST,
     Exit.NO_PERMISSION: HTTPStatus.FORBIDDEN,
     Exit.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    Exit.IN_USE: HTTPStatus.CONFLICT,
 }
 """Of a daemon's failure; of others 500."""
 
-Needs = Literal["nothing", "reading", "managing"]
 Network = IPv4Network | IPv6Network
 _THROTTLER = replace(THROTTLER, timeout=PATIENCE)
-_A = TypeVar("_A", bound=Message)
-
-
-class Refused(Exception):
-    """A request that is answered with a status and a line that says what was wrong."""
-
-    def __init__(self, status: HTTPStatus, line: str) -> None:
-        super().__init__(line)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -81,22 +69,19 @@ class Api:
         recorder: Recorder,
         changes: Changes,
         book: Book,
-        logins: Logins,
-        password: StateFile,
-        reading: Literal["open", "closed"],
+        door: Door,
         tell: Callable[[str], None],
     ) -> None:
         self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
-        self._logins, self._password, self._reading, self._tell = logins, password, reading, tell
-        self._attempts = Attempts()
-        self._hashing, self._history_lock = asyncio.Lock(), asyncio.Lock()
+        self._door, self._tell = door, tell
+        self._history_lock = asyncio.Lock()
         self._histories: dict[int, tuple[float, str]] = {}
         self._streams: Counter[str] = Counter()
         d = documents
         self.calls: Sequence[Call] = (
-            Call("GET", "who", "nothing", "what whoever asks may do", self._who, d.Who),
-            Call("POST", "login", "nothing", "log in; the answer has a cookie", self._login, None, d.Login),
-            Call("POST", "logout", "nothing", "log out", self._logout, None),
+            Call("GET", "who", "nothing", "what whoever asks may do", door.who, d.Who),
+            Call("POST", "login", "nothing", "log in; the answer has a cookie", door.login, None, d.Login),
+            Call("POST", "logout", "nothing", "log out", door.logout, None),
             Call("GET", "look", "reading", "all that the page shows", self._look, d.Look),
             Call("GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None),
             Call(
@@ -135,6 +120,18 @@ class Api:
             ),
             Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
             Call("POST", "link", "managing", "change an access link", self._link, d.Made, d.LinkChange),
+            Call("GET", "routers", "reading", "the home routers of this gateway", self._routers, d.Routers),
+            Call("POST", "enrol", "managing", "let a home router in", self._enrol, d.Enrolled, d.RouterName),
+            Call("POST", "revoke", "managing", "let it in no longer", self._revoke, d.Revoked, d.RouterName),
+            Call(
+                "POST",
+                "preview",
+                "managing",
+                "what a rule would be about",
+                self._preview,
+                d.Preview,
+                d.TriedRule,
+            ),
             Call("POST", "undo", "managing", "undo a change", self._undo, d.Made, d.Undo),
         )
 
@@ -149,93 +146,32 @@ class Api:
     def _endpoint(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                self._admit(request, call.needs)
+                self._door.admit(request, call.needs)
                 return await call.act(request)
             except Refused as refused:
-                return _failed(refused.status, str(refused))
+                return requests.failed(refused.status, str(refused))
             except CommandError as failure:
-                return _failed(_STATUS.get(failure.code, HTTPStatus.INTERNAL_SERVER_ERROR), str(failure))
+                return requests.failed(_STATUS.get(failure.code, HTTPStatus.INTERNAL_SERVER_ERROR), str(failure))
             except ClientDisconnect:
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
             except Exception as error:
                 self._tell(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
-                return _failed(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the console, which its log names")
+                return requests.failed(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the console, which its log names")
 
         return endpoint
-
-    def _may(self, request: Request, needs: Needs) -> bool:
-        is_free = needs == "nothing" or (needs == "reading" and self._reading == "open")
-        return is_free or self._person(request) is not None
-
-    def _admit(self, request: Request, needs: Needs) -> None:
-        if not self._may(request, needs):
-            line = "log in first: sudo tributary console login prints an address that does"
-            raise Refused(HTTPStatus.UNAUTHORIZED, line)
-
-    def _person(self, request: Request) -> Person | None:
-        secret = request.cookies.get(COOKIE)
-        return self._logins.person(secret, _address(request), time.monotonic()) if secret else None
-
-    async def _who(self, request: Request) -> Response:
-        person = self._person(request)
-        has_password = self._kept_password() is not None
-        name = person.name if person else None
-        return _answer(
-            documents.Who(manages=person is not None, name=name, reading=self._reading, password=has_password)
-        )
-
-    def _kept_password(self) -> Any:
-        return self._password.read(access.checked, self._tell)
-
-    async def _login(self, request: Request) -> Response:
-        asked = await _read(request, documents.Login)
-        address, now = _address(request), time.monotonic()
-        # Nobody guesses 256 bits: a token works also while somebody tries passwords.
-        if not asked.token and not self._attempts.admits(address, now):
-            raise Refused(HTTPStatus.TOO_MANY_REQUESTS, "too many attempts: wait for half a minute")
-        name = self._logins.redeemed(asked.token, now) if asked.token else await self._by_password(asked.password or "")
-        if name is None:
-            raise Refused(
-                HTTPStatus.FORBIDDEN, "wrong, or used already: sudo tributary console login prints a new address"
-            )
-        self._attempts.forget(address)
-        answer = Response(status_code=HTTPStatus.NO_CONTENT)
-        answer.set_cookie(
-            COOKIE,
-            self._logins.login(name, address, now),
-            max_age=int(access.LOGIN_LIFETIME),
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return answer
-
-    async def _by_password(self, password: str) -> str | None:
-        kept = self._kept_password()
-        if kept is None:
-            return None
-        # One at a time: each takes 16 MiB.
-        async with self._hashing:
-            return "password" if await asyncio.to_thread(access.fits, password, kept) else None
-
-    async def _logout(self, request: Request) -> Response:
-        self._logins.logout(request.cookies.get(COOKIE, ""))
-        answer = Response(status_code=HTTPStatus.NO_CONTENT)
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
-        return answer
 
     async def _look(self, _request: Request) -> Response:
         await self._looking.latest()
         return Response(self._looking.text, media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
-        address = _address(request)
+        address = requests.address(request)
         if self._streams[address] >= _STREAMS_OF_ONE or self._streams.total() >= _MOST_STREAMS:
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._streams.total()} pages are open already")
 
         async def events() -> AsyncIterator[bytes]:
             async for text in self._looking.texts():
-                if not self._may(request, "reading"):  # logged out meanwhile
+                if not self._door.may(request, "reading"):  # logged out meanwhile
                     return
                 yield b"event: look\ndata: " + text + b"\n\n"
 
@@ -246,7 +182,7 @@ class Api:
         return _Stream(events(), ended)
 
     async def _history(self, request: Request) -> Response:
-        seconds = _number(request, "seconds", SECONDS, max(SPANS))
+        seconds = requests.number(request, "seconds", SECONDS, max(SPANS))
         if seconds not in SPANS:
             line = f"seconds = {seconds}: accepted: {', '.join(map(str, SPANS))}"
             raise Refused(HTTPStatus.BAD_REQUEST, line)
@@ -267,42 +203,59 @@ class Api:
         if order not in _ORDERS:
             raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
         fits.sort(key=_ORDERS[order])
-        return _answer(
-            documents.Sessions(sessions=tuple(fits[: _number(request, "limit", 100, 1000)]), total=len(fits))
+        return requests.answer(
+            documents.Sessions(sessions=tuple(fits[: requests.number(request, "limit", 100, 1000)]), total=len(fits))
         )
 
     async def _explain(self, request: Request) -> Response:
         ends = [request.path_params["token"]]
         answer = await asyncio.to_thread(_THROTTLER.ask, "explain", ends=ends)
-        return _answer(documents.Explanation.model_validate(answer))
+        return requests.answer(documents.Explanation.model_validate(answer))
+
+    async def _routers(self, _request: Request) -> Response:
+        answer = await asyncio.to_thread(GATEWAY.ask, "routers")
+        return requests.answer(documents.Routers.model_validate(answer))
+
+    async def _enrol(self, request: Request) -> Response:
+        asked = await requests.read(request, documents.RouterName)
+        answer = await self._changes.enrol(self._door.name(request), asked.name)
+        # Not at the top: segno is for this alone.
+        import segno
+
+        code = segno.make(answer["settings"], error="l").svg_data_uri(scale=3, border=4, light="#fff")
+        return requests.answer(documents.Enrolled.model_validate({**answer, "qr": code}))
+
+    async def _revoke(self, request: Request) -> Response:
+        asked = await requests.read(request, documents.RouterName)
+        answer = await self._changes.revoke(self._door.name(request), asked.name)
+        return requests.answer(documents.Revoked.model_validate(answer))
+
+    async def _preview(self, request: Request) -> Response:
+        asked = await requests.read(request, documents.TriedRule)
+        answer = await asyncio.to_thread(_THROTTLER.ask, "preview", rule=asked.rule)
+        return requests.answer(documents.Preview.model_validate(answer))
 
     async def _journal(self, request: Request) -> Response:
-        most = _number(request, "limit", 100, 1000)
+        most = requests.number(request, "limit", 100, 1000)
         try:
-            return _answer(documents.Journal(entries=await asyncio.to_thread(self._book.newest, most)))
+            return requests.answer(documents.Journal(entries=await asyncio.to_thread(self._book.newest, most)))
         except (sqlite3.Error, OSError) as error:
             raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
 
     async def _limit(self, request: Request) -> Response:
-        asked = await _read(request, documents.Limit)
+        asked = await requests.read(request, documents.Limit)
         return await self._made(request, limit_of(asked.path), asked.rate)
 
     async def _link(self, request: Request) -> Response:
-        asked = await _read(request, documents.LinkChange)
+        asked = await requests.read(request, documents.LinkChange)
         return await self._made(request, key_of_link(asked.link, asked.key), asked.value)
 
     async def _made(self, request: Request, subject: Subject, value: str | None) -> Response:
-        return _answer(documents.Made(entry=await self._changes.make(self._name(request), subject, value)))
+        return requests.answer(documents.Made(entry=await self._changes.make(self._door.name(request), subject, value)))
 
     async def _undo(self, request: Request) -> Response:
-        asked = await _read(request, documents.Undo)
-        return _answer(documents.Made(entry=await self._changes.undo(self._name(request), asked.entry)))
-
-    def _name(self, request: Request) -> str:
-        person = self._person(request)
-        if person is None:  # it has just run out
-            raise Refused(HTTPStatus.UNAUTHORIZED, "log in again")
-        return person.name
+        asked = await requests.read(request, documents.Undo)
+        return requests.answer(documents.Made(entry=await self._changes.undo(self._door.name(request), asked.entry)))
 
 
 _ORDERS: Mapping[str, Callable[[Session], Any]] = {
@@ -349,40 +302,3 @@ def _network(request: Request) -> Network | None:
 def _is_of(client: str, network: Network) -> bool:
     address = as_address(client)
     return address is not None and address in network
-
-
-def _number(request: Request, name: str, usual: int, most: int) -> int:
-    text = request.query_params.get(name, str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise Refused(HTTPStatus.BAD_REQUEST, f"{name} = {text[:40]!r}: accepted: 1 to {most}")
-    return int(text)
-
-
-async def _read(request: Request, model: type[_A]) -> _A:
-    """What was sent, of which no more is read than it may have."""
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_TIMEOUT):
-            async for part in request.stream():
-                body += part
-                if len(body) > _LONGEST_BODY:
-                    raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"accepted: {_LONGEST_BODY} bytes")
-        return model.model_validate_json(body)
-    except TimeoutError as error:
-        raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the request"
-        raise Refused(HTTPStatus.BAD_REQUEST, f"{where}: {first['msg']}") from error
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
-def _answer(document: Message) -> Response:
-    return Response(document.model_dump_json(), media_type="application/json")
-
-
-def _failed(status: HTTPStatus, line: str) -> Response:
-    return JSONResponse(documents.Refusal(error=line).model_dump(), status)

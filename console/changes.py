@@ -5,9 +5,11 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from command import box, mapping, steering
-from console.journal import Book, Change
+from console.journal import ACCESS, Book, Change
+from gateway.control import CONTROL as GATEWAY
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
@@ -71,7 +73,9 @@ def _key(link: str, key: str) -> str | None:
 
 
 def subject_of(entry: Entry) -> Subject:
-    """What a line of the journal has changed."""
+    """What a line of the journal has changed; raises CommandError for what cannot be undone."""
+    if entry.key == ACCESS:
+        raise CommandError(Exit.USAGE, f"{entry.subject}: accepted: a change of a limit or a link")
     kind, _, name = entry.subject.partition(" ")
     return limit_of(name) if kind == "path" else key_of_link(name, entry.key)
 
@@ -112,6 +116,24 @@ class Changes:
         if entry is None or entry.undone:
             raise CommandError(Exit.USAGE, f"entry = {number}: accepted: a line of the journal that is not undone yet")
         return await self.make(who, subject_of(entry), entry.before, entry)
+
+    async def enrol(self, who: str, name: str) -> Mapping[str, Any]:
+        """Enrol a home router; what the gateway's service answers. Raises CommandError."""
+        return await asyncio.to_thread(self._access, who, "enrol", name, Change(f"router {name}", ACCESS, None, "yes"))
+
+    async def revoke(self, who: str, name: str) -> Mapping[str, Any]:
+        """Revoke a home router; what the gateway's service answers. Raises CommandError."""
+        return await asyncio.to_thread(self._access, who, "revoke", name, Change(f"router {name}", ACCESS, "yes", None))
+
+    def _access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
+        answer = GATEWAY.ask(command, name=name)
+        self._tell(who, change)
+        # A secret that was made is shown, whatever became of the journal.
+        try:
+            self._book.add(who, change, time.time())
+        except (sqlite3.Error, OSError) as error:
+            answer["notes"].append(f"the journal cannot be written: {error}")
+        return answer
 
     def _make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None) -> Entry | None:
         before = subject.value()

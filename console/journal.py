@@ -30,6 +30,10 @@ class Change:
     after: str | None
 
 
+ACCESS = "access"
+"""The key of a router that is enrolled or revoked: a line each, which nobody can undo."""
+
+
 class Book:
     """The journal; raises sqlite3.Error and OSError where it cannot be read or written."""
 
@@ -47,7 +51,8 @@ class Book:
             last = _entry(connection, self._last.get(subject, 0))
             if last is None or not _goes_on(last, who, now):
                 entry = _added(connection, who, change, now)
-                self._last[subject] = entry.id
+                if change.key != ACCESS:
+                    self._last[subject] = entry.id
                 return entry
             if last.before == change.after:
                 connection.execute("DELETE FROM changes WHERE id = ?", (last.id,))

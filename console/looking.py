@@ -4,14 +4,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 
-from command import box, mapping
+from command import box
 from command.rates import with_rates
 from command.show import Listed
 from console.changes import PATIENCE
 from console.history import Recorder
-from tributary.api.console import Look
+from tributary.api.console import EXAMINED, Examination, Look
 from tributary.api.documents import Link, Rule, Service, Session
 from tributary.settings.errors import CommandError
 
@@ -35,6 +36,7 @@ class Seen:
     sessions: Listed[Session]
     rules: Sequence[Rule]
     notes: Sequence[str]
+    examined: Examination | None = None
 
 
 def take(before: Seen | None) -> Seen:
@@ -44,17 +46,20 @@ def take(before: Seen | None) -> Seen:
     sessions: Listed[Session] = Listed([], 0.0)
     rules: Sequence[Rule] = []
     try:
-        links = replace(links, documents=answers.links())
-        notes += answers.about_the_gateway()
+        links = answers.links()
+        notes += answers.notes()
     except CommandError as failure:
         notes.append(str(failure))
+    # A home router has no throttler; where both are missing, links say so.
+    with suppress(CommandError):
+        sessions, rules = answers.sessions(), answers.rules().documents
+    examined = None
     try:
-        status = answers.throttler()
-    except CommandError:
-        pass  # a home router has none; where both are missing, links say so
-    else:
-        sessions = Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
-        rules = mapping.rules(status)
+        examined = Examination.model_validate_json(EXAMINED.read_bytes())
+    except FileNotFoundError:
+        pass  # the doctor looks for the first time some minutes after the start
+    except (OSError, ValueError) as error:
+        notes.append(f"{EXAMINED}, what the doctor found, cannot be read ({type(error).__name__})")
     return Seen(
         time.time(),
         answers.services(),
@@ -62,6 +67,7 @@ def take(before: Seen | None) -> Seen:
         with_rates(before.sessions if before else None, sessions),
         rules,
         notes,
+        examined,
     )
 
 
@@ -84,6 +90,7 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
         sessions_total=seen.sessions.total,
         rules=tuple(seen.rules),
         notes=(*seen.notes, *notes),
+        examined=seen.examined,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from console.api import Call
+from console.door import COOKIE
 from tributary.api.console import Message, Refusal
 from tributary.api.documents import VERSION
 
@@ -27,7 +28,10 @@ def document(calls: Sequence[Call]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas["$defs"],
-            "securitySchemes": {"login": {"type": "apiKey", "in": "cookie", "name": "tributary-console"}},
+            "securitySchemes": {
+                "login": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "token": {"type": "http", "scheme": "bearer"},
+            },
         },
     }
 
@@ -46,7 +50,7 @@ def _operation(call: Call) -> dict[str, Any]:
         "responses": {_code(call): _content("done", call.answers), "4XX": _content("refused", Refusal)},
     }
     if call.needs != "nothing":
-        found["security"] = [{"login": []}] if call.needs == "managing" else [{"login": []}, {}]
+        found["security"] = [{"login": []}] if call.needs == "managing" else [{"login": []}, {"token": []}, {}]
     if call.asked is not None:
         found["requestBody"] = {"required": True, **_content(None, call.asked)}
     return found

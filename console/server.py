@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import ssl
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -22,9 +21,9 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console import files, openapi
-from console.access import SHORTEST_PASSWORD, Logins, hashed
 from console.api import Api
 from console.changes import Changes
+from console.door import Door
 from console.guard import Guard
 from console.history import Recorder
 from console.journal import Book, Change
@@ -36,7 +35,6 @@ from tributary.daemons.control import Request
 from tributary.daemons.control import Response as Answer
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import Server as ControlServer
-from tributary.daemons.state_file import StateFile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port, joined
 
@@ -110,8 +108,7 @@ class Console:
         self._settings, self._log = settings, log
         self._recorder = Recorder(state / "history.sqlite")
         self._book = Book(state / "journal.sqlite")
-        self._password = StateFile(state / "password.json")
-        self._logins = Logins()
+        self._door = Door(state, settings.reading, self._complain)
         self._pages: Sequence[str] = ()
 
     def close(self) -> None:
@@ -123,10 +120,7 @@ class Console:
         with CONTROL.server() as control:
             looking = Looking(self._recorder, self._complain)
             changes = Changes(self._book, self._tell)
-            reading = self._settings.reading
-            api = Api(
-                looking, self._recorder, changes, self._book, self._logins, self._password, reading, self._complain
-            )
+            api = Api(looking, self._recorder, changes, self._book, self._door, self._complain)
             server = _Server(self._config(Guard(_application(api), self._settings.names)))
             loop = asyncio.get_running_loop()
             loop.set_default_executor(ThreadPoolExecutor(_THREADS, "answers"))
@@ -215,24 +209,24 @@ class Console:
     def _answer(self, asked: Request) -> Answer:
         match asked["command"]:
             case "login":
-                token = self._logins.token(str(asked["name"])[:40], time.monotonic())
+                token = self._door.new_login(str(asked["name"]))
                 return {"pages": [f"{page}#/login?token={token}" for page in self._asked_for]}
             case "password":
-                return self._set_password(str(asked["password"]))
+                self._door.set_password(str(asked["password"]))
+                self._log.event("password set" if asked["password"] else "password removed")
             case "logout":
-                self._logins.logout_all()
-                return {}
-        raise CommandError(Exit.USAGE, f"the running console has no command {asked['command']!r}")
-
-    def _set_password(self, password: str) -> Answer:
-        if not password:
-            self._password.remove()
-        elif len(password) < SHORTEST_PASSWORD:
-            raise CommandError(Exit.USAGE, f"password: accepted: {SHORTEST_PASSWORD} signs or more")
-        else:
-            self._password.replace(hashed(password))
-        self._logins.logout_all()
-        self._log.event("password set" if password else "password removed")
+                self._door.logout_all()
+            case "token":
+                token = self._door.new_token(str(asked["name"]))
+                self._log.event("token made", name=asked["name"])
+                return {"token": token}
+            case "remove-token":
+                self._door.remove_token(str(asked["name"]))
+                self._log.event("token removed", name=asked["name"])
+            case "tokens":
+                return {"tokens": self._door.tokens}
+            case other:
+                raise CommandError(Exit.USAGE, f"the running console has no command {other!r}")
         return {}
 
 

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from tributary.api.console import PORT
 from tributary.settings.files import Settings, load
 from tributary.settings.hosts import as_address, host_and_port
 from tributary.settings.values import accepting, as_text, require
 
 FILE = Path("/etc/tributary/console.toml")
-PORT = 8480
 
 _ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT'"
 _NAMES = "a list of 'NAME' or 'NAME:PORT'"

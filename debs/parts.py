@@ -47,6 +47,7 @@ def packages(inputs: Inputs) -> list[Package]:
 
 def _common(inputs: Inputs) -> Package:
     name, checkout = "tributary-common", inputs.checkout
+    units = ("retransmissions.service", "doctor.service", "doctor.timer")
     wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
     return Package(
         name,
@@ -66,7 +67,7 @@ def _common(inputs: Inputs) -> Package:
             File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
             File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
             File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
-            content.unit(checkout, "kernel-config/systemd/tributary-retransmissions.service"),
+            *(content.unit(checkout, f"kernel-config/systemd/tributary-{unit}") for unit in units),
             content.overrides(checkout, name),
             content.manual(checkout, "tributary.8", inputs.release),
             content.manual(checkout, "tributary-doctor.8", inputs.release),
@@ -75,7 +76,7 @@ def _common(inputs: Inputs) -> Package:
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
         recommends=("iproute2", "nftables"),
-        units=(Unit("tributary-retransmissions.service"),),
+        units=(Unit("tributary-retransmissions.service"), Unit("tributary-doctor.timer")),
         group="tributary",
         sysctl="90-tributary.conf",
     )
@@ -246,7 +247,10 @@ def _router(inputs: Inputs) -> Package:
 
 def _gateway(inputs: Inputs) -> Package:
     name, checkout = "tributary-gateway", inputs.checkout
-    units = [f"tributary-gateway{each}" for each in (".service", "-sync.service", "-sync.timer", "-dns.service")]
+    units = [
+        f"tributary-gateway{each}"
+        for each in (".service", "-sync.service", "-sync.timer", "-dns.service", "-control.service")
+    ]
     return Package(
         name,
         "all",

@@ -5,10 +5,13 @@ import re
 import shlex
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 
+from doctor import links
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
 from tributary.kernel import process
@@ -24,8 +27,11 @@ Nothing is changed without --fix.
 
 roles:
   gateway   the converters and the throttler run here (default)
-  router    several access links, and a LAN behind it
+  router    several access links, and a LAN behind it (default where tributary-router runs)
   kernel    neither: could this kernel do it?
+
+--record and --metrics write what was found for those who look later: tributary-doctor.timer does so once an hour for
+the console's page, and for Prometheus where node_exporter reads such files.
 
 With --path it connects to a server from each address that has a way out, and tells whether a path takes the MPTCP
 options off, which leaves plain TCP. A Tributary gateway's port is the best one to try.
@@ -46,6 +52,7 @@ exit codes:
   1   something is
   64  wrong arguments
   69  --path: the name has no address
+  71  --record, --metrics: the file cannot be written
   77  not root
 """
 _FIX_TIMEOUT = 300.0
@@ -57,9 +64,11 @@ _MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOW
 class Options:
     """The doctor's arguments; ``only`` are names of checks with commas, ``path`` is HOST:PORT."""
 
-    role: str
+    role: str | None
     only: str | None
     path: str | None
+    record: Path | None
+    metrics: Path | None
     fix: bool
     dry_run: bool
     json: bool
@@ -79,10 +88,11 @@ def parser() -> Arguments:
     parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
     parser.set_handler(Options, _run)
     roles = [role.value for role in Role]
-    default = Role.GATEWAY.value
-    parser.add_argument("--role", choices=roles, default=default, help=f"what this machine is (default: {default})")
+    parser.add_argument("--role", choices=roles, help="what this machine is (default: see above)")
     parser.add_argument("--only", metavar="CHECK,...", help="only these checks")
     parser.add_argument("--path", metavar="HOST:PORT", help="only this: does MPTCP get there, from each address?")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the findings to this file, as JSON")
+    parser.add_argument("--metrics", type=Path, metavar="FILE", help="write their numbers to this file, for Prometheus")
     parser.add_argument(
         "--fix", action="store_true", help="run the commands that fix what is wrong, then examine again"
     )
@@ -96,6 +106,7 @@ def _run(options: Options) -> int:
     if options.fix:
         _fix(fixes(_examine(options)), options.dry_run)
     findings = _examine(options)
+    _write(options, findings)
     _report(findings, options.json)
     return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
 
@@ -103,8 +114,25 @@ def _run(options: Options) -> int:
 def _examine(options: Options) -> list[Finding]:
     if options.path:
         return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
-    wanted = _chosen(Role(options.role), options.only)
-    return [finding for check in wanted for finding in check()]
+    return [finding for check in _chosen(_role(options), options.only) for finding in check()]
+
+
+def _role(options: Options) -> Role:
+    if options.role:
+        return Role(options.role)
+    return Role.ROUTER if links.router_runs() else Role.GATEWAY
+
+
+def _write(options: Options, findings: Sequence[Finding]) -> None:
+    if not (options.record or options.metrics):
+        return
+    # Not at the top: it loads the library for Prometheus.
+    from doctor import record
+
+    if options.record:
+        record.write_findings(options.record, findings, _role(options).value, time.time())
+    if options.metrics:
+        record.write_metrics(options.metrics, findings, time.time())
 
 
 def _chosen(role: Role, only: str | None) -> list[Check]:
@@ -151,7 +179,7 @@ def _run_fix(command: Command) -> None:
 
 def _report(findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([finding.as_json() for finding in findings], indent=2))
+        print(json.dumps([finding.document.model_dump() for finding in findings], indent=2))
         return
     for finding, following in zip_longest(findings, findings[1:]):
         print(f"{_MARKS[finding.state]:5}  {finding.check}: {finding.message}")

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from tributary.api import documents
+
 Command = tuple[str, ...]
 """A program and its arguments."""
 
@@ -31,15 +33,16 @@ class Finding:
     fix: Sequence[Command] = ()
     advice: str = ""
 
-    def as_json(self) -> dict[str, object]:
-        """The finding as JSON types; ``fix`` is a list of shell lines."""
-        return {
-            "check": self.check,
-            "state": self.state.value,
-            "message": self.message,
-            "fix": [shlex.join(command) for command in self.fix],
-            "advice": self.advice,
-        }
+    @property
+    def document(self) -> documents.Finding:
+        """As ``--json`` has it."""
+        return documents.Finding(
+            check=self.check,
+            state=self.state.value,
+            message=self.message,
+            fix=tuple(map(shlex.join, self.fix)),
+            advice=self.advice,
+        )
 
 
 def ok(check: str, message: str) -> Finding:

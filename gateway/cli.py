@@ -12,6 +12,7 @@ from gateway import dns, rules, state, tunnels
 from gateway.settings import GatewaySettings
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
+from tributary.daemons.logs import Format, to_stderr
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
@@ -25,7 +26,8 @@ _DESCRIPTION = """\
 Gives home routers access by their keys, through WireGuard tunnels: one over each of a router's links, in which
 Multipath TCP's subflows run to the converter, and one for everything else, which leaves the gateway by NAT.
 
-'up', 'sync' and 'down' are for the service manager, 'plan' and 'check' change nothing. 'tributary enrol' adds a router.
+'up', 'sync', 'down', 'serve' and 'dns' are for the service manager, 'plan' and 'check' change nothing. 'tributary
+enrol' adds a router.
 """
 
 _EXIT_CODES = """\
@@ -35,6 +37,7 @@ exit codes:
   66  a file cannot be read
   69  something is missing: WireGuard, a tool, the interface, a free number
   71  the system refused an operation
+  75  for serve: another one answers already
   77  not root
 """
 
@@ -56,6 +59,11 @@ Removes interface and rules, and switches forwarding off if 'up' switched it on.
 _DNS = """\
 Becomes dnsmasq(8), which resolves names for routers at port 53 of the inside address, by the name servers of this
 machine. With 'dns = false' in the settings it ends at once. Needs no root, but the right to bind the port.
+"""
+
+_SERVE = """\
+Answers at a control socket until it is stopped, and prints the line 'ready' when it does: the console lists, enrols and
+revokes routers by it. Others than root need the group tributary to look, and tributary-steer to change.
 """
 
 _PLAN = """\
@@ -111,6 +119,7 @@ def parser() -> Arguments:
         command(name, Mutating, act, about, text).add_argument(
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
+    command("serve", ReadOnly, _serve, "answer the console, until stopped", _SERVE)
     command("dns", ReadOnly, _dns, "resolve names for routers, until stopped", _DNS)
     command("plan", ReadOnly, _plan, "what sync would change", _PLAN)
     command("check", ReadOnly, _check, "whether the settings and the routers' files are accepted", _CHECK)
@@ -184,6 +193,19 @@ def _dns(options: ReadOnly) -> None:
         os.execvp(command[0], command)
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
+
+
+def _serve(options: ReadOnly) -> None:
+    options.gateway()
+    need_root("gateway serve")
+    # Not at the top: no other command needs a daemon's parts.
+    from gateway import service
+
+    log = to_stderr(Format.TEXT)
+    try:
+        service.serve(options.gateway, log)
+    finally:
+        log.close()
 
 
 def _plan(options: ReadOnly) -> None:

@@ -1,18 +1,36 @@
-"""What ``tributary routers`` shows of each router. Pure."""
+"""What ``tributary routers`` shows of each router."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 from gateway.counters import Totals, TrafficTotals
-from gateway.peers import Tunnel, by_router
+from gateway.peers import Tunnel, by_key, by_router
 from gateway.registry import Router, Routers
+from gateway.tunnels import Gateway
 from tributary.api import documents
+from tributary.daemons.state_file import Tell
+from tributary.settings.errors import CommandError
 from tributary.wireguard.addresses import DEFAULT_SLOT
 from tributary.wireguard.interface import PeerStatus
 
 STALE = 180.0
 """Seconds after its last handshake from which a tunnel carries nothing (Reject-After-Time, section 6.1 of the paper on
 WireGuard); one that is used, or kept alive, has a new one every two minutes."""
+
+
+def listed(gateway: Gateway, known: Routers, now: float, tell: Tell) -> list[documents.Router]:
+    """All routers with what is there of them; ``tell`` gets what is wrong with the totals. Needs root.
+
+    ``now`` in seconds since 1970.
+    """
+    there = gateway.there() if gateway.stands else ()
+    try:
+        kept = gateway.state.totals()
+    except CommandError as failure:
+        tell(str(failure))
+        kept = {}
+    totals = gateway.counted(kept, known, there)
+    return routers(known, gateway.tunnels(known), by_key(there), totals, now)
 
 
 def routers(

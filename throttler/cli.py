@@ -14,6 +14,7 @@ from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from tributary.daemons.control import Response
 from tributary.daemons.logs import Format
+from tributary.daemons.text import plural
 from tributary.kernel import interfaces
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import invalid_value
@@ -78,7 +79,8 @@ them. Keys are those of [[rules]] in a policy; values are written as there, text
 
   throttler set evening path=dsl rate=2mbit hours=18:00-23:00
   throttler set proxy-only path=lte ports=[3128] shared_by=client rate=8mbit direction=both
-  throttler set wired-slow path=wired rate=5mbit dry_run=true
+  throttler set wired-slow path=wired rate=5mbit --dry-run      # which subflows would it be about?
+  throttler set wired-slow path=wired rate=5mbit dry_run=true   # count them from now on
 """
 
 _UNSET = """\
@@ -120,6 +122,7 @@ def parser() -> Arguments:
     change.add_argument("name", metavar="RULE")
     change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
     change.add_argument("--last", action="store_true", help="put a new rule after all others")
+    change.add_argument("--dry-run", action="store_true", help="show its subflows, and change nothing")
     remove = command("unset", UnsetOptions, _unset, "remove a rule at run time", _UNSET)
     remove.add_argument("name", metavar="RULE")
     reload = command("reload", ReloadOptions, _reload, "read the policy file again", _RELOAD)
@@ -162,7 +165,27 @@ def _set(given: SetOptions) -> None:
             "set", "argument", f"name={keys['name']}", "the rule's name as the first argument, and no other"
         )
     rule = {"name": given.name, **keys}
+    if given.dry_run:
+        _would(given.name, CONTROL.ask("preview", rule=rule, last=given.last), given.json)
+        return
     _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
+
+
+def _would(name: str, answer: Response, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(answer, indent=2))
+        return
+    act, whose = "throttle" if answer["acts"] else "let pass", plural(answer["sessions"], "session")
+    clients = plural(answer["clients"], "client address", "client addresses")
+    print(f"# {name} would {act} {plural(answer['subflows'], 'subflow')} of {whose}, {clients}")
+    for other, count in answer["taken"].items():
+        print(f"# {count:,} of them fall under {other} now")
+    if answer["released"]:
+        print(f"# {plural(answer['released'], 'subflow')} would no longer fall under it")
+    for each in answer["first"]:
+        print(f"{each['subflow']} on path {each['path']} (session {each['token']})")
+    if answer["subflows"] > len(answer["first"]):
+        print(f"# the first {len(answer['first'])}")
 
 
 def _key(text: str) -> tuple[str, object]:

@@ -31,6 +31,7 @@ class SetOptions:
     name: str
     keys: Sequence[str]
     last: bool
+    dry_run: bool
     json: bool
 
 

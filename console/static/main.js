@@ -6,10 +6,12 @@ import { append, fromServer, NOTHING } from "./history.js";
 import { Links } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Busiest, Sessions } from "./sessions.js";
-import { Journal, Rules } from "./tables.js";
+import { Routers } from "./routers.js";
+import { Health, isWrong, Journal, Rules } from "./tables.js";
 import { age, clock } from "./units.js";
 
-const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"], ["/journal", "Journal"]];
+const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"], ["/routers", "Routers"],
+  ["/health", "Health"], ["/journal", "Journal"]];
 const NAMES = new Map([...MENU, ["/login", "Log in"]]);
 
 /** The view that the address names. A one-time token is taken out of the address, so that no one reads it there. */
@@ -66,10 +68,12 @@ function connectionText({ connection, look }) {
 }
 
 function Header({ path, live, who, mayRead, onLogin }) {
+  const hasGateway = live.look?.services.some(({ name, running }) => name === "gateway" && running);
+  const menu = MENU.filter(([each]) => each !== "/routers" || hasGateway);
   const state = (service) => (service.running ? `runs for ${age(service.uptime)}` : "does not run");
   return html`<header class="top">
     <h1>Tributary</h1>
-    <nav aria-label="Views"><ul>${MENU.map(([each, name]) => html`<li key=${each}>
+    <nav aria-label="Views"><ul>${menu.map(([each, name]) => html`<li key=${each}>
       <a href=${`#${each}`} aria-current=${each === path ? "page" : null}>${name}</a></li>`)}</ul></nav>
     ${who && html`<${Account} who=${who} onChange=${onLogin} />`}
     <div class="services">
@@ -82,7 +86,9 @@ function Header({ path, live, who, mayRead, onLogin }) {
 
 function View({ path, look, past, manages }) {
   if (path === "/sessions") return html`<${Sessions} look=${look} />`;
-  if (path === "/rules") return html`<${Rules} look=${look} />`;
+  if (path === "/rules") return html`<${Rules} look=${look} manages=${manages} />`;
+  if (path === "/routers") return html`<${Routers} manages=${manages} />`;
+  if (path === "/health") return html`<${Health} examined=${look.examined} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Busiest} look=${look} />`;
 }
@@ -106,7 +112,11 @@ function Page() {
   return html`
     <${Header} path=${path} live=${live} who=${who} mayRead=${mayRead} onLogin=${again} />
     <main tabindex="-1" class=${live.connection}>
-      <div role="status">${live.look?.notes.map((note) => html`<p key=${note} class="note">${note}</p>`)}</div>
+      <div role="status">
+        ${live.look?.notes.map((note) => html`<p key=${note} class="note">${note}</p>`)}
+        ${path !== "/health" && live.look?.examined?.findings.some(isWrong)
+          && html`<p class="note"><a href="#/health">The doctor found something wrong with this machine.</a></p>`}
+      </div>
       ${content()}
     </main>`;
 }

@@ -1,8 +1,9 @@
-// A table, and the views that are one: the rules of the throttler's policy, and the journal of changes.
+// A table, and the views that are one: the rules of the throttler's policy, what the doctor found, and the journal of
+// changes.
 
-import { html, useRef } from "./vendor/preact-htm.module.js";
+import { html, useRef, useState } from "./vendor/preact-htm.module.js";
 import { post, Status, usePolled, useReport } from "./api.js";
-import { date, size } from "./units.js";
+import { count, date, size } from "./units.js";
 
 /** `rows` are [key, ...cells]. The box around it scrolls sideways, also by keyboard. */
 export const Table = ({ label, heads, rows }) => html`
@@ -16,7 +17,60 @@ export const Table = ({ label, heads, rows }) => html`
 const quota = ({ quota: most, used, exhausted }) =>
   most === null ? "none" : `${most}; most used ${size(used)}; ${exhausted ?? 0} over it`;
 
-export function Rules({ look }) {
+/** A word of a command for the shell. */
+const quoted = (text) => (/^[\w./:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const PREVIEWED = ["Session", "Subflow", "Path", "Rule now"];
+
+/** A form that says which subflows a rule would be about. It sets none: the command that does is below the answer. */
+function RulePreview({ look, manages }) {
+  const [rule, setRule] = useState({ name: "new-rule", path: "", rate: "2mbit", clients: "", min_subflows: "2" });
+  const [found, setFound] = useState(null);
+  const [status, report] = useReport();
+  const set = (key) => ({ target: { value: text } }) => setRule((last) => ({ ...last, [key]: text.trim() }));
+  const keys = () => {
+    const given = Object.entries(rule).filter(([, text]) => text !== "");
+    const values = { clients: (text) => text.split(/[\s,]+/), min_subflows: Number };
+    return Object.fromEntries(given.map(([key, text]) => [key, values[key]?.(text) ?? text]));
+  };
+  const tried = (event) => {
+    event.preventDefault();
+    setFound(null);
+    report(async () => {
+      setFound({ asked: keys(), ...(await post("preview", { rule: keys() })) });
+    });
+  };
+  const written = ([key, given]) => `${key}=${typeof given === "object" ? JSON.stringify(given) : given}`;
+  const command = ({ name, ...others }) =>
+    ["sudo tributary-throttler set", ...[name, ...Object.entries(others).map(written)].map(quoted)].join(" ");
+  const paths = look.links.filter((link) => link.kind === "path");
+  const input = (key, label) => html`<label>${label}<input value=${rule[key]} onInput=${set(key)} /></label>`;
+  return html`<section>
+    <h2>Which subflows would a rule be about?</h2>
+    <form class="filter" onSubmit=${tried}>
+      ${input("name", "Name")}
+      <label>Path<select value=${rule.path} onChange=${set("path")}>
+        <option value="">any path</option>
+        ${paths.map(({ name }) => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select></label>
+      ${input("rate", "Rate")}
+      ${input("clients", "Clients (networks)")}
+      ${input("min_subflows", "Subflows of the session, at least")}
+      <button type="submit" disabled=${!manages}>Try it</button>
+      ${!manages && html`<a href="#/login">Log in to try a rule</a>`}
+    </form>
+    <${Status} status=${status} />
+    ${found && html`<div role="status">
+      <p>It would ${found.acts ? "throttle" : "let pass"} ${count(found.subflows, "subflow")} of
+        ${" "}${count(found.sessions, "session")}${found.released > 0 && `, and release ${found.released}`}.
+        Nothing has changed; as root, this sets it:</p>
+      <pre><code>${command(found.asked)}</code></pre>
+    </div>`}
+    ${found?.first.length > 0 && html`<${Table} label="The first subflows" heads=${PREVIEWED}
+      rows=${found.first.map((each) => [each.subflow, each.token, each.subflow, each.path, each.instead_of ?? "none"])} />`}
+  </section>`;
+}
+
+export function Rules({ look, manages }) {
   const heads = ["Rule", "State", "Rate", "Shared by", "Subflows", "Matches", "Quota"];
   const rows = look.rules.map((rule) => [
     ...[rule.name, rule.name, rule.state, rule.rate ?? "none"],
@@ -26,10 +80,30 @@ export function Rules({ look }) {
     <h2>Rules</h2>
     ${rows.length === 0 && html`<p class="empty">No throttler runs here, or its policy has no rules.</p>`}
     ${rows.length > 0 && html`<${Table} label="Rules" heads=${heads} rows=${rows} />`}
+  </section>
+  ${look.links.some((link) => link.kind === "path") && html`<${RulePreview} look=${look} manages=${manages} />`}`;
+}
+
+export const isWrong = (finding) => finding.state === "wrong";
+const STATES = ["wrong", "unknown", "note", "ok"];
+
+/** What the doctor found, the worst first. */
+export function Health({ examined }) {
+  const found = [...(examined?.findings ?? [])].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state));
+  const remedy = ({ fix, advice }) => html`${fix.map((each) => html`<code key=${each}>${each}</code>`)} ${advice}`;
+  const rows = found.map((each, index) => [index, each.state, each.check, each.message, remedy(each)]);
+  return html`<section>
+    <h2>Health</h2>
+    ${!examined && html`<p class="empty">The doctor has not looked at this machine since it started.</p>`}
+    ${examined && html`<p class="muted">As a ${examined.role}, at ${date(examined.time)}.${" "}
+      <code>sudo tributary doctor --fix</code> runs the commands that fix what is wrong.</p>`}
+    ${rows.length > 0 && html`<${Table} label="What the doctor found" rows=${rows}
+      heads=${["State", "Check", "What was found", "What fixes it"]} />`}
   </section>`;
 }
 
-const value = (key, text) => text ?? (key === "limit" ? "no limit" : "as in the settings");
+const NOTHING = { limit: "no limit", access: "no access" };
+const value = (key, text) => text ?? NOTHING[key] ?? "as in the settings";
 
 export function Journal({ manages }) {
   const { data, error, again } = usePolled("journal?limit=100", 5);
@@ -48,7 +122,7 @@ export function Journal({ manages }) {
   const rows = data?.entries.map((entry) => [
     ...[entry.id, date(entry.time), entry.who, `${entry.key} of ${entry.subject}`],
     ...[value(entry.key, entry.before), value(entry.key, entry.after)],
-    entry.undone ? "undone" : manages && button(entry),
+    entry.undone ? "undone" : manages && entry.key !== "access" && button(entry),
   ]);
   const heads = ["When", "Who", "What", "Before", "After", "Undo"];
   return html`<section>

@@ -68,3 +68,6 @@ export function parseRate(text) {
   const [, amount, prefix] = /^(\d+)([kmg]?)bit$/.exec(text ?? "") ?? [];
   return amount ? Number(amount) * 1000 ** ["", "k", "m", "g"].indexOf(prefix) : null;
 }
+
+/** Such as "1 subflow", "2 subflows". */
+export const count = (number, one) => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;

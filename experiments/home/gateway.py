@@ -51,7 +51,7 @@ add rule inet tributary-firewall input udp dport {tunnels} accept
 
 def gateway_command(*words: str) -> tuple[str, ...]:
     """What a gateway's unit runs, or its operator."""
-    module = "gateway" if words[0] in ("up", "down", "sync", "dns", "plan", "check") else "command"
+    module = "gateway" if words[0] in ("up", "down", "sync", "serve", "dns", "plan", "check") else "command"
     return sys.executable, "-m", module, *words
 
 

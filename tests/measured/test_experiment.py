@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.study.catalogue import SCENARIOS
-from tests.claims.test_claims import PAPERS
+from tests.claims.papers import PAPERS
 from tests.measured.experiments import EXPERIMENT, measured
 from tests.netns.traces import traces
 from tests.netns.world import eventually, process

@@ -37,6 +37,8 @@ class Browser:
     port: int
     address: str = "127.0.0.1"
     cookie: str = ""
+    namespace: str = GATEWAY
+    """Where the console is."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
@@ -67,7 +69,7 @@ class Browser:
         return answer
 
     def login(self) -> None:
-        self.post("login", 204, token=token())
+        self.post("login", 204, token=token(self.namespace))
 
 
 def login_page() -> str:
@@ -75,14 +77,16 @@ def login_page() -> str:
     return tributary("console", "login").strip()
 
 
-def token() -> str:
+def token(namespace: str) -> str:
     """One of those, without a program that starts for it."""
-    with Node(GATEWAY, Path()).entered():
+    with Node(namespace, Path()).entered():
         return str(CONTROL.ask("login", name="root")["pages"][0]).partition("token=")[2]
 
 
 @contextmanager
-def console(state: Path, settings: str = "") -> Iterator[tuple[Browser, subprocess.Popen[str]]]:
+def console(
+    state: Path, settings: str = "", namespace: str = GATEWAY
+) -> Iterator[tuple[Browser, subprocess.Popen[str]]]:
     """A console on the gateway, and who asks it from outside."""
     state.mkdir(exist_ok=True)
     file = state / "console.toml"
@@ -91,7 +95,7 @@ def console(state: Path, settings: str = "") -> Iterator[tuple[Browser, subproce
         own = listener.fileno()
         line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
         command = (sys.executable, "-m", "console", "run", "--settings", str(file), "--state-directory", str(state))
-        wrapped = in_namespace(GATEWAY, "bash", "-c", line, "bash", *command)
+        wrapped = in_namespace(namespace, "bash", "-c", line, "bash", *command)
         with process(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
             said_ready(child)
-            yield Browser(listener.getsockname()[1]), child
+            yield Browser(listener.getsockname()[1], namespace=namespace), child

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -18,9 +20,11 @@ from hypothesis import strategies as st
 from experiments.testbed.node import Node
 from tests.netns.console_world import FREE, Browser, console, token
 from tests.netns.throttler_world import GATEWAY, connection, throttler, tributary
-from tests.netns.world import eventually, serving
+from tests.netns.world import eventually, in_namespace, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
+from tributary.api.console import EXAMINED
+from tributary.paths import ROOT
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
@@ -186,7 +190,7 @@ def test_a_password_logs_in_until_it_is_wrong_too_often(browser: Browser, tmp_pa
     statuses = [browser.ask("POST", "/api/v1/login", {"password": f"wrong {each}"})[0] for each in range(100)]
     assert statuses[:5] == [403] * 5 and set(statuses[5:]) == {429}
     browser.post("login", 429, password="correct horse")
-    browser.post("login", 204, token=token())
+    browser.post("login", 204, token=token(GATEWAY))
     assert "correct horse" not in (tmp_path / "state/password.json").read_text()
     tributary("console", "logout")
     assert not browser.get("who")["manages"]
@@ -285,3 +289,72 @@ def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browse
             browser.login()
 
     ask()
+
+
+def remotely(port: int, *words: str, token: str = "") -> "subprocess.CompletedProcess[str]":
+    """``tributary`` on another machine."""
+    command = [sys.executable, "-m", "command", "--remote", f"127.0.0.1:{port}", *words]
+    environment = os.environ | {"TRIBUTARY_TOKEN": token}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def names(documents: list[dict[str, str]]) -> list[str | None]:
+    return [each.get("name", each.get("token")) for each in documents]
+
+
+def test_another_machine_sees_what_this_one_does(browser: Browser) -> None:
+    with connection():
+        for kind in ("links", "sessions", "rules"):
+            here = json.loads(tributary(kind, "--json"))
+            there = json.loads(remotely(browser.port, kind, "--json").stdout)
+            assert names(there[kind]) == names(here[kind]) != []
+        assert "throttler" in remotely(browser.port, "status").stdout
+        (session,) = browser.get("sessions")["sessions"]
+        assert f"(session {session['token']})" in remotely(browser.port, "explain", session["token"]).stdout
+    for words, code, line in (
+        (("limit", "wired", "1mbit"), 64, "--remote: not accepted with this command"),
+        (("status", "throttler"), 64, "throttler: not accepted with --remote"),
+        (("explain", "0"), 64, "accepted: the token of a session"),
+    ):
+        done = remotely(browser.port, *words)
+        assert (done.returncode, line in done.stderr) == (code, True), done.stderr
+    assert limits()["wired"] is None
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    done = remotely(port, "status")
+    assert (done.returncode, f"no console answers at http://127.0.0.1:{port}" in done.stderr) == (69, True)
+
+
+def test_a_token_reads_where_reading_is_closed_and_changes_nothing(policy: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with throttler("kernel", policy):
+        with console(state, 'reading = "closed"') as (browser, _):
+            assert browser.ask("GET", "/api/v1/look")[0] == 401
+            done = remotely(browser.port, "links")
+            assert (done.returncode, "TRIBUTARY_TOKEN" in done.stderr) == (77, True)
+            first, secret = (tributary("console", "token", "grafana").strip() for _ in range(2))
+            assert tributary("console", "tokens") == "grafana\n"
+            assert secret not in (state / "tokens.json").read_text()
+            bearer = {"Authorization": f"Bearer {secret}"}
+            assert browser.ask("GET", "/api/v1/look", **bearer)[0] == 200
+            assert browser.ask("GET", "/api/v1/look", Authorization=f"Bearer {first}")[0] == 401
+            assert browser.ask("POST", "/api/v1/limit", {"path": "wired", "rate": "3mbit"}, **bearer)[0] == 401
+        # It outlives a restart.
+        with console(state, 'reading = "closed"') as (browser, _):
+            assert "wired" in remotely(browser.port, "links", token=secret).stdout
+            tributary("console", "token", "grafana", "--remove")
+            assert remotely(browser.port, "links", token=secret).returncode == 77
+
+
+def test_the_page_has_what_the_doctor_found(browser: Browser) -> None:
+    assert browser.get("look")["examined"] is None
+    EXAMINED.parent.mkdir(exist_ok=True)
+    try:
+        command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
+        run(*in_namespace(GATEWAY, *command), check=False)
+        found = eventually(lambda: browser.get("look")["examined"])
+        assert (found["role"], {each["check"] for each in found["findings"]}) == ("gateway", {"MPTCP"})
+        EXAMINED.write_text("{")
+        assert any(str(EXAMINED) in note for note in eventually(lambda: browser.get("look")["notes"]))
+    finally:
+        EXAMINED.unlink(missing_ok=True)

@@ -12,9 +12,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-from tests.netns.console_world import FREE, console, login_page
+from tests.netns.console_world import FREE, console, login_page, token
+from tests.netns.gateway_world import World, needs_tools
+from tests.netns.test_gateway_service import served
 from tests.netns.throttler_world import GATEWAY, connection, throttler
 from tests.netns.world import eventually, on
+from tributary.api.console import EXAMINED
+from tributary.daemons.state_file import write_atomic
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
@@ -100,7 +104,7 @@ def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: s
 def test_axe_has_nothing_serious_to_say(chromium: Chromium, address: str, size: ViewportSize, dark: bool) -> None:
     page = logged_in(chromium, address, size, dark)
     page.get_by_role("button", name=re.compile("10.0.1.2")).first.click()
-    for view in ("", "#/sessions", "#/rules", "#/journal", "#/login"):
+    for view in ("", "#/sessions", "#/rules", "#/health", "#/journal", "#/login"):
         page.goto(f"{address}{view}")
         expect(page.get_by_role("heading").first).to_be_visible()
         found = Axe().run(page).response["violations"]
@@ -118,3 +122,57 @@ def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> N
         expect(page.get_by_text("Live", exact=True)).to_be_visible()
         child.kill()
         expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible(timeout=20_000)
+
+
+def test_a_rule_is_tried_and_nothing_changes(chromium: Chromium, address: str) -> None:
+    page = logged_in(chromium, address)
+    page.get_by_role("link", name="Rules").click()
+    page.get_by_label("Path").select_option("wired")
+    page.get_by_label("Clients (networks)").fill("10.0.0.0/8 192.0.2.0/24")
+    page.get_by_role("button", name="Try it").click()
+    expect(page.get_by_text("It would throttle 1 subflow of 1 session.")).to_be_visible()
+    command = """sudo tributary-throttler set new-rule path=wired rate=2mbit 'clients=["10.0.0.0/8","192.0.2.0/24"]'"""
+    expect(page.get_by_text(command)).to_be_visible()
+    page.get_by_label("Rate").fill("fast")
+    page.get_by_role("button", name="Try it").click()
+    expect(page.get_by_text("accepted: a rate above zero with its unit")).to_be_visible()
+    assert rate("wired") > 20e6
+
+
+def test_the_page_shows_what_the_doctor_found_and_what_fixes_it(chromium: Chromium, address: str) -> None:
+    wrong = {"check": "settings", "state": "wrong", "message": "tcp_rmem is small", "fix": ["sysctl --system"]}
+    fine = {"check": "MPTCP", "state": "ok", "message": "it is on", "fix": []}
+    found = [{**each, "advice": ""} for each in (fine, wrong)]
+    write_atomic(EXAMINED, json.dumps({"time": time.time(), "role": "gateway", "findings": found}).encode(), 0o644)
+    try:
+        page = opened(chromium, address)
+        page.get_by_role("link", name="The doctor found something wrong").click()
+        expect(page.get_by_role("heading", name="Health")).to_be_visible()
+        assert page.get_by_role("row").all_inner_texts()[1].split("\t") == [
+            "wrong", "settings", "tcp_rmem is small", "sysctl --system",
+        ]  # fmt: skip
+    finally:
+        EXAMINED.unlink(missing_ok=True)
+
+
+@needs_tools
+def test_a_router_is_enrolled_and_revoked(chromium: Chromium, gateway: World, tmp_path: Path) -> None:
+    namespace = gateway.gate.namespace
+    with served(gateway), console(tmp_path / "console", namespace=namespace) as (browser, _):
+        page = chromium.new_context(viewport=PHONE).new_page()
+        page.goto(f"http://127.0.0.1:{browser.port}/#/login?token={token(namespace)}")
+        page.get_by_role("link", name="Routers").click()
+        page.get_by_label("Name of a new router").fill("berlin")
+        page.get_by_role("button", name="Enrol").click()
+        expect(page.get_by_role("img", name="QR code of the settings of berlin")).to_be_visible()
+        assert page.get_by_role("img", name="QR code").evaluate("image => image.naturalWidth") > 100
+        assert "secret = " in page.locator("pre").inner_text()
+        page.get_by_role("button", name="Done").click()
+        page.get_by_role("button", name="Revoke berlin").click()
+        page.get_by_role("button", name="Keep it").click()
+        assert list(gateway.list()) == ["berlin"]
+        page.get_by_role("button", name="Revoke berlin").click()
+        page.get_by_role("button", name="Revoke berlin now").click()
+        expect(page.get_by_text("No router is enrolled yet.")).to_be_visible()
+        assert gateway.list() == {}
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tributary.settings.cli import Arguments
+from tributary.settings.cli import Arguments, Subcommands
+from tributary.settings.errors import Exit
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,13 @@ class Write:
 @dataclass(frozen=True)
 class Read:
     """A command without any."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A command that takes what the program does."""
+
+    at: str | None
 
 
 def parser(done: list[object]) -> Arguments:
@@ -66,6 +74,20 @@ def test_an_argument_that_no_field_takes_is_a_fault_of_ours() -> None:
     made.add_argument("--unknown")
     with pytest.raises(TypeError, match="unknown"):
         made.dispatch([])
+
+
+def test_a_shared_argument_is_for_the_commands_that_take_it(capsys: pytest.CaptureFixture[str]) -> None:
+    made = Arguments(prog="library")
+    made.add_shared("at")
+    commands, taken = Subcommands(made, ""), list[object]()
+    commands.add("read", Read, taken.append, "read", "Reads.")
+    commands.add("visit", Visit, taken.append, "visit", "Visits.")
+    assert made.dispatch(["--at", "home", "visit"]) == made.dispatch(["visit"]) == 0
+    assert taken == [Visit("home"), Visit(None)]
+    with pytest.raises(SystemExit) as ended:
+        made.dispatch(["--at", "home", "read"])
+    assert ended.value.code == Exit.USAGE
+    assert "--at: not accepted with this command" in capsys.readouterr().err
 
 
 def test_a_typo_is_refused_with_the_word_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

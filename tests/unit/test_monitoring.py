@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from doctor.findings import ok
+from doctor.record import write_metrics
 from tests import converter_metrics
 from tests.unit.throttler.answer import answer
 from throttler.service.metrics import Exporter
@@ -39,12 +42,21 @@ CHOSEN = SCRAPED | OWN["ALERTS"]
 RECORDED = {rule["record"]: frozenset(rule["record"].partition(":")[0].split("_")) for rule in RECORDS}
 """Their names begin with their labels, as Prometheus' documentation advises."""
 CONVERTER = converter_metrics.listed()
-THROTTLER = {
-    sample.name: frozenset(sample.labels)
-    for family in text_string_to_metric_families(Exporter().page(answer()).decode())
-    for sample in family.samples
-}
-METRICS = {name: labels | SCRAPED for name, labels in (CONVERTER | THROTTLER).items()} | OWN | RECORDED
+
+
+def exported(page: str) -> dict[str, frozenset[str]]:
+    families = text_string_to_metric_families(page)
+    return {sample.name: frozenset(sample.labels) for family in families for sample in family.samples}
+
+
+def of_the_doctor() -> str:
+    with TemporaryDirectory() as folder:
+        write_metrics(file := Path(folder, "tributary.prom"), [ok("mptcp", "it is on")], 1.5)
+        return file.read_text()
+
+
+EXPORTED = CONVERTER | exported(Exporter().page(answer()).decode()) | exported(of_the_doctor())
+METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(
     path.read_text()
     for folder, files in (
@@ -52,6 +64,7 @@ CODE = "\n".join(
         ("converter/offload/src", "*.rs"),
         ("handoff/front/src", "*.rs"),
         ("throttler", "*.py"),
+        ("doctor", "*.py"),
     )
     for path in (ROOT / folder).rglob(files)
 )

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from throttler.policy import model
+from throttler.policy.decide import Matcher
 from throttler.policy.model import Policy, Rule
+from throttler.policy.preview import preview
 from throttler.service import report
 from throttler.service.engine import Engine
 from throttler.service.events import EngineEvent, PolicyChanged
@@ -25,7 +27,7 @@ from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
 UNPRIVILEGED = ("status", "explain")
-STEERING = ("set", "unset")
+STEERING = ("set", "unset", "preview")
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
 """Has the engine handle events, applies the plan, and returns it; raises StepFailed."""
@@ -59,6 +61,7 @@ class Commands:
             "explain": self._explain,
             "set": self._set,
             "unset": self._unset,
+            "preview": self._preview,
             "reload": lambda _: self.reload(),
             "try": self._try,
         }
@@ -102,6 +105,16 @@ class Commands:
         rule = files.check(asked["rule"], Rule, where="set")
         policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
         return self._change_live(policy, rule.name)
+
+    def _preview(self, asked: Request) -> Future[bytes]:
+        rule = files.check(asked["rule"], Rule, where="set")
+        policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
+        model.check(policy, "set")
+        known = self._engine.snapshot()
+        now, active = Matcher(self._policy), known.context.rules
+        return self.reporter.do(
+            lambda: json.dumps(preview(now, policy, rule, known.sessions, active).as_json()).encode()
+        )
 
     def _unset(self, asked: Request) -> Response:
         name = str(asked["rule"])

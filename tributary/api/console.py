@@ -7,9 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tributary.api.documents import VERSION, Link, Rule, Service, Session
+from tributary.api.documents import VERSION, Finding, Link, Router, Rule, Service, Session
 from tributary.daemons.control import Control
 
+PORT = 8480
+"""Where a console listens unless its settings say otherwise."""
 CONTROL = Control("control", "console", longest=4096, timeout=10.0, own_folder=Path("/run/tributary-console"))
 
 
@@ -25,6 +27,18 @@ class Answer(Message):
     version: int = Field(default=VERSION, description="of all documents")
 
 
+EXAMINED = Path("/run/tributary-doctor/findings.json")
+"""Where tributary-doctor.timer has the doctor write an Examination."""
+
+
+class Examination(Message):
+    """What the doctor found when it looked at the machine."""
+
+    time: float = Field(description="when, in seconds since 1970")
+    role: str = Field(description="what the machine was examined as: `gateway`, `router` or `kernel`")
+    findings: tuple[Finding, ...] = Field(description="what was found")
+
+
 class Look(Answer):
     """All that the page shows at a moment."""
 
@@ -35,6 +49,7 @@ class Look(Answer):
     sessions_total: int = Field(description="how many there are")
     rules: tuple[Rule, ...] = Field(description="of the throttler's policy, in its order")
     notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
+    examined: Examination | None = Field(description="what the doctor found; null: it has not looked since the start")
 
 
 class Sessions(Answer):
@@ -98,10 +113,10 @@ class Entry(Message):
     id: int = Field(description="grows with time")
     time: float = Field(description="when, in seconds since 1970")
     who: str = Field(description="who has done it")
-    subject: str = Field(description="`path NAME` or `link NAME`")
-    key: Literal["limit", "use", "download", "upload"] = Field(description="what was changed of it")
-    before: str | None = Field(description="null: no limit, or what the settings say")
-    after: str | None = Field(description="null: no limit, or what the settings say")
+    subject: str = Field(description="`path NAME`, `link NAME` or `router NAME`")
+    key: Literal["limit", "use", "download", "upload", "access"] = Field(description="what was changed of it")
+    before: str | None = Field(description="null: no limit, what the settings say, or no access")
+    after: str | None = Field(description="null: no limit, what the settings say, or no access")
     undone: bool = Field(description="whether it was undone")
 
 
@@ -128,6 +143,62 @@ class Login(Message):
 
     token: str | None = Field(default=None, max_length=200, description="the token")
     password: str | None = Field(default=None, max_length=1000, description="the password")
+
+
+class Routers(Answer):
+    """The home routers of this gateway."""
+
+    routers: tuple[Router, ...] = Field(description="those that are enrolled")
+    notes: tuple[str, ...] = Field(description="what is wrong with their files, in words")
+
+
+class RouterName(Message):
+    """A home router."""
+
+    name: str = Field(max_length=40, description="1 to 40 of a-z, 0-9 and -")
+
+
+class Enrolled(Answer):
+    """What a home router needs to come in; it is kept nowhere and cannot be shown again."""
+
+    settings: str = Field(description="a table of TOML for the router's settings, with its secret")
+    qr: str = Field(description="the same as a QR code: the data URI of an SVG picture")
+    notes: tuple[str, ...] = Field(description="what is worth knowing")
+
+
+class Revoked(Answer):
+    """A router that is revoked."""
+
+    notes: tuple[str, ...] = Field(description="what was done")
+
+
+class TriedRule(Message):
+    """A rule of the throttler that is tried."""
+
+    rule: dict[str, str | int | bool | list[str] | list[int]] = Field(
+        max_length=30, description="its keys and values, as in `[[rules]]` of a policy"
+    )
+
+
+class TouchedSubflow(Message):
+    """A subflow that a rule would decide about."""
+
+    token: str = Field(description="the session's")
+    subflow: str = Field(description="its two ends")
+    path: str | None = Field(description="its path")
+    instead_of: str | None = Field(description="the rule that decides about it now")
+
+
+class Preview(Answer):
+    """Which subflows a rule would be about while it is active."""
+
+    acts: bool = Field(description="whether it throttles, or lets pass")
+    sessions: int = Field(description="sessions with such subflows")
+    subflows: int = Field(description="subflows that it would decide about")
+    clients: int = Field(description="their clients' addresses")
+    released: int = Field(description="subflows that it decides about now and would not any more")
+    taken: dict[str, int] = Field(description="how many of them another rule decides about now, by its name")
+    first: tuple[TouchedSubflow, ...] = Field(description="the first of them")
 
 
 class Limit(Message):

@@ -59,6 +59,18 @@ class Link(Counted):
         return f"{self.state}, {self.reason}" if self.reason else self.state
 
 
+class Finding(Document):
+    """What the doctor found by one check."""
+
+    KEY = ("check", "message")
+
+    check: str = Field(description="the check's name")
+    state: str = Field(description="`ok`, `wrong`, `note`: it works with limits, `unknown`: it could not be examined")
+    message: str = Field(description="what was found, in words")
+    fix: tuple[str, ...] = Field(description="the commands that fix it, in order")
+    advice: str = Field(description="what would help where no command does")
+
+
 class Subflow(Counted):
     """One TCP connection of a session."""
 
@@ -154,7 +166,7 @@ class Router(Counted):
 class Service(Document):
     """A program of Tributary, and whether it runs here."""
 
-    name: str = Field(description="`converter`, `throttler` or `router`")
+    name: str = Field(description="`converter`, `throttler`, `router` or `gateway`")
     running: bool = Field(description="whether it runs in this network namespace")
     uptime: float | None = Field(description="for how long")
     summary: str = Field(description="what it does now, or why nothing is known, in words")

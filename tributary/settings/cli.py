@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from tributary.settings.errors import CommandError, Exit
 
@@ -27,6 +28,13 @@ class Arguments(argparse.ArgumentParser):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.shared: set[str] = set()
+        """Arguments of the program that some of its commands take."""
+
+    def add_shared(self, name: str, **how: Any) -> None:
+        """Add ``--name``, before the command; a command that has no field for it refuses it."""
+        self.add_argument(f"--{name}", **how)
+        self.shared.add(name)
 
     def set_handler(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
         """Let ``dispatch`` call ``act`` with this command's arguments as ``options``."""
@@ -40,6 +48,9 @@ class Arguments(argparse.ArgumentParser):
         given = vars(self.parse_args(words))
         act, options = given.pop("act"), given.pop("options")
         try:
+            for name in self.shared - {field.name for field in fields(options)}:
+                if given.pop(name) is not None:
+                    raise ValueError(f"--{name}: not accepted with this command")
             made = options(**given)
         except ValueError as error:
             self.error(str(error))

@@ -1,0 +1,120 @@
+"""What the console of another box says (``tributary --remote``)."""
+
+import json
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from pydantic import ValidationError
+
+from command.show import Listed
+from tributary.api.console import PORT, Explanation, Look, Message, Sessions
+from tributary.api.documents import Link, Rule, Service, Session
+from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import host_and_port, joined
+
+TOKEN = "TRIBUTARY_TOKEN"
+"""The environment variable that has a token of the API (``tributary console token``)."""
+_TIMEOUT = 10.0
+_LONGEST = 64 << 20
+_MOST_SESSIONS = 1000
+_RATED = 0.0
+"""A moment that is always the same: the console has counted the rates already."""
+
+_M = TypeVar("_M", bound=Message)
+
+
+def url(text: str) -> str:
+    """The URL of a console, of HOST, HOST:PORT or a URL; raises ArgumentTypeError."""
+    given = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(given)
+        host, port = host_and_port(parts.netloc, PORT)
+        if parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query or "@" in host:
+            raise ValueError
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r}: accepted: HOST, HOST:PORT, or https:// before one of them") from error
+    return f"{parts.scheme}://{joined(host, port)}"
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """The console sends none: whoever does is another server, which gets no token."""
+
+    def redirect_request(self, *_arguments: object) -> None:
+        return None
+
+
+class Answers:
+    """What the console at ``url`` answers; each call is one request. All raise CommandError: exit 69 if nobody does,
+    77 without a token where reading is closed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opener = build_opener(_NoRedirects)
+        self._look: Look | None = None
+
+    def services(self) -> list[Service]:
+        """The programs of Tributary there."""
+        return list(self._seen().services)
+
+    def links(self) -> Listed[Link]:
+        """Access links and paths."""
+        return Listed(self._seen().links, _RATED)
+
+    def notes(self) -> list[str]:
+        """What is wrong there, in words, at the look of the last call."""
+        return list((self._look or self._seen()).notes)
+
+    def rules(self) -> Listed[Rule]:
+        """The throttler's rules."""
+        return Listed(self._seen().rules, _RATED)
+
+    def sessions(self) -> Listed[Session]:
+        """The sessions that carry most."""
+        found = self._get("sessions", Sessions, limit=_MOST_SESSIONS)
+        return Listed(found.sessions, _RATED, found.total)
+
+    def explain(self, *ends: str) -> Mapping[str, Any]:
+        """Why a session's subflows are throttled, or why not, by its token."""
+        if len(ends) != 1:
+            raise CommandError(Exit.USAGE, f"{' '.join(ends)}: accepted with --remote: a session's token")
+        (token,) = ends
+        return self._get(f"explain/{quote(token, safe='')}", Explanation).model_dump(mode="json", exclude={"version"})
+
+    def _seen(self) -> Look:
+        self._look = self._get("look", Look)
+        return self._look
+
+    def _get(self, path: str, model: type[_M], **parameters: object) -> _M:
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        request = Request(f"{self._url}/api/v1/{path}{query}")
+        if token := os.environ.get(TOKEN):
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT) as response:
+                # A newer console may say more.
+                return model.model_validate_json(response.read(_LONGEST), extra="ignore")
+        except HTTPError as error:
+            raise self._refusal(error) from error
+        except (OSError, URLError) as error:
+            why = getattr(error, "reason", None) or error
+            raise CommandError(Exit.UNAVAILABLE, f"no console answers at {self._url}: {why}") from error
+        except ValidationError as error:
+            raise CommandError(Exit.UNAVAILABLE, f"{self._url} answers as no console of this version does") from error
+
+    def _refusal(self, error: HTTPError) -> CommandError:
+        if error.code == HTTPStatus.UNAUTHORIZED:
+            line = f"reading is closed: set {TOKEN} to what 'sudo tributary console token NAME' prints there"
+            return CommandError(Exit.NO_PERMISSION, f"{self._url}: {line}")
+        try:
+            line = str(json.loads(error.read(4096))["error"])
+        except (ValueError, LookupError, TypeError, OSError):
+            line = f"status {error.code}"
+        code = Exit.USAGE if error.code == HTTPStatus.BAD_REQUEST else Exit.UNAVAILABLE
+        return CommandError(code, f"{self._url}: {line}")

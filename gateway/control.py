@@ -1,0 +1,8 @@
+"""The socket at which the gateway's service answers, also to the console, which is not root."""
+
+from tributary.daemons.control import Control
+
+CONTROL = Control("gateway", "gateway's service", longest=1 << 14, timeout=60.0)
+"""Who enrols waits while `sync` holds the routers' files."""
+UNPRIVILEGED = ("status", "routers")
+STEERING = ("enrol", "revoke")

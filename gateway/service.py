@@ -1,0 +1,112 @@
+"""Enrols, lists and revokes routers for those who may ask at a socket and are not root: the console."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from gateway import enrolment, report
+from gateway.control import CONTROL, STEERING, UNPRIVILEGED
+from gateway.tunnels import Gateway
+from tributary.daemons.control import Request, Response, failed
+from tributary.daemons.logs import Log
+from tributary.daemons.loop import Loop
+from tributary.daemons.signals import caught
+from tributary.settings.errors import CommandError, Exit
+from tributary.wireguard.enrolment import text
+
+_STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(gateway: Callable[[], Gateway], log: Log) -> None:
+    """Answer until SIGTERM or SIGINT; raises CommandError, exit 75 if another one does.
+
+    ``gateway`` reads the settings: each request is answered by those of its moment.
+    """
+    with (
+        caught(*_STOP) as signals,
+        CONTROL.server() as server,
+        ThreadPoolExecutor(1, "answers") as thread,
+    ):
+        service = _Service(gateway, thread, log)
+
+        def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
+            return CONTROL.respond(request, peer, service.answer, UNPRIVILEGED, STEERING)
+
+        Loop(signals, _STOP, {server: respond}, (), log).run(service)
+
+
+class _Service:
+    """What the loop runs; a thread answers, since tools are run and locks waited for."""
+
+    deadline = inf
+    status = "answers at its socket"
+
+    def __init__(self, gateway: Callable[[], Gateway], thread: ThreadPoolExecutor, log: Log) -> None:
+        self._gateway, self._thread, self._log = gateway, thread, log
+        self._started = time.monotonic()
+
+    def turn(self) -> None:
+        """Nothing is due."""
+
+    def reload(self) -> None:
+        """The settings are read for each request."""
+
+    def answer(self, asked: Request) -> "Future[bytes]":
+        """The answer to a request; raises CommandError for one that is not known."""
+        known: dict[str, Callable[[Request], Response]] = {
+            "status": self._status,
+            "routers": self._routers,
+            "enrol": self._enrol,
+            "revoke": self._revoke,
+        }
+        act = known.get(asked["command"])
+        if act is None:
+            raise CommandError(Exit.USAGE, f"the gateway's service has no command {asked['command']!r}")
+        return self._thread.submit(_answered, act, asked)
+
+    def _status(self, _asked: Request) -> Response:
+        files = _names(self._gateway().state.routers)
+        return {"routers": len(files), "uptime_s": round(time.monotonic() - self._started, 3)}
+
+    def _routers(self, _asked: Request) -> Response:
+        gateway = self._gateway()
+        contents = gateway.registry.look()
+        notes = list(contents.notes)
+        listed = report.listed(gateway, contents.routers, time.time(), notes.append)
+        return {"routers": [each.model_dump(mode="json") for each in listed], "notes": notes}
+
+    def _enrol(self, asked: Request) -> Response:
+        gateway, name = self._gateway(), str(asked["name"])
+        with gateway.state.locked():
+            made = enrolment.enrol(gateway, name, datetime.now(UTC))
+        self._log.event("enrolled", router=name)
+        return {"settings": text(made.enrolment), "notes": list(made.notes)}
+
+    def _revoke(self, asked: Request) -> Response:
+        gateway, name = self._gateway(), str(asked["name"])
+        with gateway.state.locked():
+            notes = enrolment.revoke(gateway, name)
+        self._log.event("revoked", router=name)
+        return {"notes": list(notes)}
+
+
+def _names(folder: Path) -> list[Path]:
+    try:
+        return list(folder.glob("*.toml"))
+    except OSError:
+        return []
+
+
+def _answered(act: Callable[[Request], Response], asked: Request) -> bytes:
+    try:
+        return json.dumps(act(asked)).encode()
+    except CommandError as failure:
+        return failed(failure.code, str(failure))
+    except (KeyError, TypeError, ValueError) as error:
+        return failed(Exit.USAGE, f"not a request: {error!r}")
