@@ -106,6 +106,8 @@ def test_the_doctor_finds_nothing_wrong(bios: str) -> None:
     found = section(bios, "doctor")
     wrong = [each for each in found["findings"] if each["state"] == "wrong"]
     assert (found["code"], wrong) == (0, [])
+    assert found["recorded"]["role"] == "gateway"
+    assert found["recorded"]["findings"] == found["findings"]
     assert {"kernel, mptcp", "MPTCP", "kernel settings", "firewall", "limits", "clock"} <= {
         each["check"] for each in found["findings"]
     }
