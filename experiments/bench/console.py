@@ -2,16 +2,18 @@
 
 The handshakes of the sessions, two subflows each, are played on the wire of a throttler, as in throttler-scale. The
 console beside it is read by so many pages; processor time is that of its process, and of the throttler for being asked
-once a second, in percent of one processor.
+once a second, in percent of one processor. Then a browser opens the page, if there is one.
 """
 
 import json
 import sys
 import time
+from pathlib import Path
 
 from pydantic import Field
 
 from experiments.bench import pair, throttler_scale
+from experiments.probes.first_paint import CHROMIUM
 from experiments.scenarios.cabled import Wired
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
@@ -24,7 +26,15 @@ _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
 _WARM_UP = 5.0
 """Seconds before it is measured."""
-_MEASURED = ("page_kb", "cpu_pct_10k", "throttler_cpu_pct_10k", "rss_mb", "looks_a_second", "kb_a_look")
+_MEASURED = (
+    "page_kb",
+    "first_paint_ms",
+    "cpu_pct_10k",
+    "throttler_cpu_pct_10k",
+    "rss_mb",
+    "looks_a_second",
+    "kb_a_look",
+)
 
 
 class ConsoleOptions(Options):
@@ -52,10 +62,12 @@ def _measure(built: Wired, options: ConsoleOptions, point: Point, repetition: in
             took = time.monotonic() - start
             own, throttlers = (seconds_of(pid) - then for pid, then in zip(ids, before, strict=True))
             resident = throttler_scale.resident(console.popen.pid) / 1e6
+            painted = _painted(testbed)
     return Reading(
         point,
         repetition,
         {
+            **painted,
             "page_kb": read["kb"],
             "cpu_pct_10k": 100 * own / took,
             "throttler_cpu_pct_10k": 100 * throttlers / took,
@@ -74,9 +86,18 @@ def _read(testbed: Testbed, options: ConsoleOptions) -> dict[str, float]:
     return read
 
 
+def _painted(testbed: Testbed) -> dict[str, float]:
+    """After the pages are closed; nothing without a browser."""
+    if not Path(CHROMIUM).exists():
+        print(f"first_paint_ms is left out: {CHROMIUM} is not here (scripts/setup --dev installs it)", file=sys.stderr)
+        return {}
+    probe = (sys.executable, "-m", "experiments.probes.first_paint", f"http://{_SERVER}/")
+    return {"first_paint_ms": float(testbed.gateway.run(*probe))}
+
+
 def metrics(readings: Readings) -> list[Metric]:
-    """All of it."""
-    return metrics_of(readings, _MEASURED)
+    """All that was measured."""
+    return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
 
 
 SCENARIO = Scenario(
