@@ -41,7 +41,7 @@ exit codes:
   69  what is asked does not run here, or something is missing
   71  the system refused an operation
   75  a router of that name is enrolled already, or a port is forwarded to another router
-  77  not root, nor, to ask, in the group tributary
+  77  not root, nor, to ask, in the group tributary; with --remote no token, or a wrong one
 """
 
 _STATUS = """\
@@ -180,7 +180,9 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    made.add_shared("remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked")
+    made.add_shared(
+        "remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
+    )
     commands = Subcommands(made, _EXIT_CODES)
     command = commands.add
     status = command("status", Status, _status, "what runs here", _STATUS)

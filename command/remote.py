@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any, TypeVar
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pydantic import ValidationError
 
@@ -16,7 +18,7 @@ from command.show import Listed
 from tributary.api.console import PORT, Explanation, Look, Message, Sessions
 from tributary.api.documents import Link, Rule, Service, Session
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.hosts import host_and_port, joined
+from tributary.settings.hosts import as_address, host_and_port, joined
 
 TOKEN = "TRIBUTARY_TOKEN"
 """The environment variable that has a token of the API (``tributary console token``)."""
@@ -35,7 +37,9 @@ def url(text: str) -> str:
     try:
         parts = urlsplit(given)
         host, port = host_and_port(parts.netloc, PORT)
-        if parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query or "@" in host:
+        is_plain = not (parts.path.strip("/") or parts.query or parts.fragment)
+        is_host = as_address(host) is not None or re.fullmatch(r"(?:[\w-]+\.)*[\w-]+\.?", host, re.ASCII) is not None
+        if parts.scheme not in ("http", "https") or not is_plain or not is_host:
             raise ValueError
     except ValueError as error:
         raise ArgumentTypeError(f"{text!r}: accepted: HOST, HOST:PORT, or https:// before one of them") from error
@@ -56,7 +60,8 @@ class Answers:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._opener = build_opener(_NoRedirects)
+        # No proxy of the environment either: it would read the token.
+        self._opener = build_opener(ProxyHandler({}), _NoRedirects)
         self._look: Look | None = None
 
     def services(self) -> list[Service]:
@@ -94,7 +99,7 @@ class Answers:
     def _get(self, path: str, model: type[_M], **parameters: object) -> _M:
         query = f"?{urlencode(parameters)}" if parameters else ""
         request = Request(f"{self._url}/api/v1/{path}{query}")
-        if token := os.environ.get(TOKEN):
+        if token := self._token():
             request.add_header("Authorization", f"Bearer {token}")
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as response:
@@ -102,13 +107,29 @@ class Answers:
                 return model.model_validate_json(response.read(_LONGEST), extra="ignore")
         except HTTPError as error:
             raise self._refusal(error) from error
-        except (OSError, URLError) as error:
+        except (OSError, HTTPException, UnicodeError) as error:
             why = getattr(error, "reason", None) or error
             raise CommandError(Exit.UNAVAILABLE, f"no console answers at {self._url}: {why}") from error
         except ValidationError as error:
             raise CommandError(Exit.UNAVAILABLE, f"{self._url} answers as no console of this version does") from error
 
+    def _token(self) -> str:
+        """That of the environment; raises CommandError, exit 64, where it would be read on its way."""
+        token = os.environ.get(TOKEN, "")
+        if not token:
+            return ""
+        if not re.fullmatch(r"[\w~.+/=-]+", token, re.ASCII):
+            raise CommandError(Exit.USAGE, f"{TOKEN}: accepted: what 'tributary console token' prints")
+        parts = urlsplit(self._url)
+        address = as_address(parts.hostname or "")
+        is_here = address.is_loopback if address else parts.hostname == "localhost"
+        if parts.scheme != "https" and not is_here:
+            raise CommandError(Exit.USAGE, f"{self._url}: accepted with a token: https://, or this machine (ssh -L)")
+        return token
+
     def _refusal(self, error: HTTPError) -> CommandError:
+        if error.code == HTTPStatus.UNAUTHORIZED and os.environ.get(TOKEN):
+            return CommandError(Exit.NO_PERMISSION, f"{self._url}: the token in {TOKEN} is not accepted there")
         if error.code == HTTPStatus.UNAUTHORIZED:
             line = f"reading is closed: set {TOKEN} to what 'sudo tributary console token NAME' prints there"
             return CommandError(Exit.NO_PERMISSION, f"{self._url}: {line}")

@@ -126,7 +126,9 @@ def _enrol(options: Enrol) -> None:
         _would_give(options.name, gateway, contents)
         return
     with gateway.state.locked():
-        _show(enrolment.enrol(gateway, options.name, datetime.now(UTC)), options.qr)
+        made = enrolment.enrol(gateway, options.name, datetime.now(UTC))
+    # Not before the lock is free: a terminal may stop.
+    _show(made, options.qr)
 
 
 def _rotate(options: Rotate) -> None:
@@ -172,7 +174,8 @@ def _revoke(options: Revoke) -> None:
             print(f"# {options.name} would be revoked, and its connections from {block} would end")
         return
     with gateway.state.locked():
-        print_notes(enrolment.revoke(gateway, options.name))
+        notes = enrolment.revoke(gateway, options.name)
+    print_notes(notes)
 
 
 def _forward(options: Forward) -> None:
@@ -184,7 +187,8 @@ def _forward(options: Forward) -> None:
         print(f"# {', '.join(map(str, options.ports))} would {would} forwarded to {options.name}")
         return
     with gateway.state.locked():
-        print_notes(enrolment.forward(gateway, options.name, options.ports, remove=options.remove))
+        notes = enrolment.forward(gateway, options.name, options.ports, remove=options.remove)
+    print_notes(notes)
 
 
 def _routers(options: Routers) -> Sequence[Router]:

@@ -43,6 +43,7 @@ _STATUS = {
 """Of a daemon's failure; of others 500."""
 
 Network = IPv4Network | IPv6Network
+_GATEWAY = replace(GATEWAY, timeout=PATIENCE)
 _THROTTLER = replace(THROTTLER, timeout=PATIENCE)
 
 
@@ -74,7 +75,7 @@ class Api:
     ) -> None:
         self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
         self._door, self._tell = door, tell
-        self._history_lock = asyncio.Lock()
+        self._history_lock, self._routers_lock = asyncio.Lock(), asyncio.Lock()
         self._histories: dict[int, tuple[float, str]] = {}
         self._streams: Counter[str] = Counter()
         d = documents
@@ -120,7 +121,7 @@ class Api:
             ),
             Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
             Call("POST", "link", "managing", "change an access link", self._link, d.Made, d.LinkChange),
-            Call("GET", "routers", "reading", "the home routers of this gateway", self._routers, d.Routers),
+            Call("GET", "routers", "managing", "the home routers of this gateway", self._routers, d.Routers),
             Call("POST", "enrol", "managing", "let a home router in", self._enrol, d.Enrolled, d.RouterName),
             Call("POST", "revoke", "managing", "let it in no longer", self._revoke, d.Revoked, d.RouterName),
             Call(
@@ -213,15 +214,17 @@ class Api:
         return requests.answer(documents.Explanation.model_validate(answer))
 
     async def _routers(self, _request: Request) -> Response:
-        answer = await asyncio.to_thread(GATEWAY.ask, "routers")
+        # One at a time: each takes a thread, and starts tools at the gateway.
+        async with self._routers_lock:
+            answer = await asyncio.to_thread(_GATEWAY.ask, "routers")
         return requests.answer(documents.Routers.model_validate(answer))
 
     async def _enrol(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.RouterName)
-        answer = await self._changes.enrol(self._door.name(request), asked.name)
-        # Not at the top: segno is for this alone.
+        # Not at the top: segno is for this alone. Not later: the secret that is made comes once.
         import segno
 
+        asked = await requests.read(request, documents.RouterName)
+        answer = await self._changes.enrol(self._door.name(request), asked.name)
         code = segno.make(answer["settings"], error="l").svg_data_uri(scale=3, border=4, light="#fff")
         return requests.answer(documents.Enrolled.model_validate({**answer, "qr": code}))
 

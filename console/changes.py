@@ -85,6 +85,7 @@ class Changes:
 
     def __init__(self, book: Book, tell: Callable[[str, Change], None]) -> None:
         self._book, self._tell = book, tell
+        self._access_lock = asyncio.Lock()
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     async def make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None = None) -> Entry | None:
@@ -119,13 +120,18 @@ class Changes:
 
     async def enrol(self, who: str, name: str) -> Mapping[str, Any]:
         """Enrol a home router; what the gateway's service answers. Raises CommandError."""
-        return await asyncio.to_thread(self._access, who, "enrol", name, Change(f"router {name}", ACCESS, None, "yes"))
+        return await self._access(who, "enrol", name, Change(f"router {name}", ACCESS, None, "yes"))
 
     async def revoke(self, who: str, name: str) -> Mapping[str, Any]:
         """Revoke a home router; what the gateway's service answers. Raises CommandError."""
-        return await asyncio.to_thread(self._access, who, "revoke", name, Change(f"router {name}", ACCESS, "yes", None))
+        return await self._access(who, "revoke", name, Change(f"router {name}", ACCESS, "yes", None))
 
-    def _access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
+    async def _access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
+        # One at a time: each takes a thread.
+        async with self._access_lock:
+            return await asyncio.to_thread(self._change_access, who, command, name, change)
+
+    def _change_access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
         answer = GATEWAY.ask(command, name=name)
         self._tell(who, change)
         # A secret that was made is shown, whatever became of the journal.

@@ -273,7 +273,10 @@ def _gateway(inputs: Inputs) -> Package:
         recommends=("wireguard-go",),
         # Not enabled: where routers find it is for whoever runs the machine to say. A restart would stop all tunnels
         # for a moment; what changes peers and rules is the new program from the next minute on.
-        units=(Unit("tributary-gateway.service", Upgrade.KEEP, enabled=False),),
+        units=(
+            Unit("tributary-gateway.service", Upgrade.KEEP, enabled=False),
+            Unit("tributary-gateway-control.service", Upgrade.RESTART, enabled=False),
+        ),
         leftovers=("var/lib/tributary/gateway",),
     )
 

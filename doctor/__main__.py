@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from doctor import links
+from doctor import links, services
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
 from tributary.kernel import process
@@ -27,11 +27,11 @@ Nothing is changed without --fix.
 
 roles:
   gateway   the converters and the throttler run here (default)
-  router    several access links, and a LAN behind it (default where tributary-router runs)
+  router    several access links, and a LAN behind it (default where tributary-router runs or is enabled)
   kernel    neither: could this kernel do it?
 
 --record and --metrics write what was found for those who look later: tributary-doctor.timer does so once an hour for
-the console's page, and for Prometheus where node_exporter reads such files.
+the console's page, and for Prometheus where node_exporter reads such files. The exit code is then 0 once it is written.
 
 With --path it connects to a server from each address that has a way out, and tells whether a path takes the MPTCP
 options off, which leaves plain TCP. A Tributary gateway's port is the best one to try.
@@ -43,7 +43,7 @@ checks:
   rp_filter         joins may come in by another link than answers would leave by
   routing           router: packets from an access link's address leave by that link
   endpoints         router: MPTCP makes subflows from each of them, or from the tunnels of tributary-router
-  listeners         gateway: Squid and the native converter take MPTCP
+  listeners         gateway: Squid and the native converter take MPTCP, those that are enabled
   firewall, clock   in both
   limits            gateway: open files, tracked connections
 
@@ -66,6 +66,7 @@ class Options:
 
     role: str | None
     only: str | None
+    without: str | None
     path: str | None
     record: Path | None
     metrics: Path | None
@@ -90,6 +91,7 @@ def parser() -> Arguments:
     roles = [role.value for role in Role]
     parser.add_argument("--role", choices=roles, help="what this machine is (default: see above)")
     parser.add_argument("--only", metavar="CHECK,...", help="only these checks")
+    parser.add_argument("--without", metavar="CHECK,...", help="not these checks")
     parser.add_argument("--path", metavar="HOST:PORT", help="only this: does MPTCP get there, from each address?")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the findings to this file, as JSON")
     parser.add_argument("--metrics", type=Path, metavar="FILE", help="write their numbers to this file, for Prometheus")
@@ -108,19 +110,21 @@ def _run(options: Options) -> int:
     findings = _examine(options)
     _write(options, findings)
     _report(findings, options.json)
+    if options.record or options.metrics:
+        return 0
     return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
 
 
 def _examine(options: Options) -> list[Finding]:
     if options.path:
         return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
-    return [finding for check in _chosen(_role(options), options.only) for finding in check()]
+    return [finding for check in _chosen(_role(options), options) for finding in check()]
 
 
 def _role(options: Options) -> Role:
     if options.role:
         return Role(options.role)
-    return Role.ROUTER if links.router_runs() else Role.GATEWAY
+    return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
 
 
 def _write(options: Options, findings: Sequence[Finding]) -> None:
@@ -135,13 +139,15 @@ def _write(options: Options, findings: Sequence[Finding]) -> None:
         record.write_metrics(options.metrics, findings, time.time())
 
 
-def _chosen(role: Role, only: str | None) -> list[Check]:
+def _chosen(role: Role, options: Options) -> list[Check]:
     known = checks(role)
-    names = only.split(",") if only else list(known)
-    for name in names:
-        if name not in known:
-            raise CommandError(Exit.USAGE, f"--only {name}: accepted with --role {role.value}: {', '.join(known)}")
-    return [known[name] for name in names]
+    only, without = (each.split(",") if each else [] for each in (options.only, options.without))
+    for argument, names in (("only", only), ("without", without)):
+        for name in names:
+            if name not in known:
+                accepted = f"accepted with --role {role.value}: {', '.join(known)}"
+                raise CommandError(Exit.USAGE, f"--{argument} {name}: {accepted}")
+    return [known[name] for name in only or known if name not in without]
 
 
 def _servers(target: str) -> list[tuple[str, int]]:

@@ -82,7 +82,7 @@ def _endpoints() -> Iterator[Finding]:
 
 def _listeners() -> Iterator[Finding]:
     listening = services.parse_listeners(_printed("ss", "-Htlnp"), _printed("ss", "-HlnpM"))
-    yield from services.judge_listeners(listening)
+    yield from services.judge_listeners(listening, list(filter(services.is_enabled, services.SERVICES.values())))
 
 
 def _firewall() -> Iterator[Finding]:

@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from doctor.findings import Finding, State, ok
+from tributary.kernel.process import run
+from tributary.settings.errors import CommandError
 
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
+_TIMEOUT = 10.0
 _VERSIONS = {"inet": ("IPv4", "IPv6"), "ip": ("IPv4",), "ip6": ("IPv6",)}
 """The IP versions of each table family (nft(8), ADDRESS FAMILIES)."""
 
@@ -43,9 +46,22 @@ def _listed(printed: str) -> Iterable[tuple[str, str]]:
             yield process[1], address[0]
 
 
-def judge_listeners(listeners: Sequence[Listener]) -> list[Finding]:
-    """Both converters listen, each with MPTCP."""
-    return [finding for process, unit in SERVICES.items() for finding in _judge_one(process, unit, listeners)]
+def is_enabled(unit: str) -> bool:
+    """Whether the service manager starts it by itself; no where there is none."""
+    try:
+        return run(["systemctl", "--quiet", "is-enabled", unit], timeout=_TIMEOUT).returncode == 0
+    except (OSError, CommandError):
+        return False
+
+
+def judge_listeners(listeners: Sequence[Listener], enabled: Collection[str]) -> list[Finding]:
+    """The converters that are ``enabled`` listen, and whichever listens does so with MPTCP. Without any that is
+    enabled, as beside a checkout, both are meant.
+    """
+    meant = enabled or SERVICES.values()
+    heard = {listener.process for listener in listeners}
+    wanted = {process: unit for process, unit in SERVICES.items() if unit in meant or process in heard}
+    return [finding for process, unit in wanted.items() for finding in _judge_one(process, unit, listeners)]
 
 
 def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterable[Finding]:

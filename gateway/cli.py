@@ -163,7 +163,8 @@ def _change(options: Mutating, change: Callable[[Gateway], Sequence[str]]) -> No
     gateway = options.gateway()
     need_root("gateway up or sync")
     with gateway.state.locked():
-        print_notes(change(gateway))
+        notes = change(gateway)
+    print_notes(notes)
 
 
 def _down(options: Mutating) -> None:

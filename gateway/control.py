@@ -3,6 +3,6 @@
 from tributary.daemons.control import Control
 
 CONTROL = Control("gateway", "gateway's service", longest=1 << 14, timeout=60.0)
-"""Who enrols waits while `sync` holds the routers' files."""
+"""Who enrols waits for tools, of which each has its time-out."""
 UNPRIVILEGED = ("status", "routers")
 STEERING = ("enrol", "revoke")

@@ -14,12 +14,14 @@ from gateway import enrolment, report
 from gateway.control import CONTROL, STEERING, UNPRIVILEGED
 from gateway.tunnels import Gateway
 from tributary.daemons.control import Request, Response, failed
-from tributary.daemons.logs import Log
+from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.enrolment import text
 
+_PATIENCE = 5.0
+"""Seconds to wait for another command that changes the routers: a browser does not wait for long."""
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -31,9 +33,10 @@ def serve(gateway: Callable[[], Gateway], log: Log) -> None:
     with (
         caught(*_STOP) as signals,
         CONTROL.server() as server,
-        ThreadPoolExecutor(1, "answers") as thread,
+        ThreadPoolExecutor(1, "looks") as looks,
+        ThreadPoolExecutor(1, "changes") as changes,
     ):
-        service = _Service(gateway, thread, log)
+        service = _Service(gateway, looks, changes, log)
 
         def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
             return CONTROL.respond(request, peer, service.answer, UNPRIVILEGED, STEERING)
@@ -42,13 +45,15 @@ def serve(gateway: Callable[[], Gateway], log: Log) -> None:
 
 
 class _Service:
-    """What the loop runs; a thread answers, since tools are run and locks waited for."""
+    """What the loop runs; threads answer, since tools are run, and who changes something waits for a lock."""
 
     deadline = inf
     status = "answers at its socket"
 
-    def __init__(self, gateway: Callable[[], Gateway], thread: ThreadPoolExecutor, log: Log) -> None:
-        self._gateway, self._thread, self._log = gateway, thread, log
+    def __init__(
+        self, gateway: Callable[[], Gateway], looks: ThreadPoolExecutor, changes: ThreadPoolExecutor, log: Log
+    ) -> None:
+        self._gateway, self._looks, self._changes, self._log = gateway, looks, changes, log
         self._started = time.monotonic()
 
     def turn(self) -> None:
@@ -68,7 +73,8 @@ class _Service:
         act = known.get(asked["command"])
         if act is None:
             raise CommandError(Exit.USAGE, f"the gateway's service has no command {asked['command']!r}")
-        return self._thread.submit(_answered, act, asked)
+        thread = self._changes if asked["command"] in STEERING else self._looks
+        return thread.submit(self._answered, act, asked)
 
     def _status(self, _asked: Request) -> Response:
         files = _names(self._gateway().state.routers)
@@ -83,17 +89,28 @@ class _Service:
 
     def _enrol(self, asked: Request) -> Response:
         gateway, name = self._gateway(), str(asked["name"])
-        with gateway.state.locked():
+        with gateway.state.locked(_PATIENCE):
             made = enrolment.enrol(gateway, name, datetime.now(UTC))
         self._log.event("enrolled", router=name)
         return {"settings": text(made.enrolment), "notes": list(made.notes)}
 
     def _revoke(self, asked: Request) -> Response:
         gateway, name = self._gateway(), str(asked["name"])
-        with gateway.state.locked():
+        with gateway.state.locked(_PATIENCE):
             notes = enrolment.revoke(gateway, name)
         self._log.event("revoked", router=name)
         return {"notes": list(notes)}
+
+    def _answered(self, act: Callable[[Request], Response], asked: Request) -> bytes:
+        try:
+            return json.dumps(act(asked)).encode()
+        except CommandError as failure:
+            return failed(failure.code, str(failure))
+        except KeyError as error:
+            return failed(Exit.USAGE, f"not a request: {error} is missing")
+        except Exception as error:
+            self._log.event("fault", Level.ERROR, command=asked["command"], error=repr(error))
+            return failed(Exit.SYSTEM, f"a fault of the gateway's service, which its log names: {error!r}")
 
 
 def _names(folder: Path) -> list[Path]:
@@ -101,12 +118,3 @@ def _names(folder: Path) -> list[Path]:
         return list(folder.glob("*.toml"))
     except OSError:
         return []
-
-
-def _answered(act: Callable[[Request], Response], asked: Request) -> bytes:
-    try:
-        return json.dumps(act(asked)).encode()
-    except CommandError as failure:
-        return failed(failure.code, str(failure))
-    except (KeyError, TypeError, ValueError) as error:
-        return failed(Exit.USAGE, f"not a request: {error!r}")

@@ -1,5 +1,6 @@
 """The gateway's state: its private key, its routers, their totals, and what it changed on this machine."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.keys import is_key, new_secret
 
 DIRECTORY = Path("/var/lib/tributary/gateway")
+_TRY_AGAIN = 0.05
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -42,14 +44,38 @@ class State:
     folder: Path
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock on the folder, for which other commands wait; raises CommandError, exit 71."""
+    def locked(self, within: float | None = None) -> Iterator[None]:
+        """Hold the lock on the folder, for which other commands wait, or no longer than ``within`` seconds.
+
+        Raises CommandError, exit 71, or 75 if another one has it for longer.
+        """
         with ExitStack() as stack:
             try:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                stack.enter_context(directories.locked(self.folder, wait=True))
+                stack.enter_context(self._lock(within))
+            except BlockingIOError as error:
+                line = "another command changes the routers now: try again"
+                raise CommandError(Exit.IN_USE, f"{self.folder}: {line}") from error
             except OSError as error:
                 raise CommandError(Exit.SYSTEM, f"{self.folder}: cannot be written: {error.strerror}") from error
+            yield
+
+    @contextmanager
+    def _lock(self, within: float | None) -> Iterator[None]:
+        if within is None:
+            with directories.locked(self.folder, wait=True):
+                yield
+            return
+        deadline = time.monotonic() + within
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(directories.locked(self.folder))
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise
+                    time.sleep(_TRY_AGAIN)
             yield
 
     @property

@@ -11,8 +11,8 @@ const RETRY = 3;
 /** Gets "refused" when the server wants a login. */
 export const events = new EventTarget();
 
-async function call(path, options) {
-  const limits = { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT) };
+async function call(path, options, timeout = TIMEOUT) {
+  const limits = { cache: "no-store", signal: AbortSignal.timeout(timeout) };
   const response = await fetch(ROOT + path, { ...options, ...limits }).catch(() => null);
   if (!response) throw new Error("The console does not answer.");
   const body = response.status === 204 ? null : await response.json().catch(() => null);
@@ -22,8 +22,8 @@ async function call(path, options) {
 }
 
 export const get = (path) => call(path, {});
-export const post = (path, body) =>
-  call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+export const post = (path, body, timeout) =>
+  call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }, timeout);
 
 /** [status, report]: `report` awaits an action, and puts what it returns or throws into the status. */
 export function useReport() {

@@ -88,7 +88,7 @@ function View({ path, look, past, manages }) {
   if (path === "/sessions") return html`<${Sessions} look=${look} />`;
   if (path === "/rules") return html`<${Rules} look=${look} manages=${manages} />`;
   if (path === "/routers") return html`<${Routers} manages=${manages} />`;
-  if (path === "/health") return html`<${Health} examined=${look.examined} />`;
+  if (path === "/health") return html`<${Health} examined=${look.examined} time=${look.time} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Busiest} look=${look} />`;
 }

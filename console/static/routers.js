@@ -5,6 +5,11 @@ import { post, Status, usePolled, useReport } from "./api.js";
 import { Table } from "./tables.js";
 import { age, size } from "./units.js";
 
+/** Of what runs tools at the gateway, in milliseconds. */
+const PATIENCE = 60_000;
+/** The enrolment that is shown: it comes once, and outlives a look at another view. */
+let last = null;
+
 /** What a new router needs, which is shown once. */
 function Enrolment({ name, made, onClose }) {
   return html`<section class="enrolment" aria-labelledby="enrolment">
@@ -19,22 +24,29 @@ function Enrolment({ name, made, onClose }) {
 }
 
 export function Routers({ manages }) {
-  const { data, error, again } = usePolled("routers", 5);
+  const { data, error, again } = usePolled(manages ? "routers" : null, 5);
   const [status, report] = useReport();
   const [name, setName] = useState("");
-  const [made, setMade] = useState(null);
+  const [made, setMade] = useState(last);
   const [asked, setAsked] = useState(null);
+  const [isBusy, setIsBusy] = useState(false);
+  const show = (enrolment) => {
+    last = enrolment;
+    setMade(enrolment);
+  };
   const enrol = async (event) => {
     event.preventDefault();
+    setIsBusy(true);
     await report(async () => {
-      setMade({ name, ...(await post("enrol", { name })) });
+      show({ name, ...(await post("enrol", { name }, PATIENCE)) });
       setName("");
     });
+    setIsBusy(false);
     again();
   };
   const revoke = async (router) => {
     await report(async () => {
-      await post("revoke", { name: router });
+      await post("revoke", { name: router }, PATIENCE);
       return `${router} is revoked: none of its packets is accepted any more.`;
     });
     setAsked(null);
@@ -51,6 +63,7 @@ export function Routers({ manages }) {
     each.forwards.join(", ") || "none",
     manages && button(each.name),
   ]);
+  const isClosed = !manages || isBusy || made !== null;
   const heads = ["Router", "Address", "Seen", "Links up", "Sent", "Received", "Forwards", "Access"];
   return html`<section aria-labelledby="routers">
     <h2 id="routers">Home routers</h2>
@@ -59,12 +72,12 @@ export function Routers({ manages }) {
     ${rows?.length === 0 && html`<p class="empty">No router is enrolled yet.</p>`}
     ${rows?.length > 0 && html`<${Table} label="Home routers" heads=${heads} rows=${rows} />`}
     <${Status} status=${status} />
-    ${made && html`<${Enrolment} name=${made.name} made=${made} onClose=${() => setMade(null)} />`}
+    ${made && html`<${Enrolment} name=${made.name} made=${made} onClose=${() => show(null)} />`}
     <form class="filter" onSubmit=${enrol}>
-      <label>Name of a new router<input value=${name} required pattern="[a-z0-9\\-]{1,40}" disabled=${!manages}
+      <label>Name of a new router<input value=${name} required pattern="[a-z0-9\\-]{1,40}" disabled=${isClosed}
         title="1 to 40 of a-z, 0-9 and -" onInput=${({ target }) => setName(target.value)} /></label>
-      <button type="submit" disabled=${!manages}>Enrol</button>
-      ${!manages && html`<a href="#/login">Log in to enrol or revoke</a>`}
+      <button type="submit" disabled=${isClosed}>Enrol</button>
+      ${!manages && html`<a href="#/login">Log in to see, enrol or revoke routers</a>`}
     </form>
   </section>`;
 }

@@ -26,10 +26,10 @@ function RulePreview({ look, manages }) {
   const [rule, setRule] = useState({ name: "new-rule", path: "", rate: "2mbit", clients: "", min_subflows: "2" });
   const [found, setFound] = useState(null);
   const [status, report] = useReport();
-  const set = (key) => ({ target: { value: text } }) => setRule((last) => ({ ...last, [key]: text.trim() }));
+  const set = (key) => ({ target: { value: text } }) => setRule((last) => ({ ...last, [key]: text }));
   const keys = () => {
-    const given = Object.entries(rule).filter(([, text]) => text !== "");
-    const values = { clients: (text) => text.split(/[\s,]+/), min_subflows: Number };
+    const given = Object.entries(rule).map(([key, text]) => [key, text.trim()]).filter(([, text]) => text !== "");
+    const values = { clients: (text) => text.split(/[\s,]+/).filter(Boolean), min_subflows: Number };
     return Object.fromEntries(given.map(([key, text]) => [key, values[key]?.(text) ?? text]));
   };
   const tried = (event) => {
@@ -85,10 +85,11 @@ export function Rules({ look, manages }) {
 }
 
 export const isWrong = (finding) => finding.state === "wrong";
+const LONG = 3 * 3600;
 const STATES = ["wrong", "unknown", "note", "ok"];
 
 /** What the doctor found, the worst first. */
-export function Health({ examined }) {
+export function Health({ examined, time }) {
   const found = [...(examined?.findings ?? [])].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state));
   const remedy = ({ fix, advice }) => html`${fix.map((each) => html`<code key=${each}>${each}</code>`)} ${advice}`;
   const rows = found.map((each, index) => [index, each.state, each.check, each.message, remedy(each)]);
@@ -96,7 +97,9 @@ export function Health({ examined }) {
     <h2>Health</h2>
     ${!examined && html`<p class="empty">The doctor has not looked at this machine since it started.</p>`}
     ${examined && html`<p class="muted">As a ${examined.role}, at ${date(examined.time)}.${" "}
-      <code>sudo tributary doctor --fix</code> runs the commands that fix what is wrong.</p>`}
+      <code>sudo tributary doctor --fix</code> runs the commands that fix what is wrong,
+      ${" "}<code>sudo systemctl start tributary-doctor</code> has it look again.</p>`}
+    ${examined && time - examined.time > LONG && html`<p class="note">That is long ago: it looks once an hour.</p>`}
     ${rows.length > 0 && html`<${Table} label="What the doctor found" rows=${rows}
       heads=${["State", "Check", "What was found", "What fixes it"]} />`}
   </section>`;

@@ -294,7 +294,8 @@ def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browse
 def remotely(port: int, *words: str, token: str = "") -> "subprocess.CompletedProcess[str]":
     """``tributary`` on another machine."""
     command = [sys.executable, "-m", "command", "--remote", f"127.0.0.1:{port}", *words]
-    environment = os.environ | {"TRIBUTARY_TOKEN": token}
+    # A proxy of the environment would read the token.
+    environment = os.environ | {"TRIBUTARY_TOKEN": token, "http_proxy": "http://127.0.0.1:9"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -323,6 +324,12 @@ def test_another_machine_sees_what_this_one_does(browser: Browser) -> None:
         port = nobody.getsockname()[1]
     done = remotely(port, "status")
     assert (done.returncode, f"no console answers at http://127.0.0.1:{port}" in done.stderr) == (69, True)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        serving(other, lambda client: client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")),
+    ):
+        done = remotely(other.getsockname()[1], "status")
+    assert (done.returncode, "no console answers at" in done.stderr) == (69, True)
 
 
 def test_a_token_reads_where_reading_is_closed_and_changes_nothing(policy: Path, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from experiments.home.gateway import gateway_command
 from gateway.control import CONTROL
+from gateway.state import State
 from tests.netns.console_world import Browser, console
 from tests.netns.gateway_world import INSIDE, World, needs_tools
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, run, said_ready
@@ -75,6 +78,7 @@ def test_a_router_is_enrolled_comes_in_and_is_revoked(gateway: World, browser: B
 
 
 def test_what_is_wrong_with_a_file_is_told_and_the_rest_is_shown(gateway: World, browser: Browser) -> None:
+    browser.login()
     gateway.enrol("berlin")
     (gateway.state / "routers/paris.toml").write_text("number = 0\n")
     shown = browser.get("routers")
@@ -88,6 +92,18 @@ def test_what_is_wrong_with_a_file_is_told_and_the_rest_is_shown(gateway: World,
         assert (status, "gateway.toml: name = 1" in answer["error"]) == (400, True)
     finally:
         file.write_text(written)
+
+
+def test_who_waits_for_another_command_is_told_so_and_keeps_nobody_waiting(gateway: World, browser: Browser) -> None:
+    browser.login()
+    with State(gateway.state).locked(), ThreadPoolExecutor(1) as thread:
+        start = time.monotonic()
+        late = thread.submit(browser.post, "enrol", 409, name="berlin")
+        assert browser.get("routers")["routers"] == []
+        assert browser.get("journal")["entries"] == []
+        assert time.monotonic() - start < 4
+        assert "another command changes the routers now" in late.result()["error"]
+    assert browser.get("routers")["routers"] == []
 
 
 def test_without_root_one_may_neither_enrol_nor_start_a_second_service(gateway: World) -> None:

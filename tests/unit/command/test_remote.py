@@ -4,7 +4,8 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from command.remote import url
+from command.remote import Answers, url
+from tributary.settings.errors import CommandError, Exit
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,27 @@ def test_a_host_is_enough(text: str, made: str) -> None:
     assert url(text) == made
 
 
-@pytest.mark.parametrize("text", ["", "gw1:x", "gw1:70000", "ftp://gw1", "http://gw1/path", "http://user@gw1"])
+@pytest.mark.parametrize(
+    "text", ["", "gw1:x", "gw1:70000", "ftp://gw1", "http://gw1/path", "http://user@gw1", "a b", "a..b", "h#x"]
+)
 def test_another_text_is_refused_with_what_is_accepted(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="accepted: HOST, HOST:PORT, or https:// before one of them"):
         url(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "message"),
+    [
+        ("http://gw1:8480", "abc", "accepted with a token: https://, or this machine"),
+        ("https://gw1:8480", "abc\ndef", "TRIBUTARY_TOKEN: accepted: what 'tributary console token' prints"),
+        ("https://gw1:8480", "\N{SNOWMAN}", "TRIBUTARY_TOKEN: accepted"),
+    ],
+)
+def test_a_token_that_would_be_read_on_its_way_is_not_sent(
+    url: str, token: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIBUTARY_TOKEN", token)
+    with pytest.raises(CommandError, match=message) as raised:
+        Answers(url).services()
+    assert raised.value.code == Exit.USAGE
+    assert token not in str(raised.value)

@@ -28,6 +28,11 @@ def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has() -> N
     assert str(raised.value) == "--only listeners: accepted with --role kernel: kernel, mptcp"
 
 
+def test_what_is_left_out_is_a_check_of_the_role() -> None:
+    with pytest.raises(CommandError, match="--without listeners: accepted with --role kernel: kernel, mptcp"):
+        main(["--role", "kernel", "--without", "listeners"])
+
+
 def test_a_dry_run_without_a_fix_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["--dry-run"])

@@ -213,11 +213,18 @@ def test_listeners_are_known_by_process_and_by_mptcp() -> None:
 
 
 def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
-    findings = services.judge_listeners([Listener("squid", "*:3128", False)])
+    findings = services.judge_listeners([Listener("squid", "*:3128", False)], ())
     assert [finding.message for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
     assert commands(findings[0]) == ["systemctl restart tributary-squid"]
     both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
-    assert states(*services.judge_listeners(both)) == ["ok", "ok"]
+    assert states(*services.judge_listeners(both, ())) == ["ok", "ok"]
+
+
+def test_a_converter_that_is_not_enabled_need_not_listen() -> None:
+    assert services.judge_listeners([], ["tributary-throttler"]) == []
+    (finding,) = services.judge_listeners([], ["tributary-converter"])
+    assert (finding.check, finding.message) == ("tributary-converter", "does not listen")
+    assert len(services.judge_listeners([Listener("squid", "*:3128", True)], ["tributary-converter"])) == 2
 
 
 @pytest.mark.parametrize(("policy", "state"), [("drop", "ok"), ("accept", "wrong")])
