@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from experiments.console import monitoring
 from experiments.testbed import preflight
 from experiments.testbed.appliance import start_converter, start_throttler, tune
 from experiments.testbed.build import Testbed, standing, take_down_orphans
@@ -34,7 +35,7 @@ exit codes:
 The testbed is removed at the end; after kill -9, scripts/testbed down does it.
 """
 _FILE_SIZE, _SEED = 50_000_000, 1
-_PORT = 8480
+_PORT, _PROMETHEUS = 8480, 9090
 _DOWNLOADS = (
     "while sleep 0.2; do"
     " curl --silent --limit-rate {rate} --output /dev/null --proxy {proxy} --interface {source} {url}; done"
@@ -49,6 +50,7 @@ class Options(ProfileOptions):
 
     port: int
     downloads: int
+    prometheus: int | None
     name: str
 
 
@@ -64,6 +66,14 @@ def parser() -> Arguments:
     add_profile_arguments(made)
     made.add_argument("--port", type=int, default=_PORT, help=f"of 127.0.0.1 (default: {_PORT})")
     made.add_argument("--downloads", type=int, default=3, help="at a time (default: 3)")
+    made.add_argument(
+        "--prometheus",
+        type=int,
+        nargs="?",
+        const=_PROMETHEUS,
+        metavar="PORT",
+        help=f"Prometheus as well, with the project's rules, at 127.0.0.1:PORT (default: {_PROMETHEUS})",
+    )
     made.add_argument("--name", default="console", help="the testbed's name (default: console)")
     return made
 
@@ -76,10 +86,10 @@ def _demo(options: Options) -> None:
     with standing(options.name, profile_from(options)) as testbed, suppress(KeyboardInterrupt):
         tune(testbed)
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
-        start_converter(testbed)
-        start_throttler(testbed, testbed.gateway.write("policy.toml", _policy(testbed)))
+        start_converter(testbed, monitoring.CONVERTER)
+        start_throttler(testbed, testbed.gateway.write("policy.toml", _policy(testbed)), monitoring.THROTTLER)
         download(testbed, options.downloads)
-        with outside(options.port) as listener:
+        with _monitored(testbed, options.prometheus), outside(options.port) as listener:
             page = start_console(testbed, listener)
             login = testbed.gateway.run(sys.executable, "-m", "command", "console", "login").strip()
             print(f"open {login}", flush=True)
@@ -87,6 +97,16 @@ def _demo(options: Options) -> None:
             while page.popen.poll() is None:
                 time.sleep(0.2)
         raise CommandError(Exit.SYSTEM, f"the console has ended: {page.output()}")
+
+
+@contextmanager
+def _monitored(testbed: Testbed, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    with outside(port) as listener, monitoring.prometheus(testbed, listener):
+        print(f"Prometheus: http://127.0.0.1:{listener.getsockname()[1]}/alerts", flush=True)
+        yield
 
 
 def _policy(testbed: Testbed) -> str:
@@ -112,7 +132,7 @@ def outside(port: int) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise CommandError(Exit.IN_USE, f"127.0.0.1:{port}: {error.strerror}: take another --port") from error
+        raise CommandError(Exit.IN_USE, f"127.0.0.1:{port}: {error.strerror}: take another port") from error
     with listener:
         yield listener
 

@@ -45,30 +45,33 @@ def start_squid(testbed: Testbed) -> Process:
     return testbed.gateway.start("squid", command).wait_until_ready()
 
 
-def converter_settings(testbed: Testbed) -> str:
-    """The configuration of a native converter that serves the testbed's client as an HTTP proxy."""
+def converter_settings(testbed: Testbed, metrics: str | None = None) -> str:
+    """The configuration of a native converter that serves the testbed's client as an HTTP proxy, with ``metrics`` at
+    an ADDRESS:PORT of the gateway's.
+    """
     topology, socket = testbed.topology, testbed.gateway.directory / "converter.sock"
     return (
         f"[clients]\nnetworks = {_listed(topology.CLIENT_NETWORKS)}\n[targets]\nallow = {_listed(topology.OPENED)}\n"
         f'[control]\nsocket = "{socket}"\n[timeouts]\ndrain = "1s"\n'
         f'[[listen]]\nkind = "http"\naddress = "[::]:{NATIVE_PORT}"\n'
-    )
+    ) + (f'[metrics]\naddress = "{metrics}"\n' if metrics else "")
 
 
 def _listed(networks: Sequence[str]) -> str:
     return json.dumps(list(networks))
 
 
-def start_converter(testbed: Testbed) -> Process:
+def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:
     """Start the native converter; raises CommandError if it does not become ready."""
-    settings = testbed.gateway.write("converter.toml", converter_settings(testbed))
+    settings = testbed.gateway.write("converter.toml", converter_settings(testbed, metrics))
     command = [str(testbed.programs().converter), "--config", str(settings)]
     return testbed.gateway.start("converter", command).wait_until_ready()
 
 
-def start_throttler(testbed: Testbed, policy: Path) -> Process:
+def start_throttler(testbed: Testbed, policy: Path, metrics: str | None = None) -> Process:
     """Start the throttler with ``policy``; raises CommandError if it does not become ready."""
-    command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy)]
+    given = ["--metrics", metrics] if metrics else []
+    command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy), *given]
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 
