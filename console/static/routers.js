@@ -72,7 +72,7 @@ export function Routers({ manages }) {
     ${rows?.length === 0 && html`<p class="empty">No router is enrolled yet.</p>`}
     ${rows?.length > 0 && html`<${Table} label="Home routers" heads=${heads} rows=${rows} />`}
     <${Status} status=${status} />
-    ${made && html`<${Enrolment} name=${made.name} made=${made} onClose=${() => show(null)} />`}
+    ${made && manages && html`<${Enrolment} name=${made.name} made=${made} onClose=${() => show(null)} />`}
     <form class="filter" onSubmit=${enrol}>
       <label>Name of a new router<input value=${name} required pattern="[a-z0-9\\-]{1,40}" disabled=${isClosed}
         title="1 to 40 of a-z, 0-9 and -" onInput=${({ target }) => setName(target.value)} /></label>

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -126,7 +127,7 @@ class Limit:
 
 
 class Log:
-    """Writes events to ``stream``; ``clock`` gives seconds since 1970."""
+    """Writes events of any thread to ``stream``; ``clock`` gives seconds since 1970."""
 
     def __init__(
         self,
@@ -139,21 +140,25 @@ class Log:
         self._stream = stream or sys.stderr
         self._clock = clock
         self._limit = Limit(most)
+        self._lock = threading.RLock()
 
     def event(self, event: str, level: Level = Level.INFO, /, **fields: Value) -> None:
         """Log ``event``, unless its limit is reached in this second."""
         now = self._clock()
-        self._log_suppressed(now)
-        if self._limit.admits(event, now):
-            self._put(Entry(now, level, event, fields))
+        with self._lock:
+            self._log_suppressed(now)
+            if self._limit.admits(event, now):
+                self._put(Entry(now, level, event, fields))
 
     def flush(self) -> None:
         """Log what was suppressed in earlier seconds; call it regularly."""
-        self._log_suppressed(self._clock())
+        with self._lock:
+            self._log_suppressed(self._clock())
 
     def close(self) -> None:
         """Log all that was suppressed."""
-        self._log_suppressed(math.inf)
+        with self._lock:
+            self._log_suppressed(math.inf)
 
     def _log_suppressed(self, now: float) -> None:
         for event, count in self._limit.over(now).items():

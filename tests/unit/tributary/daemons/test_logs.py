@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,21 @@ def test_the_journal_is_known_by_device_and_inode() -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_threads_log_beside_each_other() -> None:
+    """Each event has a window of its own, of which all are looked at with each line."""
+    log = Log(stream=io.StringIO(), clock=lambda: 0.0)
+
+    def work(number: int) -> None:
+        for each in range(300):
+            log.event(f"event {number} {each}")
+            log.flush()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(work, range(4)))
+    finally:
+        sys.setswitchinterval(before)
