@@ -1,41 +1,27 @@
-"""Whom a rule would be about, before it is set."""
+"""Which subflows a rule would be about, before it is set."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.throttler.test_policy import policy_of, subflow
+from tests.unit.throttler.test_policy import GOOD, policy_of, subflow
 from throttler.policy.decide import Matcher
 from throttler.policy.model import Rule, with_rule
 from throttler.policy.preview import NAMED, Preview, preview
 from throttler.sessions import Session
 
-POLICY = """
-[paths.wired]
-interface = "eth0"
-
-[paths.wireless]
-interface = "eth1"
-
-[[rules]]
-name = "slow"
-path = "wired"
-rate = "5mbit"
-"""
 SESSIONS = [
     Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1"))),
     Session(8, 0, (subflow(3, "eth0"), subflow(4, "eth0"))),
     Session(9, 0, (subflow(5, "eth1"),)),
 ]
-
-
 Tried = Callable[..., Preview]
 
 
 @pytest.fixture
 def tried(tmp_path: Path) -> Tried:
-    policy = policy_of(POLICY, tmp_path)
+    policy = policy_of(GOOD, tmp_path)
 
     def try_rule(sessions: Iterable[Session] = SESSIONS, **keys: object) -> Preview:
         rule = Rule.model_validate(keys)
