@@ -105,20 +105,21 @@ def parser() -> Arguments:
 
 def _run(options: Options) -> int:
     need_root("doctor")
+    role = _role(options)
     if options.fix:
-        _fix(fixes(_examine(options)), options.dry_run)
-    findings = _examine(options)
-    _write(options, findings)
+        _fix(fixes(_examine(options, role)), options.dry_run)
+    findings = _examine(options, role)
+    _write(options, role, findings)
     _report(findings, options.json)
     if options.record or options.metrics:
         return 0
     return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
 
 
-def _examine(options: Options) -> list[Finding]:
+def _examine(options: Options, role: Role) -> list[Finding]:
     if options.path:
         return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
-    return [finding for check in _chosen(_role(options), options) for finding in check()]
+    return [finding for check in _chosen(role, options) for finding in check()]
 
 
 def _role(options: Options) -> Role:
@@ -127,14 +128,14 @@ def _role(options: Options) -> Role:
     return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
 
 
-def _write(options: Options, findings: Sequence[Finding]) -> None:
+def _write(options: Options, role: Role, findings: Sequence[Finding]) -> None:
     if not (options.record or options.metrics):
         return
     # Not at the top: it loads the library for Prometheus.
     from doctor import record
 
     if options.record:
-        record.write_findings(options.record, findings, _role(options).value, time.time())
+        record.write_findings(options.record, findings, role.value, time.time())
     if options.metrics:
         record.write_metrics(options.metrics, findings, time.time())
 

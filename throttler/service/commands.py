@@ -112,9 +112,7 @@ class Commands:
         model.check(policy, "set")
         known = self._engine.snapshot()
         now, active = Matcher(self._policy), known.context.rules
-        return self.reporter.do(
-            lambda: json.dumps(preview(now, policy, rule, known.sessions, active).as_json()).encode()
-        )
+        return self.reporter.do(lambda: preview(now, policy, rule, known.sessions, active).model_dump_json().encode())
 
     def _unset(self, asked: Request) -> Response:
         name = str(asked["rule"])

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.throttler.test_policy import GOOD, policy_of, subflow
 from throttler.policy.decide import Matcher
 from throttler.policy.model import Rule, with_rule
-from throttler.policy.preview import NAMED, Preview, preview
+from throttler.policy.preview import NAMED, preview
 from throttler.sessions import Session
+from tributary.api.console import Preview
 
 SESSIONS = [
     Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1"))),
