@@ -43,6 +43,12 @@ def gateway() -> dict[str, Any]:
     return replace(GATEWAY, timeout=_ANSWER_TIMEOUT).ask("status")
 
 
+def home_routers() -> list[dict[str, Any]]:
+    """Those of the gateway of home routers, as ``tributary routers --json`` has them; raises as ``gateway`` does."""
+    answer: list[dict[str, Any]] = replace(GATEWAY, timeout=_ANSWER_TIMEOUT).ask("routers")["routers"]
+    return answer
+
+
 def converter() -> dict[str, Any]:
     """The native converter's status; raises CommandError, exit 69, where none runs."""
     try:
@@ -141,9 +147,10 @@ def _counted(link: Link) -> Link:
     return link.model_copy(update={"sent": octets.sent, "received": octets.received}) if octets else link
 
 
-def _service(name: str, answer: _T | CommandError, of: Callable[[_T], Service]) -> Service:
+def _service(name: str, answer: _T | CommandError, of: Callable[[_T], tuple[float, str]]) -> Service:
     if not isinstance(answer, CommandError):
-        return of(answer)
+        uptime, summary = of(answer)
+        return Service(name=name, running=True, uptime=uptime, summary=summary)
     is_hidden = answer.code != Exit.UNAVAILABLE
     return Service(name=name, running=is_hidden, uptime=None, summary=str(answer) if is_hidden else "")
 

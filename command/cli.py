@@ -1,25 +1,31 @@
 """The command line of ``tributary``."""
 
 import ipaddress
-import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from json import dumps
 from pathlib import Path
 
-import doctor.__main__
-from command import box, console, link, lists, mapping, monitor, remote, routers, saved, show, steering, trial
+from command import accounts, box, console, link, lists, mapping, monitor, remote, saved, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from tributary.api.documents import HtbClass, Link, Session, Subflow
-from tributary.settings.cli import Arguments, Subcommands
+from tributary.settings.cli import Arguments, Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
 
 _FOLDER = Path("/etc/tributary")
+_QUICK = frozenset(
+    {
+        *("status", "links", "sessions", "rules", "classes", "limit", "explain", "link", "accounts"),
+        *("monitor", "plan", "check", "try", "console", "version"),
+    }
+)
+"""Commands that need no keys of home routers and no doctor, whose modules take a quarter of the time to start."""
 
 _DESCRIPTION = """\
 Shows what runs on this box, a gateway or a home router, and steers it.
@@ -106,25 +112,6 @@ Prints the version of Tributary, and those of what runs.
 
 
 @dataclass(frozen=True)
-class Plain:
-    """``tributary monitor``, ``tributary version``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class Status(Plain):
-    """``tributary status``."""
-
-    service: str | None
-    remote: str | None
-
-    def __post_init__(self) -> None:
-        if self.service and self.remote:
-            raise ValueError(f"{self.service}: not accepted with --remote")
-
-
-@dataclass(frozen=True)
 class Distant(Listing):
     """``tributary links``, ``tributary rules``."""
 
@@ -141,51 +128,20 @@ class Sessions(Distant):
     throttled: bool
 
 
-@dataclass(frozen=True)
-class Limit:
-    """``tributary limit``; ``rate`` is None to lift it."""
-
-    path: str
-    rate: PositiveRate | None
-    save: bool
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.save and self.rate is None:
-            raise ValueError("--save: accepted: with a rate")
-
-
-@dataclass(frozen=True)
-class Explain:
-    """``tributary explain``."""
-
-    which: list[str]
-    json: bool
-    remote: str | None
-
-
-@dataclass(frozen=True)
-class Folder:
-    """``tributary plan``, ``tributary check``."""
-
-    folder: Path
-
-
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
-    return parser().dispatch(words)
+    return parser(quick=not _QUICK.isdisjoint(words[:1])).dispatch(words)
 
 
-def parser() -> Arguments:
-    """All commands and their arguments."""
+def parser(*, quick: bool = False) -> Arguments:
+    """All commands and their arguments; or only those that start quickly."""
     made = Arguments(prog="tributary", description=_DESCRIPTION, epilog=_EXIT_CODES)
     made.add_shared(
         "remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
     )
     commands = Subcommands(made, _EXIT_CODES)
-    command = commands.add
-    status = command("status", Status, _status, "what runs here", _STATUS)
+    command, function = commands.add, commands.add_function
+    status = function("status", _status, "what runs here", _STATUS)
     status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
     links = command("links", Distant, _links, "links or paths", _LINKS)
     sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
@@ -195,27 +151,35 @@ def parser() -> Arguments:
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
     rules = command("rules", Distant, _rules, "the throttler's rules", _RULES)
     classes = command("classes", Listing, _classes, "the throttler's HTB classes", _CLASSES)
-    limit = command("limit", Limit, _limit, "limit a path's rate", _LIMIT)
+    limit = function("limit", _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
     limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
     limit.add_argument("--save", action="store_true", help="also after a reload or restart of the throttler")
     limit.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    explain = command("explain", Explain, _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
+    explain = function("explain", _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
     link.add(commands)
-    routers.add(commands)
-    commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
-    changes = command("monitor", Plain, _monitor, "print changes as they come", _MONITOR)
+    if not quick:
+        # Not at the top: see _QUICK.
+        from command import routers
+
+        routers.add(commands)
+    accounts.add(commands)
+    if not quick:
+        import doctor.__main__
+
+        commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
+    changes = function("monitor", monitor.monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
         ("plan", _plan, "what the settings would change", _PLAN),
         ("check", _check, "whether the settings are accepted", _CHECK),
     ):
-        command(name, Folder, act, about, text).add_argument(
+        function(name, act, about, text).add_argument(
             "folder", nargs="?", type=Path, default=_FOLDER, help=f"default: {_FOLDER}"
         )
     trial.add(commands)
     console.add(commands, _EXIT_CODES)
-    version = command("version", Plain, _version, "which version this is", _VERSION)
+    version = function("version", _version, "which version this is", _VERSION)
     for each in (links, sessions, rules, classes):
         lists.add_arguments(each)
     for each in (status, limit, explain, changes, version):
@@ -234,11 +198,13 @@ def _rate(text: str) -> PositiveRate | None:
     return None if text == "none" else PositiveRate.argument(text)
 
 
-def _status(options: Status) -> None:
-    if options.service is not None:
-        print(json.dumps(box.PROGRAMS[options.service](), indent=2))
+def _status(service: str | None, json: bool, remote: str | None) -> None:
+    if service and remote:
+        raise Contradiction(f"{service}: not accepted with --remote")
+    if service is not None:
+        print(dumps(box.PROGRAMS[service](), indent=2))
         return
-    show.show("services", now(_box(options.remote).services()), show.SERVICES, Selection(options.json))
+    show.show("services", now(_box(remote).services()), show.SERVICES, Selection(json))
 
 
 def _box(url: str | None) -> box.Answers | remote.Answers:
@@ -304,34 +270,37 @@ def _classes(options: Listing) -> None:
     show_list("classes", look, show.CLASSES, options)
 
 
-def _limit(options: Limit) -> None:
+def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json: bool) -> None:
+    """Without a rate it lifts the limit."""
+    if save and rate is None:
+        raise Contradiction("--save: accepted: with a rate")
     policy = Path(box.throttler().policy)
-    if options.dry_run:
-        rate = "no limit" if options.rate is None else f"at most {options.rate}"
-        print(f"# {options.path} would get {rate}" + (f", also in {drop_ins(policy)}" if options.save else ""))
+    if dry_run:
+        would = "no limit" if rate is None else f"at most {rate}"
+        print(f"# {path} would get {would}" + (f", also in {drop_ins(policy)}" if save else ""))
         return
-    name = steering.limit_name(options.path)
-    was_saved = options.rate is None and saved.forget(policy, name)
+    name = steering.limit_name(path)
+    was_saved = rate is None and saved.forget(policy, name)
     with suppress(CommandError) if was_saved else nullcontext():
-        steering.limit(options.path, options.rate)
-    if options.rate is not None and options.save:
-        saved.save(policy, name, "[[rules]]", steering.limit_rule(options.path, options.rate))
-    paths = [path for path in mapping.paths(box.throttler()) if path.name == options.path]
-    show.show("links", now(paths), show.LINKS, Selection(options.json))
+        steering.limit(path, rate)
+    if rate is not None and save:
+        saved.save(policy, name, "[[rules]]", steering.limit_rule(path, rate))
+    paths = [each for each in mapping.paths(box.throttler()) if each.name == path]
+    show.show("links", now(paths), show.LINKS, Selection(json))
 
 
-def _explain(options: Explain) -> None:
-    answers = _box(options.remote)
-    if len(options.which) == 1:
+def _explain(which: list[str], json: bool, remote: str | None) -> None:
+    answers = _box(remote)
+    if len(which) == 1:
         with suppress(CommandError):
             for each in answers.links().documents:
-                if each.kind == "wan" and each.name == options.which[0]:
-                    _explain_link(each, options.json)
+                if each.kind == "wan" and each.name == which[0]:
+                    _explain_link(each, json)
                     return
-    if len(options.which) > 2:
-        raise invalid_value("explain", "argument", " ".join(options.which), "a token, or the two ends of a subflow")
-    answer = answers.explain(*options.which)
-    if options.json:
+    if len(which) > 2:
+        raise invalid_value("explain", "argument", " ".join(which), "a token, or the two ends of a subflow")
+    answer = answers.explain(*which)
+    if json:
         show.print_object(**answer)
         return
     for subflow in answer["subflows"]:
@@ -349,26 +318,22 @@ def _explain_link(found: Link, as_json: bool) -> None:
     print("\n".join((f"{found.name}: {found.condition}", *(f"  {sentence}" for sentence in found.advice))))
 
 
-def _monitor(options: Plain) -> None:
-    monitor.monitor(options.json)
-
-
-def _plan(options: Folder) -> int:
+def _plan(folder: Path) -> int:
     # Not at the top: the other commands do not need what it plans with.
     from command import files
 
-    return files.plan(options.folder)
+    return files.plan(folder)
 
 
-def _check(options: Folder) -> int:
+def _check(folder: Path) -> int:
     from command import files
 
-    return files.check(options.folder)
+    return files.check(folder)
 
 
-def _version(options: Plain) -> None:
+def _version(json: bool) -> None:
     versions = box.versions()
-    if options.json:
+    if json:
         show.print_object(versions=versions)
         return
     for name, each in versions.items():

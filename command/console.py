@@ -3,7 +3,6 @@
 import getpass
 import os
 import sys
-from dataclasses import dataclass
 
 from command import show
 from tributary.api.console import CONTROL
@@ -34,67 +33,32 @@ Logs all browsers out of the console's page. Needs root.
 """
 
 
-@dataclass(frozen=True)
-class Login:
-    """``tributary console login``."""
-
-    name: str
-    json: bool
-
-
-@dataclass(frozen=True)
-class Password:
-    """``tributary console password``."""
-
-    remove: bool
-
-
-@dataclass(frozen=True)
-class Token:
-    """``tributary console token``."""
-
-    name: str
-    remove: bool
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """``tributary console tokens``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class Logout:
-    """``tributary console logout``."""
-
-
 def add(commands: Subcommands, epilog: str) -> None:
     """Add the commands."""
     inside = Subcommands(commands.group("console", "who may steer by the console's page"), epilog)
-    login = inside.add("login", Login, _login, "print an address that logs in", _LOGIN)
+    login = inside.add_function("login", _login, "print an address that logs in", _LOGIN)
     login.add_argument("--name", default=os.environ.get("SUDO_USER") or "root", help="who the journal says it was")
     login.add_argument("--json", action="store_true", help="JSON instead of text")
-    password = inside.add("password", Password, _password, "set the page's password", _PASSWORD)
+    password = inside.add_function("password", _password, "set the page's password", _PASSWORD)
     password.add_argument("--remove", action="store_true", help="take it away")
-    token = inside.add("token", Token, _token, "print a token of the API", _TOKEN)
+    token = inside.add_function("token", _token, "print a token of the API", _TOKEN)
     token.add_argument("name", metavar="NAME", help="whose it is")
     token.add_argument("--remove", action="store_true", help="take it away")
-    tokens = inside.add("tokens", Tokens, _tokens, "show the names of the API's tokens", _TOKENS)
+    tokens = inside.add_function("tokens", _tokens, "show the names of the API's tokens", _TOKENS)
     tokens.add_argument("--json", action="store_true", help="JSON instead of text")
-    inside.add("logout", Logout, _logout, "log all browsers out", _LOGOUT)
+    inside.add_function("logout", _logout, "log all browsers out", _LOGOUT)
 
 
-def _login(options: Login) -> None:
-    pages = CONTROL.ask("login", name=options.name)["pages"]
-    if options.json:
+def _login(name: str, json: bool) -> None:
+    pages = CONTROL.ask("login", name=name)["pages"]
+    if json:
         show.print_object(pages=pages)
         return
     print("\n".join(pages))
 
 
-def _password(options: Password) -> None:
-    CONTROL.ask("password", password="" if options.remove else _asked())
+def _password(remove: bool) -> None:
+    CONTROL.ask("password", password="" if remove else _asked())
 
 
 def _asked() -> str:
@@ -106,21 +70,21 @@ def _asked() -> str:
     return password
 
 
-def _token(options: Token) -> None:
-    if options.remove:
-        CONTROL.ask("remove-token", name=options.name)
+def _token(name: str, remove: bool) -> None:
+    if remove:
+        CONTROL.ask("remove-token", name=name)
         return
-    print(CONTROL.ask("token", name=options.name)["token"])
+    print(CONTROL.ask("token", name=name)["token"])
 
 
-def _tokens(options: Tokens) -> None:
+def _tokens(json: bool) -> None:
     names = CONTROL.ask("tokens")["tokens"]
-    if options.json:
+    if json:
         show.print_object(tokens=names)
         return
     for name in names:
         print(name)
 
 
-def _logout(_options: Logout) -> None:
+def _logout() -> None:
     CONTROL.ask("logout")

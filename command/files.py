@@ -56,15 +56,11 @@ def _each(folder: Path, act: Callable[[Kind, Path], object]) -> int:
     found = [kind for kind in KINDS if (folder / kind.name).exists()]
     if not found:
         raise CommandError(Exit.NO_INPUT, f"{folder}: none of {', '.join(kind.name for kind in KINDS)} is there")
-    failures = [failure for kind in found if (failure := _failure(act, kind, folder / kind.name))]
-    for failure in failures:
-        print(f"tributary: {failure}", file=sys.stderr)
-    return failures[0].code if failures else 0
-
-
-def _failure(act: Callable[[Kind, Path], object], kind: Kind, file: Path) -> CommandError | None:
-    try:
-        act(kind, file)
-    except CommandError as failure:
-        return failure
-    return None
+    code = 0
+    for kind in found:
+        try:
+            act(kind, folder / kind.name)
+        except CommandError as failure:
+            print(f"tributary: {failure}", file=sys.stderr)
+            code = code or failure.code
+    return code

@@ -13,8 +13,8 @@ from rich.text import Text
 from command import box, saved, show, steering
 from router.control import CONTROL
 from tributary.daemons.logs import printable
-from tributary.daemons.text import age, folded, plural, scaled
-from tributary.settings.cli import Subcommands
+from tributary.daemons.text import age, plural, scaled
+from tributary.settings.cli import Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import drop_ins
 from tributary.settings.links import USES, Use
@@ -24,6 +24,7 @@ _FROM_SETTINGS = "settings"
 _KEYS = {"use": USES, "download": PositiveRate.ACCEPTED, "upload": PositiveRate.ACCEPTED}
 """The keys of a link that change while the router runs, and what each takes."""
 _USED = "used"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _LINK = f"""\
 Shows all about a link of a home router, or changes it; a change needs root.
@@ -51,24 +52,9 @@ class Change:
     value: str | None
 
 
-@dataclass(frozen=True)
-class Options:
-    """``tributary link``."""
-
-    link: str
-    changes: list[Change]
-    save: bool
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.save and not any(change.key in _KEYS and change.value for change in self.changes):
-            raise ValueError(f"--save: accepted: with one of {', '.join(f'{key}=' for key in _KEYS)}")
-
-
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    link = commands.add("link", Options, _link, "all about a home router's link, or change it", _LINK)
+    link = commands.add_function("link", _link, "all about a home router's link, or change it", _LINK)
     link.add_argument("link", metavar="LINK", help="its name in the router's settings")
     link.add_argument("changes", nargs="*", type=change, metavar="KEY=VALUE", help="see above")
     link.add_argument("--save", action="store_true", help="also after a reload or restart of the router")
@@ -93,19 +79,21 @@ def change(text: str) -> Change:
         raise ArgumentTypeError(f"{text!r}: accepted: {accepted}") from error
 
 
-def _link(options: Options) -> None:
+def _link(link: str, changes: list[Change], save: bool, dry_run: bool, json: bool) -> None:
+    if save and not any(change.key in _KEYS and change.value for change in changes):
+        raise Contradiction(f"--save: accepted: with one of {', '.join(f'{key}=' for key in _KEYS)}")
     answer = box.router()
-    found, settings = _found(answer, options.link), Path(answer["settings"])
-    for each in options.changes:
-        if options.dry_run:
-            print(f"# {options.link} would {_meant(options, each, settings)}")
+    found, settings = _found(answer, link), Path(answer["settings"])
+    for each in changes:
+        if dry_run:
+            print(f"# {link} would {_meant(each, settings if save else None)}")
         else:
-            _make(options, each, settings)
-    if options.dry_run:
+            _make(link, each, settings, save)
+    if dry_run:
         return
-    if options.changes:
-        found = _found(box.router(), options.link)
-    if options.json:
+    if changes:
+        found = _found(box.router(), link)
+    if json:
         show.print_object(link=found)
         return
     console = Console()
@@ -120,23 +108,23 @@ def _found(answer: Answer, name: str) -> Answer:
     return links[name]
 
 
-def _meant(options: Options, change: Change, settings: Path) -> str:
+def _meant(change: Change, saved_in: Path | None) -> str:
     if change.key == _USED:
         return f"have used {change.value} of its monthly cap"
-    also = f", also in {drop_ins(settings)}" if options.save and change.value else ""
+    also = f", also in {drop_ins(saved_in)}" if saved_in and change.value else ""
     return f"have {change.key} = {change.value or 'what the settings say'}{also}"
 
 
-def _make(options: Options, change: Change, settings: Path) -> None:
+def _make(link: str, change: Change, settings: Path, save: bool) -> None:
     if change.key == _USED:
-        CONTROL.ask("set-usage", link=options.link, used=Size.parse(change.value).amount)
+        CONTROL.ask("set-usage", link=link, used=Size.parse(change.value).amount)
         return
-    name = f"{change.key}-{options.link}"
+    name = f"{change.key}-{link}"
     if change.value is None:
         saved.forget(settings, name)
-    steering.set_link(options.link, change.key, change.value)
-    if change.value is not None and options.save:
-        saved.save(settings, name, f"[wan.{options.link}]", {change.key: change.value})
+    steering.set_link(link, change.key, change.value)
+    if change.value is not None and save:
+        saved.save(settings, name, f"[wan.{link}]", {change.key: change.value})
 
 
 def lines(link: Answer, width: int) -> Iterator[Text]:
@@ -145,7 +133,12 @@ def lines(link: Answer, width: int) -> Iterator[Text]:
     for finding in link["diagnosis"]:
         for line in textwrap.wrap(printable(finding["text"]), max(width - 2, 20), break_long_words=False):
             yield Text("  " + line)
-    yield from folded(_facts(link), 2, width)
+    # A line ends between two facts, not within one.
+    facts = ", ".join(printable(fact).replace(" ", _NO_BREAK) for fact in _facts(link))
+    for line in textwrap.wrap(
+        facts, width, initial_indent="  ", subsequent_indent=6 * " ", break_long_words=False, break_on_hyphens=False
+    ):
+        yield Text(line.replace(_NO_BREAK, " "))
 
 
 def _facts(link: Answer) -> list[str]:
@@ -159,6 +152,7 @@ def _facts(link: Answer) -> list[str]:
         *([f"tunnel {link['tunnel']['interface']} from {link['tunnel']['address']}"] if link["tunnel"] else []),
         f"table {link['table']}",
         f"rank {link['rank']}",
+        *(["begins sessions"] if link["begins_sessions"] else []),
         link["use"],
         *(["not needed now"] if link["standby"] else []),
         *(["metered"] if link["metered"] else []),

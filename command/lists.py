@@ -1,14 +1,13 @@
 """The commands that show a list: its arguments, and how it is shown, once or again and again."""
 
 import time
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from command import show
 from command.show import Column, D, Listed, Selection
 from command.watch import Interval, watch
-from tributary.settings.cli import Arguments
+from tributary.settings.cli import Arguments, whole_number
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ def add_arguments(listing: Arguments) -> None:
     """Add those of ``Listing`` to a command's."""
     listing.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
     listing.add_argument("--sort", metavar="COLUMN", help="by this column; from the largest with --sort=-COLUMN")
-    listing.add_argument("--limit", type=_count, metavar="N", help="at most so many rows")
+    listing.add_argument("--limit", type=whole_number(1, 1_000_000), metavar="N", help="at most so many rows")
     listing.add_argument(
         "--watch",
         nargs="?",
@@ -39,12 +38,6 @@ def add_arguments(listing: Arguments) -> None:
         metavar="INTERVAL",
         help="show it again and again, with rates, until Ctrl-C (default: 1s)",
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r}: accepted: a count above 0")
-    return int(text)
 
 
 def now(documents: Sequence[D]) -> Listed[D]:

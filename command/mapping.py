@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
-from tributary.api.documents import HtbClass, Link, Rule, Service, Session, Subflow
-from tributary.daemons.text import end, plural
+from tributary.api.documents import HtbClass, Link, Rule, Session, Subflow
+from tributary.daemons.text import plural
+from tributary.settings.hosts import joined
 from tributary.settings.units import Size
 
 LIMIT = "limit-"
@@ -17,31 +18,31 @@ N = TypeVar("N", int, float)
 
 def wan_links(answer: Answer) -> list[Link]:
     """The links of a router's status, by rank."""
-    return [_wan(link) for link in answer["wan"]]
+    return list(map(_wan, answer["wan"]))
 
 
-def _wan(link: Answer) -> Link:
-    probe, cap, shaper = link["probe"] or {}, link["cap"] or {}, link.get("shaper") or {}
+def link(**known: object) -> Link:
+    """A link of which no more is known than this."""
+    return Link.model_validate(dict.fromkeys(Link.model_fields) | {"advice": ()} | known)
+
+
+def _wan(wan: Answer) -> Link:
+    probe, cap, shaper = wan["probe"] or {}, wan["cap"] or {}, wan.get("shaper") or {}
     rtt = probe.get("rtt_ms")
-    return Link(
-        name=link["name"],
+    return link(
+        name=wan["name"],
         kind="wan",
-        state="standby" if link["standby"] and link["state"] == "up" else link["state"],
-        reason=link["reason"],
-        age=link["state_age_s"],
-        interface=link["interface"],
-        sent=None,
-        received=None,
-        use=link["use"],
+        state="standby" if wan["standby"] and wan["state"] == "up" else wan["state"],
+        reason=wan["reason"],
+        age=wan["state_age_s"],
+        interface=wan["interface"],
+        use=wan["use"],
         rtt=None if rtt is None else rtt / 1000,
         download=shaper.get("download"),
         upload=shaper.get("upload"),
         used=cap.get("used_bytes"),
         cap=cap.get("bytes"),
-        subflows=None,
-        throttled=None,
-        limit=None,
-        advice=tuple(finding["text"] for finding in link["diagnosis"]),
+        advice=tuple(finding["text"] for finding in wan["diagnosis"]),
     )
 
 
@@ -52,25 +53,15 @@ def paths(status: Status) -> list[Link]:
 
 
 def _path(path: PathStatus, limit: str | None) -> Link:
-    return Link(
+    return link(
         name=path.name,
         kind="path",
         state="up" if path.present else "down",
         reason=None if path.present else "no-interface",
-        age=None,
         interface=path.interface,
-        sent=None,
-        received=None,
-        use=None,
-        rtt=None,
-        download=None,
-        upload=None,
-        used=None,
-        cap=None,
         subflows=path.subflows,
         throttled=path.throttled,
         limit=limit,
-        advice=(),
     )
 
 
@@ -96,8 +87,8 @@ def _session(session: SessionStatus) -> Session:
 
 def _subflow(subflow: SubflowStatus) -> Subflow:
     return Subflow(
-        local=end(subflow.local, subflow.local_port),
-        remote=end(subflow.remote, subflow.remote_port),
+        local=joined(subflow.local, subflow.local_port),
+        remote=joined(subflow.remote, subflow.remote_port),
         path=subflow.path,
         initial=subflow.initial,
         backup=subflow.backup,
@@ -137,7 +128,6 @@ def classes(status: Status) -> list[HtbClass]:
 
 
 def _class(entry: ClassStatus) -> HtbClass:
-    counters = entry.counters
     return HtbClass(
         device=entry.device,
         id=entry.id,
@@ -147,9 +137,9 @@ def _class(entry: ClassStatus) -> HtbClass:
         rate=entry.rate,
         ceiling=entry.ceiling,
         subflows=entry.subflows,
-        sent=counters.sent_bytes if counters else None,
-        dropped=counters.dropped_packets if counters else None,
-        backlog=counters.backlog_bytes if counters else None,
+        sent=entry.sent_bytes,
+        dropped=entry.dropped_packets,
+        backlog=entry.backlog_bytes,
     )
 
 
@@ -159,32 +149,27 @@ def known_sum(numbers: Iterable[N | None]) -> N | None:
     return cast(N, sum(known)) if known else None
 
 
-def throttler(status: Status) -> Service:
-    """The throttler in one line."""
-    summary = (
-        f"{plural(status.sessions_total, 'session')}, {plural(status.subflows_total, 'subflow')}, "
-        f"{status.throttled_total:,} throttled, by {status.policy}"
-    )
-    return Service(name="throttler", running=True, uptime=status.uptime_s, summary=summary)
+def throttler(status: Status) -> tuple[float, str]:
+    """For how long the throttler has run, and what it does, in one line."""
+    sessions, subflows = plural(status.sessions_total, "session"), plural(status.subflows_total, "subflow")
+    return status.uptime_s, f"{sessions}, {subflows}, {status.throttled_total:,} throttled, by {status.policy}"
 
 
-def router(answer: Answer) -> Service:
-    """The router's daemon in one line."""
+def router(answer: Answer) -> tuple[float, str]:
+    """The same of the router's daemon."""
     up = sum(link["state"] == "up" for link in answer["wan"])
     gateway = answer["gateway"]
     tunnels = f", tunnels to {gateway['address']}" if gateway else ""
-    summary = f"{up} of {plural(len(answer['wan']), 'link')} up{tunnels}"
-    return Service(name="router", running=True, uptime=answer["uptime_s"], summary=summary)
+    return answer["uptime_s"], f"{up} of {plural(len(answer['wan']), 'link')} up{tunnels}"
 
 
-def gateway(answer: Answer) -> Service:
-    """The gateway of home routers in one line."""
-    summary = f"{plural(answer['routers'], 'router')} enrolled"
-    return Service(name="gateway", running=True, uptime=answer["uptime_s"], summary=summary)
+def gateway(answer: Answer) -> tuple[float, str]:
+    """The same of the gateway of home routers."""
+    return answer["uptime_s"], f"{plural(answer['routers'], 'router')} enrolled"
 
 
-def converter(answer: Answer) -> Service:
-    """The native converter in one line."""
+def converter(answer: Answer) -> tuple[float, str]:
+    """The same of the native converter."""
     state = "draining, " if answer["draining"] else ""
     summary = f"{state}{answer['open_connections']:,} of {answer['most_connections']:,} connections"
-    return Service(name="converter", running=True, uptime=answer["uptime_seconds"], summary=summary)
+    return answer["uptime_seconds"], summary

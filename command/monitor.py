@@ -64,12 +64,12 @@ def _rates(link: Link) -> tuple[tuple[str, int | None], ...]:
     return ("down", link.download), ("up", link.upload)
 
 
-def monitor(as_json: bool, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.time) -> None:
+def monitor(json: bool) -> None:
     """Print all that is there, and then each change, until Ctrl-C."""
     before: Seen = {}
     while True:
         after = look()
-        for change in changes(before, after, clock()):
-            print(change.model_dump_json() if as_json else printable(f"{change.time} {change.text}"), flush=True)
+        for change in changes(before, after, time.time()):
+            print(change.model_dump_json() if json else printable(f"{change.time} {change.text}"), flush=True)
         before = after
-        sleep(INTERVAL)
+        time.sleep(INTERVAL)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from rich.cells import cell_len
@@ -10,7 +11,19 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from tributary.api.documents import VERSION, Document, HtbClass, Link, Router, Rule, Service, Session, Subflow, Tunnel
+from tributary.api.documents import (
+    VERSION,
+    Account,
+    Document,
+    HtbClass,
+    Link,
+    Router,
+    Rule,
+    Service,
+    Session,
+    Subflow,
+    Tunnel,
+)
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, scaled
 from tributary.settings.errors import CommandError, Exit
@@ -20,15 +33,21 @@ D = TypeVar("D", bound=Document)
 
 @dataclass(frozen=True)
 class Column(Generic[D]):
-    """A title; a cell's text, "" where nothing is known; and what it is sorted by, if not by the text."""
+    """A title; what is shown of a document, which also sorts; how that is written, and what is if it is not known."""
 
     title: str
-    cell: Callable[[D], str]
-    key: Callable[[D], Any] | None = None
+    value: Callable[[D], Any]
+    text: Callable[[Any], str] = str
+    unknown: str = ""
+
+    def cell(self, document: D) -> str:
+        """Its text for one document."""
+        value = self.value(document)
+        return self.unknown if value is None else self.text(value)
 
     def order(self, document: D) -> tuple[bool, Any]:
         """What is not known comes last."""
-        value = (self.key or self.cell)(document)
+        value = self.value(document)
         return value is None or value == "", value
 
 
@@ -53,85 +72,82 @@ class Selection:
     limit: int | None = None
 
 
-def _age(seconds: float | None) -> str:
-    return "" if seconds is None else age(seconds)
+_bytes, _rate = partial(scaled, unit="B"), partial(scaled, unit="bit/s")
+_count = "{:,}".format
 
 
-def _bytes(count: int | None) -> str:
-    return "" if count is None else scaled(count, "B")
-
-
-def _rate(rate: float | None) -> str:
-    return "" if rate is None else scaled(rate, "bit/s")
-
-
-def _rtt(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1000:.1f} ms"
-
-
-def _count(count: int | None) -> str:
-    return "" if count is None else f"{count:,}"
+def _rtt(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
 
 
 def _from(tunnel: Tunnel) -> str:
     return f"{'all else' if tunnel.link is None else tunnel.link}: {tunnel.outside}"
 
 
-def _cap(link: Link) -> str:
-    return f"{_bytes(link.used)} of {_bytes(link.cap)}" if link.cap else ""
-
-
 _COUNTED: tuple[Column[Any], ...] = (
-    Column("sending", lambda each: _rate(each.sent_rate), lambda each: each.sent_rate),
-    Column("receiving", lambda each: _rate(each.received_rate), lambda each: each.received_rate),
-    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
-    Column("received", lambda each: _bytes(each.received), lambda each: each.received),
+    Column("sending", lambda each: each.sent_rate, _rate),
+    Column("receiving", lambda each: each.received_rate, _rate),
+    Column("sent", lambda each: each.sent, _bytes),
+    Column("received", lambda each: each.received, _bytes),
 )
 LINKS: tuple[Column[Link], ...] = (
     Column("link", lambda each: each.name),
     Column("state", lambda each: each.condition),
-    Column("for", lambda each: _age(each.age), lambda each: each.age),
-    Column("interface", lambda each: each.interface or ""),
-    Column("use", lambda each: each.use or ""),
-    Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
-    Column("download", lambda each: _rate(each.download), lambda each: each.download),
-    Column("upload", lambda each: _rate(each.upload), lambda each: each.upload),
+    Column("for", lambda each: each.age, age),
+    Column("interface", lambda each: each.interface),
+    Column("use", lambda each: each.use),
+    Column("rtt", lambda each: each.rtt, _rtt),
+    Column("download", lambda each: each.download, _rate),
+    Column("upload", lambda each: each.upload, _rate),
     *_COUNTED,
-    Column("cap", _cap, lambda each: each.used),
-    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
-    Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),
-    Column("limit", lambda each: each.limit or ""),
+    Column(
+        "cap",
+        lambda each: (each.used or 0, each.cap) if each.cap else None,
+        lambda pair: " of ".join(map(_bytes, pair)),
+    ),
+    Column("subflows", lambda each: each.subflows, _count),
+    Column("throttled", lambda each: each.throttled, _count),
+    Column("limit", lambda each: each.limit),
 )
 SESSIONS: tuple[Column[Session], ...] = (
     Column("token", lambda each: each.token),
     Column("client", lambda each: each.client),
-    Column("age", lambda each: _age(each.age), lambda each: each.age),
-    Column("subflows", lambda each: _count(len(each.subflows)), lambda each: len(each.subflows)),
-    Column("active", lambda each: _count(each.active), lambda each: each.active),
-    Column("throttled", lambda each: _count(each.throttled), lambda each: each.throttled),
+    Column("age", lambda each: each.age, age),
+    Column("subflows", lambda each: len(each.subflows), _count),
+    Column("active", lambda each: each.active, _count),
+    Column("throttled", lambda each: each.throttled, _count),
     *_COUNTED,
     Column("paths", lambda each: ", ".join(sorted({subflow.path for subflow in each.subflows if subflow.path}))),
 )
 SUBFLOWS: tuple[Column[Subflow], ...] = (
     Column("remote", lambda each: each.remote),
     Column("local", lambda each: each.local),
-    Column("path", lambda each: each.path or ""),
+    Column("path", lambda each: each.path),
     Column("kind", lambda each: ("initial" if each.initial else "join") + (", backup" if each.backup else "")),
-    Column("rtt", lambda each: _rtt(each.rtt), lambda each: each.rtt),
+    Column("rtt", lambda each: each.rtt, _rtt),
     *_COUNTED,
-    Column("throttled by", lambda each: (each.rule or "") if each.throttled else ""),
-    Column("only counted by", lambda each: each.counted_by or ""),
+    Column("throttled by", lambda each: each.rule if each.throttled else None),
+    Column("only counted by", lambda each: each.counted_by),
 )
 RULES: tuple[Column[Rule], ...] = (
     Column("rule", lambda each: each.name),
     Column("state", lambda each: each.state),
-    Column("rate", lambda each: each.rate or ""),
+    Column("rate", lambda each: each.rate),
     Column("for each", lambda each: each.shared_by),
-    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
-    Column("matches", lambda each: _count(each.matches), lambda each: each.matches),
-    Column("quota", lambda each: each.quota or ""),
-    Column("most used", lambda each: _bytes(each.used), lambda each: each.used),
-    Column("exhausted", lambda each: _count(each.exhausted), lambda each: each.exhausted),
+    Column("subflows", lambda each: each.subflows, _count),
+    Column("matches", lambda each: each.matches, _count),
+    Column("quota", lambda each: each.quota),
+    Column("most used", lambda each: each.used, _bytes),
+    Column("exhausted", lambda each: each.exhausted, _count),
+)
+ACCOUNTS: tuple[Column[Account], ...] = (
+    Column("day", lambda each: each.day),
+    Column("client", lambda each: each.client),
+    Column("router", lambda each: each.router),
+    Column("path", lambda each: each.path),
+    Column("connections", lambda each: each.connections, _count),
+    Column("received", lambda each: each.received, _bytes),
+    Column("sent", lambda each: each.sent, _bytes),
 )
 CLASSES: tuple[Column[HtbClass], ...] = (
     Column("interface", lambda each: each.device),
@@ -140,31 +156,32 @@ CLASSES: tuple[Column[HtbClass], ...] = (
     Column("rule", lambda each: each.rule),
     Column("for", lambda each: each.owner),
     Column("rate", lambda each: each.rate + f" up to {each.ceiling}" * (each.ceiling != each.rate)),
-    Column("subflows", lambda each: _count(each.subflows), lambda each: each.subflows),
-    Column("sending", lambda each: _rate(each.sent_rate), lambda each: each.sent_rate),
-    Column("sent", lambda each: _bytes(each.sent), lambda each: each.sent),
-    Column("drops/s", lambda each: f"{each.drop_rate:,.0f}" if each.drop_rate else "", lambda each: each.drop_rate),
-    Column("dropped", lambda each: _count(each.dropped), lambda each: each.dropped),
-    Column("backlog", lambda each: _bytes(each.backlog), lambda each: each.backlog),
+    Column("subflows", lambda each: each.subflows, _count),
+    Column("sending", lambda each: each.sent_rate, _rate),
+    Column("sent", lambda each: each.sent, _bytes),
+    Column("drops/s", lambda each: each.drop_rate, lambda rate: f"{rate:,.0f}" if rate else ""),
+    Column("dropped", lambda each: each.dropped, _count),
+    Column("backlog", lambda each: each.backlog, _bytes),
 )
 ROUTERS: tuple[Column[Router], ...] = (
     Column("router", lambda each: each.name),
-    Column("number", lambda each: str(each.number), lambda each: each.number),
+    Column("number", lambda each: each.number, "{}".format),
     Column("address", lambda each: each.addresses[0]),
-    Column("LAN", lambda each: each.prefix or ""),
+    Column("LAN", lambda each: each.prefix),
     Column("keys", lambda each: "rotating" if each.rotating else ""),
-    Column("links up", lambda each: _count(each.links_up), lambda each: each.links_up),
-    Column("seen", lambda each: _age(each.last_seen) or "never", lambda each: each.last_seen),
+    Column("links up", lambda each: each.links_up, _count),
+    Column("seen", lambda each: each.last_seen, age, "never"),
     *_COUNTED,
     Column("forwards", lambda each: ", ".join(each.forwards)),
-    Column("links from", lambda each: ", ".join(_from(tunnel) for tunnel in each.up)),
+    Column("links from", lambda each: ", ".join(map(_from, each.up))),
 )
 SERVICES: tuple[Column[Service], ...] = (
     Column("service", lambda each: each.name),
     Column("state", lambda each: "runs" if each.running else "does not run"),
-    Column("for", lambda each: _age(each.uptime), lambda each: each.uptime),
+    Column("for", lambda each: each.uptime, age),
     Column("what", lambda each: each.summary),
 )
+"""Columns that are not text as it is are numbers, to the right."""
 
 
 def show(name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
@@ -235,7 +252,7 @@ def table(documents: Sequence[D], columns: Sequence[Column[D]]) -> Table:
     cells = {column.title: [printable(column.cell(each)) for each in documents] for column in columns}
     kept = [column for column in columns if any(cells[column.title]) or not documents]
     for column in kept:
-        made.add_column(column.title, justify="right" if column.key else "left", no_wrap=column is not kept[-1])
+        made.add_column(column.title, justify="left" if column.text is str else "right", no_wrap=column is not kept[-1])
     for row in zip(*(cells[column.title] for column in kept), strict=True):
         made.add_row(*row)
     return made

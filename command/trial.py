@@ -3,7 +3,6 @@
 import select
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from command.watch import Interval
@@ -11,7 +10,7 @@ from router.control import CONTROL as ROUTER
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.daemons.control import Control
 from tributary.daemons.state_file import write_atomic
-from tributary.settings.cli import Subcommands
+from tributary.settings.cli import Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit
 
 _TRY = """\
@@ -29,23 +28,9 @@ _PROGRAMS: Mapping[str, tuple[Control, str]] = {"throttler": (THROTTLER, "policy
 """How each is asked, and what it calls its settings' file in its status."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """``tributary try``."""
-
-    file: Path
-    span: Interval
-    program: str | None
-    dry_run: bool
-
-    def __post_init__(self) -> None:
-        if self.program is None and self.file.stem not in _PROGRAMS:
-            raise ValueError(f"--program: accepted: {' or '.join(_PROGRAMS)}, since {self.file.name} says neither")
-
-
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    added = commands.add("try", Options, _try, "settings on trial", _TRY)
+    added = commands.add_function("try", _try, "settings on trial", _TRY)
     added.add_argument("file", type=Path, metavar="FILE", help="the new settings: throttler.toml, router.toml")
     added.add_argument(
         "--for",
@@ -59,28 +44,30 @@ def add(commands: Subcommands) -> None:
     added.add_argument("--dry-run", action="store_true", help="say whether they are accepted, and change nothing")
 
 
-def _try(options: Options) -> int:
-    name = options.program or options.file.stem
+def _try(file: Path, span: Interval, program: str | None, dry_run: bool) -> int:
+    name = program or file.stem
+    if name not in _PROGRAMS:
+        raise Contradiction(f"--program: accepted: {' or '.join(_PROGRAMS)}, since {file.name} says neither")
     control, key = _PROGRAMS[name]
     try:
-        text = options.file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(Exit.NO_INPUT, f"{options.file}: cannot be read: {error}") from error
+        raise CommandError(Exit.NO_INPUT, f"{file}: cannot be read: {error}") from error
     own = Path(control.ask("status")[key])
-    if own.exists() and options.file.samefile(own):
+    if own.exists() and file.samefile(own):
         raise CommandError(Exit.USAGE, f"{own}: accepted: another file, since the program goes back to this one")
-    if options.dry_run:
+    if dry_run:
         # Not at the top: nothing else here needs the settings' models.
         from command import files
 
-        next(kind for kind in files.KINDS if kind.name == f"{name}.toml").check(options.file)
-        print(f"# {options.file} would replace {own}, for {options.span}")
+        next(kind for kind in files.KINDS if kind.name == f"{name}.toml").check(file)
+        print(f"# {file} would replace {own}, for {span}")
         return 0
-    control.ask("try", settings=text, name=str(options.file), seconds=options.span.seconds)
+    control.ask("try", settings=text, name=str(file), seconds=span.seconds)
     kept = False
     try:
-        print(f"on trial for {options.span}: Enter keeps it in {own}, Ctrl-C goes back", flush=True)
-        kept = _is_confirmed(options.span.seconds)
+        print(f"on trial for {span}: Enter keeps it in {own}, Ctrl-C goes back", flush=True)
+        kept = _is_confirmed(span.seconds)
         if kept:
             write_atomic(own, text.encode(), mode=own.stat().st_mode & 0o777)
     finally:

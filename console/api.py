@@ -1,7 +1,6 @@
 """The API, ``/api/v1``: a table of calls, of which each says who may use it and what it takes and answers."""
 
 import asyncio
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from console import requests
-from console.changes import PATIENCE, Changes, Subject, key_of_link, limit_of
+from console.changes import PATIENCE, Changes, Subject
 from console.door import Door
 from console.history import SECONDS, SPANS, Recorder
 from console.journal import Book
@@ -49,13 +48,13 @@ _THROTTLER = replace(THROTTLER, timeout=PATIENCE)
 
 @dataclass(frozen=True)
 class Call:
-    """A call: GET takes ``parameters`` with what each accepts, POST takes ``asked``."""
+    """A call: GET takes ``parameters`` with what each accepts, POST takes ``asked``, which ``act`` gets."""
 
     method: Literal["GET", "POST"]
     path: str
     needs: Needs
     about: str
-    act: Callable[[Request], Awaitable[Response]]
+    act: Callable[..., Awaitable[Message | Response]]
     answers: type[Message] | None
     asked: type[Message] | None = None
     parameters: Mapping[str, str] | None = None
@@ -85,54 +84,16 @@ class Api:
             Call("POST", "logout", "nothing", "log out", door.logout, None),
             Call("GET", "look", "reading", "all that the page shows", self._look, d.Look),
             Call("GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None),
-            Call(
-                "GET",
-                "history",
-                "reading",
-                "what links carried",
-                self._history,
-                d.History,
-                parameters={"seconds": ", ".join(map(str, SPANS))},
-            ),
-            Call(
-                "GET",
-                "sessions",
-                "reading",
-                "the sessions that fit",
-                self._sessions,
-                d.Sessions,
-                parameters={
-                    "client": "an address or a network",
-                    "path": "a path's name",
-                    "rule": "a rule's name",
-                    "sort": ", ".join(_ORDERS),
-                    "limit": "1 to 1000",
-                },
-            ),
+            Call("GET", "history", "reading", "what links carried", self._history, d.History, None, _SECONDS),
+            Call("GET", "sessions", "reading", "the sessions that fit", self._sessions, d.Sessions, None, _FILTERS),
             Call("GET", "explain/{token}", "reading", "why a session is throttled", self._explain, d.Explanation),
-            Call(
-                "GET",
-                "journal",
-                "reading",
-                "what was changed",
-                self._journal,
-                d.Journal,
-                parameters={"limit": "1 to 1000"},
-            ),
+            Call("GET", "journal", "reading", "what was changed", self._journal, d.Journal, None, _LIMIT),
             Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
             Call("POST", "link", "managing", "change an access link", self._link, d.Made, d.LinkChange),
             Call("GET", "routers", "managing", "the home routers of this gateway", self._routers, d.Routers),
             Call("POST", "enrol", "managing", "let a home router in", self._enrol, d.Enrolled, d.RouterName),
             Call("POST", "revoke", "managing", "let it in no longer", self._revoke, d.Revoked, d.RouterName),
-            Call(
-                "POST",
-                "preview",
-                "managing",
-                "what a rule would be about",
-                self._preview,
-                d.Preview,
-                d.TriedRule,
-            ),
+            Call("POST", "preview", "managing", "what a rule would be about", self._preview, d.Preview, d.TriedRule),
             Call("POST", "undo", "managing", "undo a change", self._undo, d.Made, d.Undo),
         )
 
@@ -148,7 +109,9 @@ class Api:
         async def endpoint(request: Request) -> Response:
             try:
                 self._door.admit(request, call.needs)
-                return await call.act(request)
+                asked = [await requests.read(request, call.asked)] if call.asked else []
+                answer = await call.act(request, *asked)
+                return answer if isinstance(answer, Response) else requests.answer(answer)
             except Refused as refused:
                 return requests.failed(refused.status, str(refused))
             except CommandError as failure:
@@ -185,8 +148,7 @@ class Api:
     async def _history(self, request: Request) -> Response:
         seconds = requests.number(request, "seconds", SECONDS, max(SPANS))
         if seconds not in SPANS:
-            line = f"seconds = {seconds}: accepted: {', '.join(map(str, SPANS))}"
-            raise Refused(HTTPStatus.BAD_REQUEST, line)
+            raise Refused(HTTPStatus.BAD_REQUEST, f"seconds = {seconds}: accepted: {_SECONDS['seconds']}")
         # One at a time, and for all pages together: a week of many links takes a while.
         async with self._history_lock:
             now, kept = time.time(), seconds / _SHORTEST_HISTORY_SHARE
@@ -196,7 +158,7 @@ class Api:
                 self._histories[seconds] = now, text
         return Response(text, media_type="application/json")
 
-    async def _sessions(self, request: Request) -> Response:
+    async def _sessions(self, request: Request) -> Message:
         seen = await self._looking.latest()
         clients = _network(request)
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
@@ -204,61 +166,51 @@ class Api:
         if order not in _ORDERS:
             raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
         fits.sort(key=_ORDERS[order])
-        return requests.answer(
-            documents.Sessions(sessions=tuple(fits[: requests.number(request, "limit", 100, 1000)]), total=len(fits))
-        )
+        most = requests.number(request, "limit", 100, 1000)
+        return documents.Sessions(sessions=tuple(fits[:most]), total=len(fits))
 
-    async def _explain(self, request: Request) -> Response:
+    async def _explain(self, request: Request) -> Message:
         ends = [request.path_params["token"]]
         answer = await asyncio.to_thread(_THROTTLER.ask, "explain", ends=ends)
-        return requests.answer(documents.Explanation.model_validate(answer))
+        return documents.Explanation.model_validate(answer)
 
-    async def _routers(self, _request: Request) -> Response:
+    async def _routers(self, _request: Request) -> Message:
         # One at a time: each takes a thread, and starts tools at the gateway.
         async with self._routers_lock:
             answer = await asyncio.to_thread(_GATEWAY.ask, "routers")
-        return requests.answer(documents.Routers.model_validate(answer))
+        return documents.Routers.model_validate(answer)
 
-    async def _enrol(self, request: Request) -> Response:
+    async def _enrol(self, request: Request, asked: documents.RouterName) -> Message:
         # Not at the top: segno is for this alone. Not later: the secret that is made comes once.
         import segno
 
-        asked = await requests.read(request, documents.RouterName)
         answer = await self._changes.enrol(self._door.name(request), asked.name)
         code = segno.make(answer["settings"], error="l").svg_data_uri(scale=3, border=4, light="#fff")
-        return requests.answer(documents.Enrolled.model_validate({**answer, "qr": code}))
+        return documents.Enrolled.model_validate({**answer, "qr": code})
 
-    async def _revoke(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.RouterName)
+    async def _revoke(self, request: Request, asked: documents.RouterName) -> Message:
         answer = await self._changes.revoke(self._door.name(request), asked.name)
-        return requests.answer(documents.Revoked.model_validate(answer))
+        return documents.Revoked.model_validate(answer)
 
-    async def _preview(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.TriedRule)
+    async def _preview(self, _request: Request, asked: documents.TriedRule) -> Message:
         answer = await asyncio.to_thread(_THROTTLER.ask, "preview", rule=asked.rule)
-        return requests.answer(documents.Preview.model_validate(answer))
+        return documents.Preview.model_validate(answer)
 
-    async def _journal(self, request: Request) -> Response:
+    async def _journal(self, request: Request) -> Message:
         most = requests.number(request, "limit", 100, 1000)
-        try:
-            return requests.answer(documents.Journal(entries=await asyncio.to_thread(self._book.newest, most)))
-        except (sqlite3.Error, OSError) as error:
-            raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
+        return documents.Journal(entries=await asyncio.to_thread(self._book.newest, most))
 
-    async def _limit(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.Limit)
-        return await self._made(request, limit_of(asked.path), asked.rate)
+    async def _limit(self, request: Request, asked: documents.Limit) -> Message:
+        return await self._made(request, Subject("path", asked.path, "limit"), asked.rate)
 
-    async def _link(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.LinkChange)
-        return await self._made(request, key_of_link(asked.link, asked.key), asked.value)
+    async def _link(self, request: Request, asked: documents.LinkChange) -> Message:
+        return await self._made(request, Subject("link", asked.link, asked.key), asked.value)
 
-    async def _made(self, request: Request, subject: Subject, value: str | None) -> Response:
-        return requests.answer(documents.Made(entry=await self._changes.make(self._door.name(request), subject, value)))
+    async def _made(self, request: Request, subject: Subject, value: str | None) -> Message:
+        return documents.Made(entry=await self._changes.make(self._door.name(request), subject, value))
 
-    async def _undo(self, request: Request) -> Response:
-        asked = await requests.read(request, documents.Undo)
-        return requests.answer(documents.Made(entry=await self._changes.undo(self._door.name(request), asked.entry)))
+    async def _undo(self, request: Request, asked: documents.Undo) -> Message:
+        return documents.Made(entry=await self._changes.undo(self._door.name(request), asked.entry))
 
 
 _ORDERS: Mapping[str, Callable[[Session], Any]] = {
@@ -266,6 +218,17 @@ _ORDERS: Mapping[str, Callable[[Session], Any]] = {
     "age": lambda session: session.age,
     "throttled": lambda session: -session.throttled,
     "client": lambda session: session.client,
+}
+
+
+_LIMIT = {"limit": "1 to 1000"}
+_SECONDS = {"seconds": ", ".join(map(str, SPANS))}
+_FILTERS = {
+    "client": "an address or a network",
+    "path": "a path's name",
+    "rule": "a rule's name",
+    "sort": ", ".join(_ORDERS),
+    **_LIMIT,
 }
 
 

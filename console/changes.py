@@ -1,7 +1,6 @@
 """Changes from the page: one at a time for each subject, the last value wins, each has a line in the journal."""
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,54 +21,39 @@ PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """What may be changed: how its value is read now, how it is set, and how it is written; all raise CommandError."""
+    """What may be changed: the limit of a path, or a key of an access link. All methods raise CommandError."""
 
+    kind: str
     name: str
     key: str
-    value: Callable[[], str | None]
-    set: Callable[[str | None], None]
-    written: Callable[[str], str] = str
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
 
-def limit_of(path: str) -> Subject:
-    """The limit of a path."""
-    return Subject(f"path {path}", "limit", lambda: _limit(path), lambda rate: _set_limit(path, rate), _as_rate)
+    def value(self) -> str | None:
+        """How it is now."""
+        if self.kind == "path":
+            found = {each.name: each.limit for each in mapping.paths(box.throttler(PATIENCE))}
+        else:
+            found = {each["name"]: each["set"].get(self.key) for each in box.router(PATIENCE)["wan"]}
+        if self.name not in found:
+            which = "path of the policy" if self.kind == "path" else "link of the router"
+            raise CommandError(Exit.USAGE, f"{self.name}: accepted: a {which}: {', '.join(found)}")
+        return found[self.name]
 
+    def set(self, value: str | None) -> None:
+        """Set it at the daemon."""
+        if self.kind == "path":
+            steering.limit(self.name, None if value is None else PositiveRate.parse(value))
+        else:
+            steering.set_link(self.name, self.key, value)
 
-def _as_rate(text: str) -> str:
-    """As the daemons write it."""
-    try:
-        return str(PositiveRate.parse(text))
-    except ValueError as error:
-        raise CommandError(Exit.USAGE, f"rate = {text!r}: accepted: {error}") from error
-
-
-def _set_limit(path: str, rate: str | None) -> None:
-    steering.limit(path, None if rate is None else PositiveRate.parse(rate))
-
-
-def _limit(path: str) -> str | None:
-    found = {each.name: each.limit for each in mapping.paths(box.throttler(PATIENCE))}
-    if path not in found:
-        raise CommandError(Exit.USAGE, f"{path}: accepted: a path of the policy: {', '.join(found)}")
-    return found[path]
-
-
-def key_of_link(link: str, key: str) -> Subject:
-    """A key of an access link."""
-    written = str if key == "use" else _as_rate
-    return Subject(
-        f"link {link}", key, lambda: _key(link, key), lambda value: steering.set_link(link, key, value), written
-    )
-
-
-def _key(link: str, key: str) -> str | None:
-    links: Mapping[str, Mapping[str, object]] = {each["name"]: each for each in box.router(PATIENCE)["wan"]}
-    if link not in links:
-        raise CommandError(Exit.USAGE, f"{link}: accepted: a link of the router: {', '.join(links)}")
-    given = links[link]["set"]
-    assert isinstance(given, dict)
-    return given.get(key)
+    def written(self, text: str) -> str:
+        """A value as the daemons write it."""
+        try:
+            return text if self.key == "use" else str(PositiveRate.parse(text))
+        except ValueError as error:
+            raise CommandError(Exit.USAGE, f"rate = {text!r}: accepted: {error}") from error
 
 
 def subject_of(entry: Entry) -> Subject:
@@ -77,7 +61,7 @@ def subject_of(entry: Entry) -> Subject:
     if entry.key == ACCESS:
         raise CommandError(Exit.USAGE, f"{entry.subject}: accepted: a change of a limit or a link")
     kind, _, name = entry.subject.partition(" ")
-    return limit_of(name) if kind == "path" else key_of_link(name, entry.key)
+    return Subject(kind, name, entry.key)
 
 
 class Changes:
@@ -86,7 +70,7 @@ class Changes:
     def __init__(self, book: Book, tell: Callable[[str, Change], None]) -> None:
         self._book, self._tell = book, tell
         self._access_lock = asyncio.Lock()
-        self._turns: dict[tuple[str, str], _Turn] = {}
+        self._turns: dict[Subject, _Turn] = {}
 
     async def make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None = None) -> Entry | None:
         """Set the subject's value; None if it has it already, or a later value took its place. Raises CommandError.
@@ -94,7 +78,7 @@ class Changes:
         ``undoes`` is the line of the journal that this undoes.
         """
         value = None if value is None else subject.written(value)
-        turn = self._turns.setdefault((subject.name, subject.key), _Turn())
+        turn = self._turns.setdefault(subject, _Turn())
         turn.last += 1
         own = turn.last
         async with turn.lock:
@@ -105,15 +89,12 @@ class Changes:
                 await asyncio.sleep(PAUSE)
             finally:
                 if own == turn.last:
-                    del self._turns[subject.name, subject.key]
+                    del self._turns[subject]
             return entry
 
     async def undo(self, who: str, number: int) -> Entry | None:
         """Undo what a line of the journal has changed; raises CommandError."""
-        try:
-            entry = await asyncio.to_thread(self._book.entry, number)
-        except (sqlite3.Error, OSError) as error:
-            raise CommandError(Exit.SYSTEM, f"the journal cannot be read: {error}") from error
+        entry = await asyncio.to_thread(self._book.entry, number)
         if entry is None or entry.undone:
             raise CommandError(Exit.USAGE, f"entry = {number}: accepted: a line of the journal that is not undone yet")
         return await self.make(who, subject_of(entry), entry.before, entry)
@@ -137,23 +118,23 @@ class Changes:
         # A secret that was made is shown, whatever became of the journal.
         try:
             self._book.add(who, change, time.time())
-        except (sqlite3.Error, OSError) as error:
-            answer["notes"].append(f"the journal cannot be written: {error}")
+        except CommandError as error:
+            answer["notes"].append(f"not in the journal: {error}")
         return answer
 
     def _make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None) -> Entry | None:
         before = subject.value()
         if undoes is not None and before != undoes.after:
-            raise CommandError(Exit.USAGE, f"{subject.name} has changed since: set it, or undo the newest change")
+            raise CommandError(Exit.USAGE, f"{subject} has changed since: set it, or undo the newest change")
         if before == value:
             return None
         subject.set(value)
-        change = Change(subject.name, subject.key, before, value)
+        change = Change(str(subject), subject.key, before, value)
         self._tell(who, change)
         try:
             return self._book.undo(who, undoes, time.time()) if undoes else self._book.add(who, change, time.time())
-        except (sqlite3.Error, OSError) as error:
-            raise CommandError(Exit.SYSTEM, f"it is done, but the journal cannot be written: {error}") from error
+        except CommandError as error:
+            raise CommandError(Exit.SYSTEM, f"it is done, but not in the journal: {error}") from error
 
 
 class _Turn:

@@ -1,10 +1,10 @@
 """The command line of the console."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
-from console import settings
+from console.settings import ConsoleSettings, read
 from tributary.daemons import directories
 from tributary.daemons.logs import Format, to_stderr
 from tributary.settings.cli import Arguments, Subcommands
@@ -37,22 +37,6 @@ Reads settings and prints 'valid', or says what is accepted instead.
 """
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """``tributary-console run``."""
-
-    settings: Path | None
-    state_directory: Path | None
-    log: str
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """``tributary-console check``."""
-
-    settings: Path
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the command in ``arguments``; returns its exit code or raises CommandError."""
     return parser().dispatch(arguments)
@@ -62,30 +46,27 @@ def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-console", description=_DESCRIPTION, epilog=_EXIT_CODES)
     commands = Subcommands(made, _EXIT_CODES)
-    run = commands.add("run", RunOptions, _run, "serve the page until stopped", _RUN)
+    run = commands.add_function("run", _run, "serve the page until stopped", _RUN)
     run.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file (default: what each key says)")
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where history and journal are kept")
     run.add_argument(
         "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
     )
-    command = commands.add("check", CheckOptions, _check, "whether settings are accepted", _CHECK)
+    command = commands.add_function("check", _check, "whether settings are accepted", _CHECK)
     command.add_argument("settings", type=Path, metavar="FILE", help="a TOML file")
     return made
 
 
-def _check(given: CheckOptions) -> None:
-    settings.read(given.settings)
+def _check(settings: Path) -> None:
+    read(settings)
     print("valid")
 
 
-def _run(given: RunOptions) -> None:
-    read = settings.read(given.settings) if given.settings else settings.ConsoleSettings()
-    state = given.state_directory or directories.state(_STATE)
+def _run(settings: Path | None, state_directory: Path | None, log: str) -> None:
+    asked = read(settings) if settings else ConsoleSettings()
+    state = state_directory or directories.state(_STATE)
     # Not at the top: help needs no web server.
     from console.server import serve
 
-    log = to_stderr(Format(given.log))
-    try:
-        serve(read, state, log)
-    finally:
-        log.close()
+    with closing(to_stderr(Format(log))) as events:
+        serve(asked, state, events)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from tributary.settings.errors import CommandError, Exit
+
 
 class Database:
     """The file, and the statement that makes its table. Any thread may use it."""
@@ -14,25 +16,21 @@ class Database:
         self._file, self._table = file, table
         self._lock = threading.Lock()
 
-    def __str__(self) -> str:
-        return str(self._file)
-
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """A connection, whose changes are one transaction; raises sqlite3.Error and OSError.
+        """A connection, whose changes are one transaction; raises CommandError, exit 71, where that cannot be.
 
         A file that is no database is renamed to NAME.broken, and the next use begins with an empty one.
         """
         with self._lock:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
                 with closing(sqlite3.connect(self._file, timeout=1.0)) as connection, connection:
                     connection.execute("PRAGMA synchronous = NORMAL")
                     connection.execute(self._table)
                     yield connection
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError:
-                with suppress(OSError):
-                    self._file.rename(self._file.with_suffix(".broken"))
-                raise
+            except (sqlite3.Error, OSError) as error:
+                if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+                    with suppress(OSError):
+                        self._file.rename(self._file.with_suffix(".broken"))
+                raise CommandError(Exit.SYSTEM, f"{self._file} cannot be read or written: {error}") from error

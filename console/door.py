@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,7 @@ class Door:
         self._reading, self._tell = reading, tell
         self._logins, self._attempts = Logins(), Attempts()
         self._hashing = asyncio.Lock()
-        self._names = self._kept_tokens()
+        self._names = self._tokens.read(access.checked_tokens, tell) or {}
         """Of tokens, by their hash."""
 
     # What root asks.
@@ -76,12 +76,9 @@ class Door:
             raise CommandError(Exit.USAGE, f"{name}: accepted: {', '.join(self.tokens) or 'none, there is no token'}")
         self._keep(others)
 
-    def _keep(self, names: Mapping[str, str]) -> None:
+    def _keep(self, names: dict[str, str]) -> None:
         self._tokens.replace(names)
         self._names = names
-
-    def _kept_tokens(self) -> Mapping[str, str]:
-        return self._tokens.read(access.checked_tokens, self._tell) or {}
 
     # What requests ask.
 
@@ -111,16 +108,15 @@ class Door:
         secret = request.cookies.get(COOKIE)
         return self._logins.person(secret, requests.address(request), time.monotonic()) if secret else None
 
-    async def who(self, request: Request) -> Response:
+    async def who(self, request: Request) -> Who:
         """What whoever asks may do."""
         person = self._person(request)
         has_password = self._kept_password() is not None
         name = person.name if person else None
-        return requests.answer(Who(manages=person is not None, name=name, reading=self._reading, password=has_password))
+        return Who(manages=person is not None, name=name, reading=self._reading, password=has_password)
 
-    async def login(self, request: Request) -> Response:
+    async def login(self, request: Request, asked: Login) -> Response:
         """Log in; the answer has a cookie."""
-        asked = await requests.read(request, Login)
         address, now = requests.address(request), time.monotonic()
         # Nobody guesses 256 bits: a token works also while somebody tries passwords.
         if not asked.token and not self._attempts.admits(address, now):

@@ -3,11 +3,11 @@
 Rows are written once a minute in one transaction, so that a memory card lasts.
 """
 
-import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from console.database import Database
 from tributary.api.console import History, Series
 from tributary.api.documents import Link
+from tributary.settings.errors import CommandError
 
 SECONDS = 600
 """For which each second is kept."""
@@ -70,7 +71,8 @@ class Recorder:
     def add(self, links: Iterable[Link], now: float) -> None:
         """Take what ``links`` carry; ``now`` in seconds since 1970."""
         second = int(now)
-        moment = {link.name: Sample(link.sent_rate, link.received_rate, link.rtt) for link in _first(links)}
+        first = islice(links, _MOST_LINKS)
+        moment = {link.name: Sample(link.sent_rate, link.received_rate, link.rtt) for link in first}
         with self._lock:
             if self._seconds and second - self._seconds[-1][0] > SECONDS:
                 self._seconds.clear()
@@ -96,8 +98,8 @@ class Recorder:
         pending = self._pending[step]
         start = pending[0][0] // step * step
         moments = [moment for _, moment in pending]
-        for name in _names(moments):
-            sent, received, rtt = map(_mean, _values(name, moments))
+        for name, values in _by_link(moments):
+            sent, received, rtt = map(_mean, values)
             self._unwritten.append((step, start, name, sent, received, rtt))
         pending.clear()
 
@@ -113,8 +115,8 @@ class Recorder:
                 for step, kept in COARSE.items() if is_steady else ():
                     old = (step, now - kept, now)
                     connection.execute("DELETE FROM carried WHERE step = ? AND (time < ? OR time > ?)", old)
-        except (sqlite3.Error, OSError) as error:
-            self.failure = f"the history cannot be written to {self._database}: {error}"
+        except CommandError as error:
+            self.failure = f"history: {error}"
             with self._lock:
                 # What waits is bounded; the oldest goes.
                 self._unwritten = [*rows, *self._unwritten][-_MOST_UNWRITTEN:]
@@ -139,20 +141,17 @@ class Recorder:
         step = min(step for step, kept in COARSE.items() if kept >= seconds)
         width = -(-seconds // _MOST_POINTS // step) * step or step
         moments: dict[int, dict[str, Sample]] = {}
-        with suppress(sqlite3.Error, OSError), self._database.opened() as connection:
+        with suppress(CommandError), self._database.opened() as connection:
             asked = {"step": step, "width": width, "start": start, "now": int(now)}
             for time, link, *values in connection.execute(_MEANS, asked):
                 moments.setdefault(time, {})[link] = Sample(*values)
         return _document(width, list(moments.items()))
 
 
-def _first(links: Iterable[Link]) -> list[Link]:
-    return list(links)[:_MOST_LINKS]
-
-
-def _values(name: str, moments: Iterable[Moment]) -> Iterable[tuple[float | None, ...]]:
-    """What the link had at each of them: sent, received, round-trip times."""
-    return zip(*(moment.get(name, _NOTHING) for moment in moments), strict=True)
+def _by_link(moments: Sequence[Moment]) -> Iterator[tuple[str, Iterable[tuple[float | None, ...]]]]:
+    """What each link had at each of them: sent, received, round-trip times."""
+    for name in dict.fromkeys(name for moment in moments for name in moment):
+        yield name, zip(*(moment.get(name, _NOTHING) for moment in moments), strict=True)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -160,14 +159,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return round(fmean(known), 6) if known else None
 
 
-def _names(moments: Iterable[Moment]) -> Iterable[str]:
-    return dict.fromkeys(name for moment in moments for name in moment)
-
-
 def _document(step: int, moments: Sequence[tuple[int, Moment]]) -> History:
-    only = [moment for _, moment in moments]
-    links = {}
-    for name in _names(only):
-        sent, received, rtt = _values(name, only)
-        links[name] = Series(sent=sent, received=received, rtt=rtt)
+    values = _by_link([moment for _, moment in moments])
+    links = {name: Series(sent=sent, received=received, rtt=rtt) for name, (sent, received, rtt) in values}
     return History(step=step, times=tuple(time for time, _ in moments), links=links)

@@ -35,7 +35,7 @@ ACCESS = "access"
 
 
 class Book:
-    """The journal; raises sqlite3.Error and OSError where it cannot be read or written."""
+    """The journal; raises CommandError, exit 71, where it cannot be read or written."""
 
     def __init__(self, file: Path) -> None:
         self._database = Database(file, _TABLE)

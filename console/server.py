@@ -148,9 +148,9 @@ class Console:
     def _config(self, app: Guard) -> uvicorn.Config:
         tls: dict[str, Any] = {}
         if self._settings.certificate is not None:
+            tls = {"ssl_certfile": self._settings.certificate, "ssl_keyfile": self._settings.key}
             # Without any password OpenSSL would ask for one at the terminal.
-            names = {"ssl_certfile": self._settings.certificate, "ssl_keyfile": self._settings.key}
-            tls = {**names, "ssl_keyfile_password": "none"}
+            tls["ssl_keyfile_password"] = "none"
         config = uvicorn.Config(
             app,
             http=_Protocol,

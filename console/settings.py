@@ -10,8 +10,6 @@ from tributary.settings.files import Settings, load
 from tributary.settings.hosts import as_address, host_and_port
 from tributary.settings.values import accepting, as_text, require
 
-FILE = Path("/etc/tributary/console.toml")
-
 _ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT'"
 _NAMES = "a list of 'NAME' or 'NAME:PORT'"
 _READING = "'open': whoever reaches the page; 'closed': who has logged in"
@@ -33,8 +31,8 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    require(isinstance(value, list | tuple))
-    assert isinstance(value, list | tuple)
+    if not isinstance(value, list | tuple):
+        raise TypeError
     return tuple(map(as_text, value))
 
 

@@ -195,7 +195,7 @@ def _add_repository(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--valid-days",
-        type=_days,
+        type=cli.whole_number(1, 3650, of="days"),
         metavar="N",
         help="machines refuse it N days from now, unless it is signed anew (default: never)",
     )
@@ -208,12 +208,6 @@ def _url(text: str) -> str:
     if not (remote or (parts.scheme == "file" and parts.path.startswith("/"))) or len(text.split()) != 1:
         raise argparse.ArgumentTypeError(f"{text}: accepted: an address such as https://packages.example.net")
     return text.rstrip("/")
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number of days, from 1")
-    return int(text)
 
 
 def _here() -> tuple[str, str]:

@@ -1,11 +1,13 @@
 """Files as a package wants them: manuals, documents, commands, modules. Pure."""
 
+import fnmatch
 import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from debs.package import PYTHON, File
+from debs.package import PYTHON, File, Inputs
 from debs.release import Release
+from tributary.settings.errors import CommandError, Exit
 
 
 def zipped(content: bytes) -> bytes:
@@ -13,32 +15,42 @@ def zipped(content: bytes) -> bytes:
     return gzip.compress(content, 9, mtime=0)
 
 
-def manual(checkout: Mapping[str, bytes], page: str, release: Release) -> File:
-    """The manual ``page`` of debs/man, such as 'tributary-squid.8', with the commit's date as its own."""
-    source = checkout[f"debs/man/{page}"].decode()
-    date = f"{release.date:%B} {release.date.day}, {release.date.year}"  # as mdoc(7) wants it
-    return File(f"usr/share/man/man{page[-1]}/{page}.gz", zipped(source.replace("@DATE@", date).encode()))
+def files(inputs: Inputs, package: str, *patterns: str) -> Iterator[File]:
+    """The files of the checkout that fit one of ``patterns`` (fnmatch(3)), each where its kind belongs."""
+    for pattern in patterns:
+        found = fnmatch.filter(inputs.checkout, pattern)
+        if not found:
+            raise CommandError(Exit.SYSTEM, f"{package}: no file {pattern} in the checkout")
+        for path in found:
+            yield _placed(package, PurePosixPath(path), inputs.checkout[path], inputs.release)
 
 
-def documents(package: str, checkout: Mapping[str, bytes], paths: Iterable[str]) -> tuple[File, ...]:
-    """Pages and examples of the checkout, in the package's folder of documents."""
-    return tuple(
-        File(
-            f"usr/share/doc/{package}/{_place(path)}",
-            zipped(checkout[path]) if path.endswith(".md") else checkout[path],
-        )
-        for path in paths
-    )
+def _placed(package: str, path: PurePosixPath, content: bytes, release: Release) -> File:
+    name, documents = path.name, f"usr/share/doc/{package}"
+    match str(path.parent), path.suffix:
+        case "debs/man", section:
+            return File(f"usr/share/man/man{section[1:]}/{name}.gz", zipped(dated(content, release)))
+        case "debs/files", ".logrotate":  # logrotate(8)
+            return File(f"etc/logrotate.d/{path.stem}", content)
+        case "debs/files", ".lintian-overrides":  # what lintian(1) need not say, each with its reason
+            return File(f"usr/share/lintian/overrides/{path.stem}", content)
+        case "debs/files", _:
+            return File(f"etc/tributary/{name}", content)
+        case _, ".service" | ".socket" | ".timer":
+            return File(f"usr/lib/systemd/system/{name}", content)
+        case folder, ".conf" if folder.endswith(".d"):  # changes the unit that the folder is called after
+            return File(f"usr/lib/systemd/system/{path.parent.name}/{name}", content)
+        case _, ".conf":
+            return File(f"usr/lib/sysctl.d/{name}", content)
+        case _, ".md":
+            return File(f"{documents}/{name}.gz", zipped(content))
+    return File(f"{documents}/examples/{name}", content)
 
 
-def _place(path: str) -> str:
-    name = PurePosixPath(path).name
-    return f"{name}.gz" if name.endswith(".md") else f"examples/{name}"
-
-
-def beneath(checkout: Mapping[str, bytes], folder: str, suffix: str) -> list[str]:
-    """The paths of the checkout right in ``folder`` that end in ``suffix``."""
-    return [path for path in checkout if str(PurePosixPath(path).parent) == folder and path.endswith(suffix)]
+def dated(manual: bytes, release: Release) -> bytes:
+    """A manual with the commit's date as its own, as mdoc(7) wants it."""
+    date = f"{release.date:%B} {release.date.day}, {release.date.year}"
+    return manual.replace(b"@DATE@", date.encode())
 
 
 def modules(checkout: Mapping[str, bytes], part: str) -> tuple[File, ...]:
@@ -68,33 +80,3 @@ from {module} import main
 run(main, "{name}")
 """
     return File(f"{folder}/{name}", program.encode(), 0o755)
-
-
-def program(name: str, content: bytes) -> File:
-    """The command ``name``, which is a program for one processor."""
-    return File(f"usr/bin/{name}", content, 0o755)
-
-
-def unit(checkout: Mapping[str, bytes], path: str) -> File:
-    """A systemd unit of the checkout."""
-    return File(f"usr/lib/systemd/system/{PurePosixPath(path).name}", checkout[path])
-
-
-def drop_in(checkout: Mapping[str, bytes], path: str) -> File:
-    """What changes a systemd unit, in the folder that is called after the unit."""
-    return File(f"usr/lib/systemd/system/{PurePosixPath(path).parent.name}/{PurePosixPath(path).name}", checkout[path])
-
-
-def setting(checkout: Mapping[str, bytes], name: str) -> File:
-    """A settings file as it comes with its package."""
-    return File(f"etc/tributary/{name}", checkout[f"debs/files/{name}"])
-
-
-def rotation(checkout: Mapping[str, bytes], package: str) -> File:
-    """How logrotate(8) is to treat the package's logs."""
-    return File(f"etc/logrotate.d/{package}", checkout[f"debs/files/{package}.logrotate"])
-
-
-def overrides(checkout: Mapping[str, bytes], package: str) -> File:
-    """What lintian(1) need not say of the package, each with its reason."""
-    return File(f"usr/share/lintian/overrides/{package}", checkout[f"debs/files/{package}.lintian-overrides"])

@@ -47,7 +47,6 @@ def packages(inputs: Inputs) -> list[Package]:
 
 def _common(inputs: Inputs) -> Package:
     name, checkout = "tributary-common", inputs.checkout
-    units = ("retransmissions.service", "doctor.service", "doctor.timer")
     wheels = tuple(File(f"{PYTHON}/{path}", each) for wheel in inputs.wheels for path, each in wheel.files.items())
     return Package(
         name,
@@ -65,13 +64,10 @@ def _common(inputs: Inputs) -> Package:
             content.command("tributary", "command.cli"),
             content.command("tributary-doctor", "doctor.__main__"),
             File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
-            File("usr/lib/sysctl.d/90-tributary.conf", checkout["kernel-config/90-tributary.conf"]),
             File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
-            *(content.unit(checkout, f"kernel-config/systemd/tributary-{unit}") for unit in units),
-            content.overrides(checkout, name),
-            content.manual(checkout, "tributary.8", inputs.release),
-            content.manual(checkout, "tributary-doctor.8", inputs.release),
-            *content.documents(name, checkout, ["docs/architecture.md", "docs/api.md"]),
+            *content.files(inputs, name, "kernel-config/90-tributary.conf", "kernel-config/systemd/*"),
+            *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
+            *content.files(inputs, name, "debs/man/tributary.8", "debs/man/tributary-doctor.8"),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
@@ -96,20 +92,12 @@ def _converter(inputs: Inputs) -> Package:
         "of it. Clients speak HTTP, SOCKS5 or 0-RTT TCP Convert (RFC 8803), or netfilter\n"
         "brings their connections. As installed it serves this machine alone.",
         files=(
-            content.program(name, inputs.programs[name]),
-            *(content.unit(checkout, f"converter/systemd/{unit}") for unit in units),
-            File(
-                "usr/lib/systemd/system/tributary-converter@.service",
-                checkout["converter/systemd/tributary-converter.service"],
-            ),
-            content.drop_in(checkout, "converter/systemd/tributary-converter@.service.d/tenant.conf"),
-            content.setting(checkout, "converter.toml"),
-            content.rotation(checkout, name),
-            content.manual(checkout, "tributary-converter.8", inputs.release),
-            content.manual(checkout, "tributary-converter.toml.5", inputs.release),
-            content.overrides(checkout, name),
-            *content.documents(name, checkout, [f"docs/converter{page}.md" for page in ("", "-reference", "-chains")]),
-            *content.documents(name, checkout, content.beneath(checkout, "converter/examples", ".toml")),
+            File(f"usr/bin/{name}", inputs.programs[name], 0o755),
+            File("usr/lib/systemd/system/tributary-converter@.service", checkout[f"converter/systemd/{name}.service"]),
+            *content.files(inputs, name, *(f"converter/systemd/{unit}" for unit in units), "converter/systemd/*.d/*"),
+            *content.files(inputs, name, "debs/*/tributary-converter.*", "debs/files/converter.toml"),
+            *content.files(inputs, name, *(f"docs/converter{page}.md" for page in ("", "-reference", "-chains"))),
+            *content.files(inputs, name, "converter/examples/*.toml"),
         ),
         depends=elf.depends("the converter", inputs.programs[name], inputs.release),
         # It runs without: for the kernel parameters.
@@ -128,7 +116,7 @@ def _converter(inputs: Inputs) -> Package:
 
 
 def _throttler(inputs: Inputs) -> Package:
-    name, checkout = "tributary-throttler", inputs.checkout
+    name = "tributary-throttler"
     return Package(
         name,
         "all",
@@ -139,13 +127,9 @@ def _throttler(inputs: Inputs) -> Package:
         "breaks. As installed its policy throttles nothing.",
         files=(
             content.command(name, "throttler.cli"),
-            content.unit(checkout, "throttler/systemd/tributary-throttler.service"),
-            content.setting(checkout, "throttler.toml"),
-            content.overrides(checkout, name),
-            content.manual(checkout, "tributary-throttler.8", inputs.release),
-            content.manual(checkout, "tributary-throttler.toml.5", inputs.release),
-            *content.documents(name, checkout, ["docs/throttler.md", "docs/throttler-reference.md"]),
-            *content.documents(name, checkout, content.beneath(checkout, "tc-policies", ".toml")),
+            *content.files(inputs, name, "throttler/systemd/*", "debs/*/tributary-throttler.*", "tc-policies/*.toml"),
+            *content.files(inputs, name, "docs/throttler.md", "docs/throttler-reference.md"),
+            *content.files(inputs, name, "debs/files/throttler.toml"),
         ),
         # nftables for nft(8), which it asks for, and the library, which it calls; iproute2 for tc(8) and ip(8).
         depends=(*_modules(inputs), "iproute2", "libnftables1", "nftables"),
@@ -156,7 +140,7 @@ def _throttler(inputs: Inputs) -> Package:
 
 
 def _squid(inputs: Inputs) -> Package:
-    name, checkout = "tributary-squid", inputs.checkout
+    name = "tributary-squid"
     return Package(
         name,
         "all",
@@ -167,12 +151,8 @@ def _squid(inputs: Inputs) -> Package:
         "serves this machine alone.",
         files=(
             content.command(name, "squid.__main__"),
-            content.unit(checkout, "squid/systemd/tributary-squid.service"),
-            content.drop_in(checkout, "squid/systemd/squid.service.d/tributary.conf"),
-            content.setting(checkout, "squid.toml"),
-            content.rotation(checkout, name),
-            content.manual(checkout, "tributary-squid.8", inputs.release),
-            *content.documents(name, checkout, ["docs/squid.md"]),
+            *content.files(inputs, name, "squid/systemd/*", "debs/*/tributary-squid.*", "debs/files/squid.toml"),
+            *content.files(inputs, name, "docs/squid.md"),
         ),
         # mptcpize makes Squid's listeners MPTCP ones; nft loads the guard; ip and ss tell about this machine.
         depends=(*_modules(inputs), "iproute2", "mptcpize", "nftables", "squid"),
@@ -187,7 +167,7 @@ _HANDOFF_SYSCTL = "91-tributary-handoff.conf"
 
 
 def _handoff(inputs: Inputs) -> Package:
-    name, checkout = "tributary-handoff", inputs.checkout
+    name = "tributary-handoff"
     upgrades = {"switch": Upgrade.RESTART, "backend": Upgrade.KEEP}  # a front puts its rules into a new switch again
     programs = {f"tributary-{each}": inputs.programs[f"tributary-{each}"] for each in upgrades}
     needed = {depend for each, built in programs.items() for depend in elf.depends(each, built, inputs.release)}
@@ -200,13 +180,10 @@ def _handoff(inputs: Inputs) -> Package:
         "answers there, from a folder or for another HTTP server, and tributary-switch\n"
         "leads the packets. As installed neither runs.",
         files=(
-            *(content.program(each, built) for each, built in programs.items()),
-            *(content.unit(checkout, f"handoff/systemd/{each}.service") for each in programs),
-            File(f"usr/lib/sysctl.d/{_HANDOFF_SYSCTL}", checkout[f"handoff/systemd/{_HANDOFF_SYSCTL}"]),
-            *(content.setting(checkout, f"{each}.conf") for each in upgrades),
-            *(content.manual(checkout, f"{each}.8", inputs.release) for each in programs),
-            content.overrides(checkout, name),
-            *content.documents(name, checkout, [f"docs/handoff{page}.md" for page in ("", "-choice", "-internals")]),
+            *(File(f"usr/bin/{each}", built, 0o755) for each, built in programs.items()),
+            *(file for each in programs for file in content.files(inputs, name, f"debs/man/{each}.8")),
+            *content.files(inputs, name, "handoff/systemd/*", "debs/*/tributary-handoff.*", "debs/files/*.conf"),
+            *content.files(inputs, name, *(f"docs/handoff{page}.md" for page in ("", "-choice", "-internals"))),
         ),
         # nft(8), which the switch asks for.
         depends=(*sorted(needed), "nftables"),
@@ -217,7 +194,7 @@ def _handoff(inputs: Inputs) -> Package:
 
 
 def _router(inputs: Inputs) -> Package:
-    name, checkout = "tributary-router", inputs.checkout
+    name = "tributary-router"
     return Package(
         name,
         "all",
@@ -227,12 +204,8 @@ def _router(inputs: Inputs) -> Package:
         "so that each session has a subflow over every link that works.",
         files=(
             content.command(name, "router.cli"),
-            content.unit(checkout, "router/systemd/tributary-router.service"),
-            content.setting(checkout, "router.toml"),
-            content.manual(checkout, "tributary-router.8", inputs.release),
-            *content.documents(
-                name, checkout, [f"docs/{page}.md" for page in ("router", "link-diagnosis", "link-quality", "links")]
-            ),
+            *content.files(inputs, name, "router/systemd/*", "debs/*/tributary-router.*", "debs/files/router.toml"),
+            *content.files(inputs, name, "docs/router.md", "docs/link-*.md", "docs/links.md"),
         ),
         # For tunnels, where the router is enrolled, for rates of links, and nft(8) for IPv6 that is translated. Else
         # the daemon speaks to the kernel by itself, and iproute2 is for those who look at what it made.
@@ -246,11 +219,7 @@ def _router(inputs: Inputs) -> Package:
 
 
 def _gateway(inputs: Inputs) -> Package:
-    name, checkout = "tributary-gateway", inputs.checkout
-    units = [
-        f"tributary-gateway{each}"
-        for each in (".service", "-sync.service", "-sync.timer", "-dns.service", "-control.service")
-    ]
+    name = "tributary-gateway"
     return Package(
         name,
         "all",
@@ -261,10 +230,8 @@ def _gateway(inputs: Inputs) -> Package:
         "revoked one by one. As installed it lets nobody in.",
         files=(
             content.command(name, "gateway.cli"),
-            *(content.unit(checkout, f"gateway/systemd/{unit}") for unit in units),
-            content.setting(checkout, "gateway.toml"),
-            content.manual(checkout, "tributary-gateway.8", inputs.release),
-            *content.documents(name, checkout, ["docs/gateway-routers.md", "docs/forwarding.md"]),
+            *content.files(inputs, name, "gateway/systemd/*", "debs/*/tributary-gateway.*", "debs/files/gateway.toml"),
+            *content.files(inputs, name, "docs/gateway-routers.md", "docs/forwarding.md"),
         ),
         # ip(8), ss(8), nft(8), wg(8); conntrack(8) forgets what was translated for a router that is revoked; dnsmasq(8)
         # looks names up.
@@ -295,10 +262,8 @@ def _console(inputs: Inputs) -> Package:
         files=(
             content.command(name, "console.cli"),
             *(File(f"{PYTHON}/{path}", checkout[path]) for path in page),
-            content.unit(checkout, "console/systemd/tributary-console.service"),
-            content.setting(checkout, "console.toml"),
-            content.manual(checkout, "tributary-console.8", inputs.release),
-            *content.documents(name, checkout, ["docs/console.md"]),
+            *content.files(inputs, name, "console/systemd/*", "debs/*/tributary-console.*", "debs/files/console.toml"),
+            *content.files(inputs, name, "docs/console.md"),
         ),
         depends=_modules(inputs),
         units=(Unit("tributary-console.service", Upgrade.RESTART),),
@@ -308,12 +273,12 @@ def _console(inputs: Inputs) -> Package:
 
 
 def _image(inputs: Inputs) -> Package:
-    name, checkout = "tributary-image", inputs.checkout
-    units = [
-        *(f"image/firstboot/tributary-{unit}.service" for unit in ("firstboot", "firstboot-report")),
-        *(f"image/firstboot/tributary-{unit}.service" for unit in ("first-start", "lan")),
-        *(f"image/upgrade/tributary-upgrade-{unit}.service" for unit in ("confirm", "back")),
-    ]
+    name = "tributary-image"
+    commands = {
+        "tributary-firstboot": "image.firstboot.__main__",
+        "tributary-first-start": "image.firstboot.page.__main__",
+        "tributary-upgrade": "image.upgrade.__main__",
+    }
     return Package(
         name,
         "all",
@@ -323,22 +288,14 @@ def _image(inputs: Inputs) -> Package:
         "Images with two slots are upgraded as a whole, with a way back. On a machine\n"
         "that no such image made it does nothing.",
         files=(
-            content.command("tributary-firstboot", "image.firstboot.__main__"),
-            content.command("tributary-first-start", "image.firstboot.page.__main__"),
-            content.command("tributary-upgrade", "image.upgrade.__main__"),
+            *(content.command(each, module) for each, module in commands.items()),
             # Called by RAUC and by hooks of the kernel (image/make/firmware.py).
             content.command("firmware-slots", "image.upgrade.firmware", "usr/lib/tributary"),
-            *(content.unit(checkout, unit) for unit in units),
-            content.manual(checkout, "tributary-firstboot.8", inputs.release),
-            content.manual(checkout, "tributary-first-start.8", inputs.release),
-            content.manual(checkout, "tributary-upgrade.8", inputs.release),
-            *content.documents(
-                name,
-                checkout,
-                [f"docs/{page}.md" for page in ("install-pi", "first-start", "upgrade-image", "clients")],
-            ),
-            content.overrides(checkout, name),
-            *content.documents(name, checkout, ["image/firstboot/tributary.toml"]),
+            *content.files(inputs, name, "image/*/tributary-*.service", "debs/*/tributary-image.*"),
+            *content.files(inputs, name, "image/firstboot/tributary.toml"),
+            *(file for each in commands for file in content.files(inputs, name, f"debs/man/{each}.8")),
+            *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),
+            *content.files(inputs, name, "docs/clients.md"),
         ),
         # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
         depends=(

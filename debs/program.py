@@ -5,7 +5,6 @@ static glibc does badly, looking up names and users, they do not ask of it: the 
 """
 
 import hashlib
-import os
 import platform
 import shlex
 import subprocess
@@ -56,19 +55,7 @@ def make(
 
 def _native(programs: Programs, architecture: Architecture, cache: Path) -> Mapping[str, Path]:
     target = architecture.rust_target
-    home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
-    # A program names source files in its panics: not where they happened to lie.
-    remaps = (f"--remap-path-prefix={ROOT}=/usr/src/tributary", f"--remap-path-prefix={home}=/usr/src/cargo")
-    environment = os.environ | {
-        # Of its own: who builds something else at the same time would wait for the whole of this.
-        "CARGO_TARGET_DIR": str(cache / "cargo"),
-        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(["-Ctarget-feature=+crt-static", *remaps]),
-        "CARGO_PROFILE_RELEASE_STRIP": "symbols",  # Debian Policy 10.1
-    }
-    _run([str(ROOT / "scripts/setup.d/checkout"), str(cache)])
-    # With a target named, the flags are for the programs alone: macros that rustc loads cannot be static.
-    command = ["cargo", "build", "--quiet", "--locked", "--release", f"--target={target}"]
-    _run([*command, "--manifest-path", str(ROOT / "Cargo.toml"), *programs.build], environment)
+    _run([str(ROOT / "scripts/setup.d/released"), str(cache), target, *programs.build])
     return {name: cache / "cargo" / target / "release" / name for name in programs.names}
 
 
@@ -122,9 +109,9 @@ def mmdebstrap(programs: Programs, architecture: Architecture, folder: Path) -> 
     return ["mmdebstrap", "--quiet", "--variant=apt", *options, _CROSS_SUITE, "/dev/null"]
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+def _run(command: Sequence[str]) -> None:
     try:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except (FileNotFoundError, PermissionError) as error:
         raise CommandError(Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/setup --dev installs it") from error
     try:

@@ -1,22 +1,22 @@
 """The command scripts/doctor: what is wrong with this machine, and how to fix it."""
 
-import json
-import re
 import shlex
 import socket
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
+from json import dumps
 from pathlib import Path
 
 from doctor import links, services
 from doctor.examination import Check, Role, checks, path_to
 from doctor.findings import Command, Finding, State, fixes
 from tributary.kernel import process
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import host_and_port
 
 _DESCRIPTION = """\
 Examines this machine as an appliance: what the kernel offers (by trying it, in a network namespace that is removed
@@ -60,25 +60,6 @@ _FIX_TIMEOUT = 300.0
 _MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
 
 
-@dataclass(frozen=True)
-class Options:
-    """The doctor's arguments; ``only`` are names of checks with commas, ``path`` is HOST:PORT."""
-
-    role: str | None
-    only: str | None
-    without: str | None
-    path: str | None
-    record: Path | None
-    metrics: Path | None
-    fix: bool
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.dry_run and not self.fix:
-            raise ValueError("--dry-run says what --fix would do: accepted: --fix --dry-run")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Examine, fix if asked to, report; returns the exit code."""
     return parser().dispatch(arguments)
@@ -87,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the doctor."""
     parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
-    parser.set_handler(Options, _run)
+    parser.set_function(_run)
     roles = [role.value for role in Role]
     parser.add_argument("--role", choices=roles, help="what this machine is (default: see above)")
     parser.add_argument("--only", metavar="CHECK,...", help="only these checks")
@@ -103,46 +84,56 @@ def parser() -> Arguments:
     return parser
 
 
-def _run(options: Options) -> int:
+def _run(
+    role: str | None,
+    only: str | None,
+    without: str | None,
+    path: str | None,
+    record: Path | None,
+    metrics: Path | None,
+    fix: bool,
+    dry_run: bool,
+    json: bool,
+) -> int:
+    """``only`` and ``without`` are names of checks with commas, ``path`` is HOST:PORT."""
+    if dry_run and not fix:
+        raise Contradiction("--dry-run says what --fix would do: accepted: --fix --dry-run")
     need_root("doctor")
-    role = _role(options)
-    if options.fix:
-        _fix(fixes(_examine(options, role)), options.dry_run)
-    findings = _examine(options, role)
-    _write(options, role, findings)
-    _report(findings, options.json)
-    if options.record or options.metrics:
-        return 0
-    return Exit.WRONG_RESULT if any(finding.state is State.WRONG for finding in findings) else 0
+    own = _role(role)
+    examine = partial(_paths, path) if path else partial(_findings, _chosen(own, only, without))
+    if fix:
+        _fix(fixes(examine()), dry_run)
+    findings = examine()
+    if record or metrics:
+        # Not at the top: it loads the library for Prometheus.
+        from doctor.record import write_findings, write_metrics
+
+        if record:
+            write_findings(record, findings, own.value, time.time())
+        if metrics:
+            write_metrics(metrics, findings, time.time())
+    _report(findings, json)
+    is_wrong = any(finding.state is State.WRONG for finding in findings)
+    return Exit.WRONG_RESULT if is_wrong and not (record or metrics) else 0
 
 
-def _examine(options: Options, role: Role) -> list[Finding]:
-    if options.path:
-        return [finding for server, port in _servers(options.path) for finding in path_to(server, port)]
-    return [finding for check in _chosen(role, options) for finding in check()]
+def _paths(target: str) -> list[Finding]:
+    return [finding for server, port in _servers(target) for finding in path_to(server, port)]
 
 
-def _role(options: Options) -> Role:
-    if options.role:
-        return Role(options.role)
+def _findings(chosen: Sequence[Check]) -> list[Finding]:
+    return [finding for check in chosen for finding in check()]
+
+
+def _role(given: str | None) -> Role:
+    if given:
+        return Role(given)
     return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
 
 
-def _write(options: Options, role: Role, findings: Sequence[Finding]) -> None:
-    if not (options.record or options.metrics):
-        return
-    # Not at the top: it loads the library for Prometheus.
-    from doctor import record
-
-    if options.record:
-        record.write_findings(options.record, findings, role.value, time.time())
-    if options.metrics:
-        record.write_metrics(options.metrics, findings, time.time())
-
-
-def _chosen(role: Role, options: Options) -> list[Check]:
+def _chosen(role: Role, *given: str | None) -> list[Check]:
     known = checks(role)
-    only, without = (each.split(",") if each else [] for each in (options.only, options.without))
+    only, without = (each.split(",") if each else [] for each in given)
     for argument, names in (("only", only), ("without", without)):
         for name in names:
             if name not in known:
@@ -153,11 +144,11 @@ def _chosen(role: Role, options: Options) -> list[Check]:
 
 def _servers(target: str) -> list[tuple[str, int]]:
     """The first address of each IP version behind ``target``."""
-    match = re.fullmatch(r"(?:\[(?P<six>[^]]+)\]|(?P<host>[^][:]+)):(?P<port>\d{1,5})", target)
-    if not match or not 0 < int(match["port"]) < 65536:
+    try:
+        host, port = host_and_port(target)
+    except ValueError as error:
         accepted = "HOST:PORT, such as gateway.example:3128 or [2001:db8::1]:3128"
-        raise CommandError(Exit.USAGE, f"--path {target}: accepted: {accepted}")
-    host, port = match["six"] or match["host"], int(match["port"])
+        raise CommandError(Exit.USAGE, f"--path {target}: accepted: {accepted}") from error
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -186,7 +177,7 @@ def _run_fix(command: Command) -> None:
 
 def _report(findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([finding.document.model_dump() for finding in findings], indent=2))
+        print(dumps([finding.as_json for finding in findings], indent=2))
         return
     for finding, following in zip_longest(findings, findings[1:]):
         print(f"{_MARKS[finding.state]:5}  {finding.check}: {finding.message}")

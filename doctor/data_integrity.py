@@ -24,6 +24,17 @@ _NEAR = (
     " as well. docs/kernel.md explains why"
 )
 _FAR = "From farther away it takes a middlebox that changes what it passes on: doctor --path HOST:PORT from the client"
+_DAMAGES = (
+    (
+        _MISPLACED,
+        "bytes of a subflow did not fit the place that their mapping names",
+        ". The kernel noticed these, and ended the subflow; newer kernels (seen: 6.18) put others into the wrong place"
+        " and notice nothing. TLS then breaks the connection, plain HTTP delivers a wrong file",
+        _NEAR,
+    ),
+    (_CHECKSUM, "a checksum of MPTCP kept wrong bytes out", "", f"{_NEAR}. {_FAR}"),
+)
+"""Counters of damage: what was seen, what comes of it, and what would help."""
 
 
 def read(netstat: Path = Path("/proc/self/net/netstat")) -> dict[str, int]:
@@ -42,28 +53,18 @@ def sample(
 
 def judge(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
     """Findings from the second reading, and its increase since the first."""
-    findings = [*_misplaced(before, after), *_checksums(before, after), *_retransmissions(before, after)]
+    findings = [*_damage(before, after), *_retransmissions(before, after)]
     names = ", ".join((_MISPLACED, _CHECKSUM, _WAITED))
     return findings or [ok(_CHECK, f"no bytes were displaced as far as the kernel noticed, nothing waits ({names})")]
 
 
-def _misplaced(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
-    if count := after.get(_MISPLACED, 0):
-        message = (
-            f"{count} times bytes of a subflow did not fit the place that their mapping names ({_MISPLACED}"
-            f"{_gained(before, after, _MISPLACED)}). The kernel noticed these, and ended the subflow; newer kernels"
-            " (seen: 6.18) put others into the wrong place and notice nothing. TLS then breaks the connection, plain"
-            " HTTP delivers a wrong file"
-        )
-        yield Finding(_CHECK, _state(before, after, _MISPLACED), message, advice=_NEAR)
-
-
-def _checksums(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
-    if count := after.get(_CHECKSUM, 0):
-        message = (
-            f"{count} times a checksum of MPTCP kept wrong bytes out ({_CHECKSUM}{_gained(before, after, _CHECKSUM)})"
-        )
-        yield Finding(_CHECK, _state(before, after, _CHECKSUM), message, advice=f"{_NEAR}. {_FAR}")
+def _damage(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
+    for name, what, consequence, advice in _DAMAGES:
+        if count := after.get(name, 0):
+            gained = count - before.get(name, 0)
+            now = f", {gained} of them in the last {BETWEEN:g} s" if gained else ""
+            message = f"{count} times {what} ({name}{now}){consequence}"
+            yield Finding(_CHECK, State.WRONG if gained > 0 else State.NOTE, message, advice=advice)
 
 
 def _retransmissions(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Finding]:
@@ -80,12 +81,3 @@ def _retransmissions(before: Mapping[str, int], after: Mapping[str, int]) -> Ite
             " (docs/kernel.md). Or is a link down? tributary-doctor --role router --only routing,endpoints"
         )
         yield Finding(_CHECK, State.NOTE, message, advice=advice)
-
-
-def _state(before: Mapping[str, int], after: Mapping[str, int], name: str) -> State:
-    return State.WRONG if after[name] > before.get(name, 0) else State.NOTE
-
-
-def _gained(before: Mapping[str, int], after: Mapping[str, int], name: str) -> str:
-    gained = after[name] - before.get(name, 0)
-    return f", {gained} of them in the last {BETWEEN:g} s" if gained else ""

@@ -1,6 +1,6 @@
 """The checks of each role."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from tributary.kernel import sysctl
 from tributary.kernel.mptcp_pm import SWITCH
 from tributary.kernel.process import run
 from tributary.settings.errors import CommandError
+from tributary.settings.hosts import joined
 
 _CHECKOUT = Path(__file__).parents[1] / "kernel-config"
 _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributary.conf"))
@@ -20,7 +21,7 @@ _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary
 _TIMEOUT = 20.0
 """Time-out in seconds of a program that reads something."""
 
-Check = Callable[[], Iterator[Finding]]
+Check = Callable[[], Iterable[Finding]]
 
 
 class Role(Enum):
@@ -40,12 +41,7 @@ def path_to(server: str, port: int) -> list[Finding]:
     """Whether MPTCP gets from each of this host's access links to ``server``, an IP address."""
     version = ":" in server
     addresses = [link.address for link in links.look() if (":" in link.address) == version]
-    where = f"[{server}]:{port}" if version else f"{server}:{port}"
-    return path.judge(where, [path.attempt(address, server, port) for address in addresses])
-
-
-def _kernel() -> Iterator[Finding]:
-    yield from kernel.examine()
+    return path.judge(joined(server, port), [path.attempt(address, server, port) for address in addresses])
 
 
 def _multipath() -> Iterator[Finding]:
@@ -111,7 +107,7 @@ def _printed(*command: str) -> str:
 _EVERYWHERE = frozenset(Role)
 _INSTALLED = frozenset({Role.GATEWAY, Role.ROUTER})
 _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
-    "kernel": (_kernel, _EVERYWHERE),
+    "kernel": (kernel.examine, _EVERYWHERE),
     "mptcp": (_multipath, _EVERYWHERE),
     "integrity": (_integrity, _INSTALLED),
     "settings": (_settings, _INSTALLED),

@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-
-from tributary.api import documents
+from typing import Any
 
 Command = tuple[str, ...]
 """A program and its arguments."""
@@ -34,15 +33,15 @@ class Finding:
     advice: str = ""
 
     @property
-    def document(self) -> documents.Finding:
-        """As ``--json`` has it."""
-        return documents.Finding(
-            check=self.check,
-            state=self.state.value,
-            message=self.message,
-            fix=tuple(map(shlex.join, self.fix)),
-            advice=self.advice,
-        )
+    def as_json(self) -> dict[str, Any]:
+        """The fields of ``tributary.api.documents.Finding``, whose module a fresh machine does not have."""
+        return {
+            "check": self.check,
+            "state": self.state.value,
+            "message": self.message,
+            "fix": list(map(shlex.join, self.fix)),
+            "advice": self.advice,
+        }
 
 
 def ok(check: str, message: str) -> Finding:

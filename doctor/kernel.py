@@ -6,6 +6,7 @@ of its own, which is removed after the script. An available module is loaded by 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from doctor.findings import Finding, State, ok
 from tributary.kernel.process import TimedOut, run
@@ -51,14 +52,12 @@ def _rules(table: str, chain: str, *statements: str) -> str:
 _MAP = "type ipv4_addr . inet_service . ipv4_addr . inet_service : mark"
 
 
+_optional = partial(Probe, required=False)
 PROBES = (
     Probe("mptcp", "Multipath TCP over IPv4", _socket("AF_INET"), "nothing of the appliance works"),
     Probe("mptcp-ipv6", "Multipath TCP over IPv6", _socket("AF_INET6"), "clients have IPv4 alone"),
     Probe(
-        "diag",
-        "sockets' state by netlink",
-        _LISTENER_SHOWN,
-        "the throttler does not know sessions older than itself",
+        "diag", "sockets' state by netlink", _LISTENER_SHOWN, "the throttler does not know sessions older than itself"
     ),
     Probe(
         "nftables",
@@ -108,42 +107,29 @@ PROBES = (
         "tc qdisc add dev lo root handle 1: htb && tc class add dev lo parent 1: classid 1:1 htb rate 1mbit",
         "the throttler cannot throttle",
     ),
-    Probe(
-        "htb",
-        "fq_codel",
-        "tc qdisc add dev lo root fq_codel",
-        "held classes have a short tbf queue instead",
-        required=False,
+    _optional("htb", "fq_codel", "tc qdisc add dev lo root fq_codel", "held classes have a short tbf queue instead"),
+    _optional(
+        "htb", "tbf", "tc qdisc add dev lo root tbf rate 1mbit burst 3028 limit 15140", "held classes need fq_codel"
     ),
-    Probe(
-        "htb",
-        "tbf",
-        "tc qdisc add dev lo root tbf rate 1mbit burst 3028 limit 15140",
-        "held classes need fq_codel",
-        required=False,
-    ),
-    Probe(
+    _optional(
         "cake",
         "CAKE",
         "tc qdisc add dev lo root cake bandwidth 1mbit",
         "a home router keeps links' queues short by fq_codel or tbf",
-        required=False,
     ),
-    Probe(
+    _optional(
         "uploads",
         "IFB device with nftables' fwd to it",
         "ip link add name up0 type ifb && ip link set up0 up && "
         + _rules("netdev", 'type filter hook ingress device "lo" priority 0', 'fwd to "up0"'),
         "the throttler holds downloads alone",
-        required=False,
     ),
     *(
-        Probe(
+        _optional(
             "classifiers",
             name,
             f"tc qdisc add dev lo root handle 1: htb && tc filter add dev lo parent 1: protocol ip prio 1 {words}",
             without,
-            required=False,
         )
         for name, words, without in (
             ("cls_fw", "handle 1 fw classid 1:1", "nothing of Tributary needs it"),
@@ -151,35 +137,23 @@ PROBES = (
             ("cls_bpf", "bpf bytecode '1,6 0 0 4294967295' classid 1:1", "nothing of Tributary needs it"),
         )
     ),
-    Probe("bpf", "packet sockets", _socket("AF_PACKET", "SOCK_RAW", 0), "the throttler cannot sniff", required=False),
-    Probe(
-        "bpf",
-        "eBPF programs",
-        "test -e /proc/sys/kernel/unprivileged_bpf_disabled",
-        "acceleration does without",
-        required=False,
+    _optional("bpf", "packet sockets", _socket("AF_PACKET", "SOCK_RAW", 0), "the throttler cannot sniff"),
+    _optional(
+        "bpf", "eBPF programs", "test -e /proc/sys/kernel/unprivileged_bpf_disabled", "acceleration does without"
     ),
-    Probe(
+    _optional(
         "congestion",
         "cubic for this host's namespaces",
         "sysctl -qw net.ipv4.tcp_congestion_control=cubic",
         "subflows in namespaces take Reno",
-        required=False,
     ),
-    Probe(
+    _optional(
         "testbed",
         "links between namespaces",
         "ip link add name one type veth peer name other && ip link add name br type bridge",
         "no testbed, no demo, no experiments",
-        required=False,
     ),
-    Probe(
-        "testbed",
-        "netem",
-        "tc qdisc add dev lo root netem delay 1ms",
-        "the testbed emulates its links itself",
-        required=False,
-    ),
+    _optional("testbed", "netem", "tc qdisc add dev lo root netem delay 1ms", "the testbed emulates its links itself"),
 )
 
 

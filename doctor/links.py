@@ -162,9 +162,5 @@ def _way_out(address: str) -> str | None:
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
-    printed = _printed("ip", "-json", *words)
+    printed = run(["ip", "-json", *words], timeout=QUICK).stdout
     return list(json.loads(printed)) if printed.strip() else []
-
-
-def _printed(*command: str) -> str:
-    return run(command, timeout=QUICK).stdout

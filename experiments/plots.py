@@ -1,17 +1,18 @@
 """What experiments draw with: values over a quantity, bars, and each path's throughput over time, in its colour."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from experiments.study.readings import Estimate, Reading
+from experiments.study.readings import Estimate, Reading, Readings
 
 # Okabe and Ito's colours, told apart by the colour-blind too.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+Place = TypeVar("Place", bound=float)
 _PAYLOAD = "payload, Mbit/s (paths stacked)"
 
 
@@ -20,14 +21,19 @@ def colours_of(paths: Iterable[str]) -> dict[str, str]:
     return {path: _PALETTE[number % len(_PALETTE)] for number, path in enumerate(paths)}
 
 
-def line(axes: Axes, over: Mapping[float, Estimate], label: str = "", **style: Any) -> None:
+def curve(axes: Axes, over: Mapping[Place, Readings], value: str, label: str = "", **style: Any) -> None:
+    """A ``value`` of readings as a line()."""
+    line(axes, {place: readings.estimate(value) for place, readings in over.items()}, label, **style)
+
+
+def line(axes: Axes, over: Mapping[Place, Estimate], label: str = "", **style: Any) -> None:
     """Estimates with their intervals ``over`` a quantity, with a ``style`` of matplotlib's."""
     means, margins = [each.mean for each in over.values()], [each.margin for each in over.values()]
     look = {"marker": "o", "markersize": 4, "capsize": 2, **style}
     axes.errorbar(list(over), means, margins, label=label or None, **look)
 
 
-def theory(axes: Axes, over: Mapping[float, float], colour: str, label: str = "") -> None:
+def theory(axes: Axes, over: Mapping[Place, float], colour: str, label: str = "") -> None:
     """What is expected ``over`` the same quantity: dotted."""
     axes.plot(list(over), list(over.values()), color=colour, linestyle=":", linewidth=1, label=label or None)
 

@@ -5,6 +5,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -82,7 +83,7 @@ def main(words: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Common:
-    """What every command is given."""
+    """What every command is given, and those that change nothing have."""
 
     settings: Path
     state_directory: Path | None
@@ -93,11 +94,6 @@ class Common:
             load(self.settings, GatewaySettings),
             state.State(self.state_directory or directories.state(state.DIRECTORY)),
         )
-
-
-@dataclass(frozen=True)
-class ReadOnly(Common):
-    """``gateway plan``, ``gateway check``."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,10 @@ def parser() -> Arguments:
         command(name, Mutating, act, about, text).add_argument(
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
-    command("serve", ReadOnly, _serve, "answer the console, until stopped", _SERVE)
-    command("dns", ReadOnly, _dns, "resolve names for routers, until stopped", _DNS)
-    command("plan", ReadOnly, _plan, "what sync would change", _PLAN)
-    command("check", ReadOnly, _check, "whether the settings and the routers' files are accepted", _CHECK)
+    command("serve", Common, _serve, "answer the console, until stopped", _SERVE)
+    command("dns", Common, _dns, "resolve names for routers, until stopped", _DNS)
+    command("plan", Common, _plan, "what sync would change", _PLAN)
+    command("check", Common, _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
 
 
@@ -148,17 +144,9 @@ def print_notes(notes: Sequence[str]) -> None:
         print(f"gateway: {note}", file=sys.stderr)
 
 
-def _up(options: Mutating) -> None:
-    _change(options, tunnels.up)
-
-
-def _sync(options: Mutating) -> None:
-    _change(options, tunnels.sync)
-
-
-def _change(options: Mutating, change: Callable[[Gateway], Sequence[str]]) -> None:
+def _change(change: Callable[[Gateway], Sequence[str]], options: Mutating) -> None:
     if options.dry_run:
-        _plan(ReadOnly(options.settings, options.state_directory))
+        _plan(options)
         return
     gateway = options.gateway()
     need_root("gateway up or sync")
@@ -178,13 +166,13 @@ def _down(options: Mutating) -> None:
 
 
 _SERVICE = (
-    ("up", _up, "create the tunnels and the rules", _UP),
-    ("sync", _sync, "reconcile the tunnels with the routers' files", _SYNC),
+    ("up", partial(_change, tunnels.up), "create the tunnels and the rules", _UP),
+    ("sync", partial(_change, tunnels.sync), "reconcile the tunnels with the routers' files", _SYNC),
     ("down", _down, "remove tunnels and rules", _DOWN),
 )
 
 
-def _dns(options: ReadOnly) -> None:
+def _dns(options: Common) -> None:
     settings = load(options.settings, GatewaySettings)
     if not settings.dns:
         print("gateway: dns = false: no names are resolved here", file=sys.stderr)
@@ -196,7 +184,7 @@ def _dns(options: ReadOnly) -> None:
         raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
 
 
-def _serve(options: ReadOnly) -> None:
+def _serve(options: Common) -> None:
     options.gateway()
     need_root("gateway serve")
     # Not at the top: no other command needs a daemon's parts.
@@ -209,7 +197,7 @@ def _serve(options: ReadOnly) -> None:
         log.close()
 
 
-def _plan(options: ReadOnly) -> None:
+def _plan(options: Common) -> None:
     gateway = options.gateway()
     settings, contents = gateway.settings, gateway.registry.look()
     routers = contents.routers
@@ -224,6 +212,6 @@ def _plan(options: ReadOnly) -> None:
     print(gateway.rules(routers), end="")
 
 
-def _check(options: ReadOnly) -> None:
+def _check(options: Common) -> None:
     options.gateway().registry.read()
     print("valid")

@@ -6,7 +6,7 @@ router, adding one enrols it.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -20,7 +20,7 @@ from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
-from tributary.settings.values import accepting, require
+from tributary.settings.values import accepting
 from tributary.wireguard.addresses import SLOTS, block_of, max_routers
 from tributary.wireguard.keys import KEY, Key
 
@@ -32,8 +32,8 @@ MOMENT = "a date and time with its offset from UTC, such as 2026-11-24T10:00:00Z
 
 
 def _moment(value: object) -> datetime:
-    require(isinstance(value, datetime) and value.tzinfo is not None)
-    assert isinstance(value, datetime)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise ValueError
     return value
 
 
@@ -84,18 +84,11 @@ Routers = Mapping[str, Router]
 """By their names."""
 
 
-def name_of(text: str) -> str:
-    """``text`` if it can be a router's name; raises CommandError, exit 64."""
+def name_of(text: str, where: str = "") -> str:
+    """``text`` if it can be a router's name; raises CommandError, exit 64, whose message begins with ``where``."""
     if re.fullmatch(r"[a-z0-9-]{1,40}", text) is None:
-        raise CommandError(Exit.USAGE, f"{text!r}: accepted as a router's name: {NAME}")
+        raise CommandError(Exit.USAGE, f"{where}{text!r}: accepted as a router's name: {NAME}")
     return text
-
-
-def _name_in(path: Path) -> str:
-    try:
-        return name_of(path.stem)
-    except CommandError as failure:
-        raise CommandError(failure.code, f"{path}: {failure}") from failure
 
 
 def free_number(routers: Routers, network: IPv4Network, reserved: Collection[int] = ()) -> int:
@@ -124,11 +117,10 @@ class Contents:
 
     def without(self, name: str) -> "Contents":
         """The same when the file of ``name`` is gone."""
-        return Contents(
-            {each: router for each, router in self.routers.items() if each != name},
-            {each: fault for each, fault in self.faults.items() if each != name},
-            self.reserved,
-        )
+        routers, faults = dict(self.routers), dict(self.faults)
+        routers.pop(name, None)
+        faults.pop(name, None)
+        return replace(self, routers=routers, faults=faults)
 
     @property
     def notes(self) -> list[str]:
@@ -165,7 +157,7 @@ class Registry:
         led: dict[str, Sequence[Ports]] = {}
         for path in sorted(self._files(), key=_age):
             try:
-                name, router = _name_in(path), load(path, Router)
+                name, router = name_of(path.stem, f"{path}: "), load(path, Router)
                 self._has_room(name, router)
                 _refuse_doubles(self.folder, claims, name, router)
                 self._refuse_conflicts(led, name, router)

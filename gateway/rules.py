@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from gateway.registry import Router, Routers
+from gateway.registry import Routers
 from gateway.settings import GatewaySettings
 from squid import targets
 from tributary.settings.ports import Ports
@@ -39,7 +39,7 @@ def text(settings: GatewaySettings, routers: Routers, for_tunnels: Sequence[int]
 
 @dataclass(frozen=True)
 class _Forward:
-    """Ports that are forwarded to a router."""
+    """Ports that are forwarded to a router, at its default tunnel: the old one until a rotation ends."""
 
     number: int
     address: IPv4Address
@@ -49,17 +49,13 @@ class _Forward:
 def _forwards(network: IPv4Network, routers: Routers) -> Iterator[_Forward]:
     for router in routers.values():
         if router.forward:
-            yield _Forward(router.number, forward_target(network, router), router.forward)
+            address = tunnel_address(block_of(network, router.number), DEFAULT_SLOT)
+            yield _Forward(router.number, address, router.forward)
 
 
 def forward_targets(network: IPv4Network, routers: Routers) -> list[tuple[Ports, IPv4Address]]:
     """All forwarded ports, and the address that each is forwarded to."""
     return [(ports, forward.address) for forward in _forwards(network, routers) for ports in forward.ports]
-
-
-def forward_target(network: IPv4Network, router: Router) -> IPv4Address:
-    """The address that ports of a router are forwarded to: its default tunnel, the old one until a rotation ends."""
-    return tunnel_address(block_of(network, router.number), DEFAULT_SLOT)
 
 
 def refused(settings: GatewaySettings) -> Sequence[Network]:

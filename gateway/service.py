@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from gateway import enrolment, report
@@ -77,7 +76,7 @@ class _Service:
         return thread.submit(self._answered, act, asked)
 
     def _status(self, _asked: Request) -> Response:
-        files = _names(self._gateway().state.routers)
+        files = list(self._gateway().state.routers.glob("*.toml"))
         return {"routers": len(files), "uptime_s": round(time.monotonic() - self._started, 3)}
 
     def _routers(self, _asked: Request) -> Response:
@@ -111,10 +110,3 @@ class _Service:
         except Exception as error:
             self._log.event("fault", Level.ERROR, command=asked["command"], error=repr(error))
             return failed(Exit.SYSTEM, f"a fault of the gateway's service, which its log names: {error!r}")
-
-
-def _names(folder: Path) -> list[Path]:
-    try:
-        return list(folder.glob("*.toml"))
-    except OSError:
-        return []

@@ -53,9 +53,8 @@ def _interface(value: object) -> str:
 
 
 def _ports(value: object) -> tuple[int, ...]:
-    require(isinstance(value, (list, tuple)))
-    assert isinstance(value, (list, tuple))
-    require(all(type(port) is int and 1 <= port <= 65535 for port in value))
+    if not isinstance(value, (list, tuple)) or not all(type(port) is int and 1 <= port <= 65535 for port in value):
+        raise ValueError
     return tuple(sorted(set(value)))
 
 

@@ -52,7 +52,7 @@ class State:
         with ExitStack() as stack:
             try:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                stack.enter_context(self._lock(within))
+                self._enter_lock(stack, within)
             except BlockingIOError as error:
                 line = "another command changes the routers now: try again"
                 raise CommandError(Exit.IN_USE, f"{self.folder}: {line}") from error
@@ -60,23 +60,16 @@ class State:
                 raise CommandError(Exit.SYSTEM, f"{self.folder}: cannot be written: {error.strerror}") from error
             yield
 
-    @contextmanager
-    def _lock(self, within: float | None) -> Iterator[None]:
-        if within is None:
-            with directories.locked(self.folder, wait=True):
-                yield
-            return
-        deadline = time.monotonic() + within
-        with ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(directories.locked(self.folder))
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise
-                    time.sleep(_TRY_AGAIN)
-            yield
+    def _enter_lock(self, stack: ExitStack, within: float | None) -> None:
+        deadline = time.monotonic() + (within or 0)
+        while True:
+            try:
+                stack.enter_context(directories.locked(self.folder, wait=within is None))
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_TRY_AGAIN)
 
     @property
     def routers(self) -> Path:

@@ -39,6 +39,10 @@ class Table:
     kind: str
     partitions: tuple[Partition, ...]
 
+    def of(self, *kinds: str) -> list[Partition]:
+        """The partitions of any of these kinds."""
+        return [each for each in self.partitions if each.kind in kinds]
+
 
 def of_head(head: bytes, size: int) -> Table:
     """The table of a disk of ``size`` bytes that begins with ``head``; raises as ``read`` does, also if it is cut

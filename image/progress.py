@@ -5,34 +5,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from image.sizes import sized
 
-_EVERY = {True: 1.0, False: 30.0}  # seconds between two lines of progress: on a terminal, elsewhere
 _WIDTH = 110
-
-
-class Progress(Protocol):
-    """One of the two below. ``done`` is a share from 0 to 1, ``seconds`` and ``left`` are None if not known."""
-
-    def begin(self, step: str, place: str, seconds: float | None = None) -> None:
-        """A step begins, such as the second of four, 2/4; it took ``seconds`` the last time."""
-
-    def update(self, done: float | None = None, doing: str = "") -> None:
-        """How far the step is; called often."""
-
-    def end(self, cached: bool = False) -> None:
-        """The step is over; ``cached``: its result was there already."""
-
-    def note(self, text: str) -> None:
-        """What a person should know of the result, and is no failure."""
-
-    def event(self, name: str, facts: Mapping[str, Any], lines: list[str]) -> None:
-        """Something was found or done: ``facts`` for a program, ``lines`` for a person."""
-
-    def failed(self, code: int, message: str, notes: list[str]) -> None:
-        """It ended early; ``message`` goes to standard error anyway."""
 
 
 class _Step:
@@ -60,29 +37,54 @@ class _Step:
         return True
 
 
-class Text:
-    """For a person: results on standard output, progress on standard error; a terminal has one line that changes."""
+class Progress:
+    """Shows nothing; those below do."""
 
-    def __init__(self, program: str) -> None:
-        self._program = program
-        self._terminal = sys.stderr.isatty()
+    _every = 0.0
+    """Seconds between two lines of progress."""
+
+    def __init__(self) -> None:
         self._step: _Step | None = None
 
     def begin(self, step: str, place: str, seconds: float | None = None) -> None:
+        """A step begins, such as the second of four, 2/4; it took ``seconds`` the last time, None if not known."""
         self._step = _Step(step, place, seconds)
-        self._show(self._line(self._step, None, ""))
+        self._tell("begin", self._step, {"place": place, "seconds_left": seconds})
 
     def update(self, done: float | None = None, doing: str = "") -> None:
-        if self._step and self._step.due(_EVERY[self._terminal]):
-            self._show(self._line(self._step, done, doing))
+        """How far the step is, a share from 0 to 1, or None if not known; called often."""
+        if self._step and self._step.due(self._every):
+            left = self._step.left(done)
+            facts = {"done": done, "seconds_left": None if left is None else round(left), "doing": doing}
+            self._tell("progress", self._step, facts)
 
     def end(self, cached: bool = False) -> None:
+        """The step is over; ``cached``: its result was there already."""
         if self._step:
-            how = "from the cache" if cached else f"done in {clock(self._step.spent)}"
-            self._show(f"{self._step.place} {self._step.name}: {how}")
-            if self._terminal:
-                print(file=sys.stderr)
+            self._tell("end", self._step, {"cached": cached, "seconds": round(self._step.spent, 1)})
         self._step = None
+
+    def _tell(self, event: str, step: _Step, facts: Mapping[str, Any]) -> None:
+        """Show one of the three."""
+
+    def note(self, text: str) -> None:
+        """What a person should know of the result, and is no failure."""
+
+    def event(self, name: str, facts: Mapping[str, Any], lines: list[str]) -> None:
+        """Something was found or done: ``facts`` for a program, ``lines`` for a person."""
+
+    def failed(self, code: int, message: str, notes: list[str]) -> None:
+        """It ended early; ``message`` goes to standard error anyway."""
+
+
+class Text(Progress):
+    """For a person: results on standard output, progress on standard error; a terminal has one line that changes."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+        self._terminal = sys.stderr.isatty()
+        self._every = 1.0 if self._terminal else 30.0
 
     def note(self, text: str) -> None:
         print(f"{self._program}: {text}", file=sys.stderr, flush=True)
@@ -96,40 +98,27 @@ class Text:
         for note in notes:
             self.note(note)
 
-    def _show(self, line: str) -> None:
-        before, after = ("\r\x1b[K", "") if self._terminal else (f"{self._program}: ", "\n")
-        print(before + line, end=after, file=sys.stderr, flush=True)
-
-    @staticmethod
-    def _line(step: _Step, done: float | None, doing: str) -> str:
-        left = step.left(done)
+    def _tell(self, event: str, step: _Step, facts: Mapping[str, Any]) -> None:
+        begin, end = ("\r\x1b[K", "") if self._terminal else (f"{self._program}: ", "\n")
+        name = f"{step.place} {step.name}"
+        if event == "end":
+            how = "from the cache" if facts["cached"] else f"done in {clock(facts['seconds'])}"
+            print(f"{begin}{name}: {how}", file=sys.stderr, flush=True)
+            return
+        done, left, doing = facts.get("done"), facts["seconds_left"], facts.get("doing")
         parts = [
-            f"{step.place} {step.name}",
+            name,
             *([f"{round(100 * done)} %"] if done is not None else []),
             *([f"about {clock(left)} left"] if left else []),
             *([doing] if doing else []),
         ]
-        return ", ".join(parts)[:_WIDTH]
+        print(begin + ", ".join(parts)[:_WIDTH], end=end, file=sys.stderr, flush=True)
 
 
-class Json:
+class Json(Progress):
     """For a program: one object a line on standard output."""
 
-    def __init__(self) -> None:
-        self._step: _Step | None = None
-
-    def begin(self, step: str, place: str, seconds: float | None = None) -> None:
-        self._step = _Step(step, place, seconds)
-        self._print("begin", place=place, seconds_left=seconds)
-
-    def update(self, done: float | None = None, doing: str = "") -> None:
-        if self._step and self._step.due(_EVERY[True]):
-            left = self._step.left(done)
-            self._print("progress", done=done, seconds_left=None if left is None else round(left), doing=doing)
-
-    def end(self, cached: bool = False) -> None:
-        self._print("end", cached=cached, seconds=round(self._step.spent, 1) if self._step else 0)
-        self._step = None
+    _every = 1.0
 
     def note(self, text: str) -> None:
         self.event("note", {"text": text}, [])
@@ -140,8 +129,8 @@ class Json:
     def failed(self, code: int, message: str, notes: list[str]) -> None:
         self.event("failed", {"code": code, "error": message, "notes": notes}, [])
 
-    def _print(self, event: str, **facts: object) -> None:
-        self.event(event, {"step": self._step.name if self._step else None, **facts}, [])
+    def _tell(self, event: str, step: _Step, facts: Mapping[str, Any]) -> None:
+        self.event(event, {"step": step.name, **facts}, [])
 
 
 def clock(seconds: float) -> str:

@@ -1,22 +1,22 @@
 """The command scripts/overlay: the best chains of converters, from a graph of delays or from the control plane."""
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
+from json import dumps
 from pathlib import Path
 from typing import Any
 
-from overlay import access, control, explanation
+from overlay import access, control, explanation, programs
 from overlay.calculator import ask
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
 _MAX_ROUNDS = 60
+_ROUNDS = whole_number(1, _MAX_ROUNDS)
 
 _DESCRIPTION = """\
 Computes which chain of converters a transfer should take, from the round-trip times between them: those of a file
@@ -81,72 +81,12 @@ pairs, and the chain from A to B. Writes an SVG file and prints its name.
 """
 
 
-@dataclass(frozen=True)
-class Paths:
-    """``overlay paths`` from node ``a`` to node ``b``."""
-
-    graph: Path
-    a: str
-    b: str
-    rounds: int
-    json: bool
-
-
-@dataclass(frozen=True)
-class Simulate:
-    """``overlay simulate``."""
-
-    graph: Path
-    rounds: Sequence[int]
-    peers: int | None
-    json: bool
-
-
-@dataclass(frozen=True)
-class Map:
-    """``overlay map``; ``pair`` is empty, or two nodes."""
-
-    graph: Path
-    pair: Sequence[str]
-    rounds: int
-    output: Path
-    json: bool
-
-    def __post_init__(self) -> None:
-        if len(self.pair) not in (0, 2):
-            raise ValueError("map: accepted: no node or two, A and B")
-
-
-@dataclass(frozen=True)
-class Status:
-    """``overlay status``."""
-
-    endpoints: str
-    identity: Path | None
-    insecure_transport: bool
-    json: bool
-
-
-@dataclass(frozen=True)
-class Explain:
-    """``overlay explain``; ``ingress`` is a node's name."""
-
-    ingress: str
-    server: str
-    port: int | None
-    size: Size | None
-    endpoints: str
-    identity: Path | None
-    insecure_transport: bool
-    json: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Runs an ``overlay`` command; returns its exit code."""
     if arguments[:1] in (["agent"], ["controller"]):
-        control.execute(arguments)
+        programs.execute(control.PROGRAM, arguments)
     if arguments[:1] == ["dns"]:
-        control.execute_dns(arguments[1:])
+        programs.execute("overlay-dns", arguments[1:])
     if arguments[:1] == ["up"]:
         os.execv(sys.executable, [sys.executable, "-m", "experiments.overlay", *arguments[1:]])
     return parser().dispatch(arguments)
@@ -156,73 +96,47 @@ def parser() -> Arguments:
     """The parser of all commands."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
     names = "paths | simulate | map | enrol | authorize | revoke | status | explain | agent | controller | dns | up"
-    commands = made.add_subparsers(required=True, metavar=names)
-    about = "the best chain between two nodes"
-    paths = commands.add_parser("paths", help=about, description=_PATHS, epilog=_MODEL + _CODES)
-    paths.set_handler(Paths, _paths)
-    _add_graph(paths)
+    commands = Subcommands(made, _CODES, metavar=names)
+    model = _MODEL + _CODES
+    paths = commands.add_function("paths", _paths, "the best chain between two nodes", _PATHS, model)
+    simulate = commands.add_function(
+        "simulate", _simulate, "compare with chains chosen by one criterion", _SIMULATE, model
+    )
+    about = "a picture of the nodes, the links in use and a pair's chain"
+    map_ = commands.add_function("map", _map, about, _MAP, model)
+    for each in (paths, simulate, map_):
+        each.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
     paths.add_argument("a", metavar="A", help="the ingress")
     paths.add_argument("b", metavar="B", help="the egress")
-    about = f"round trips of the transfer, 1 to {_MAX_ROUNDS} (default: %(default)s)"
-    paths.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
-    about = "compare with chains chosen by one criterion"
-    simulate = commands.add_parser("simulate", help=about, description=_SIMULATE, epilog=_MODEL + _CODES)
-    simulate.set_handler(Simulate, _simulate)
-    _add_graph(simulate)
+    map_.add_argument("pair", nargs="*", metavar="A B", help="the ends of the chain to draw (default: none)")
+    for each, of in ((paths, "the transfer"), (map_, "transfers")):
+        about = f"round trips of {of}, 1 to {_MAX_ROUNDS} (default: %(default)s)"
+        each.add_argument("--rounds", type=_ROUNDS, default=5, metavar="N", help=about)
     about = f"numbers of rounds, 1 to {_MAX_ROUNDS} (default: 1,5,10)"
     simulate.add_argument("--rounds", type=_many_rounds, default=(1, 5, 10), metavar="N,...", help=about)
     about = "also for nodes that measure only so many others, 4 to 1000"
-    simulate.add_argument("--peers", type=_peers, metavar="N", help=about)
-    about = "a picture of the nodes, the links in use and a pair's chain"
-    map_ = commands.add_parser("map", help=about, description=_MAP, epilog=_MODEL + _CODES)
-    map_.set_handler(Map, _map)
-    _add_graph(map_)
-    map_.add_argument("pair", nargs="*", metavar="A B", help="the ends of the chain to draw (default: none)")
-    about = f"round trips of transfers, 1 to {_MAX_ROUNDS} (default: %(default)s)"
-    map_.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
+    simulate.add_argument("--peers", type=whole_number(4, 1000), metavar="N", help=about)
     about = "the file to write (default: %(default)s)"
     map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
-    access.add(commands, _CODES)
-    about = "the state of the control plane"
-    status = commands.add_parser("status", help=about, description=_STATUS, epilog=_CODES)
-    status.set_handler(Status, _status)
-    about = "the path from an ingress to a server"
-    explain = commands.add_parser("explain", help=about, description=_EXPLAIN, epilog=_MODEL + _CODES)
-    explain.set_handler(Explain, _explain)
+    access.add(commands)
+    status = commands.add_function("status", _status, "the state of the control plane", _STATUS)
+    explain = commands.add_function("explain", _explain, "the path from an ingress to a server", _EXPLAIN, model)
     explain.add_argument("ingress", metavar="INGRESS", help="the ingress")
     explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
     about = "the server's port, 1 to 65535 (default: the ingress's line for all ports)"
-    explain.add_argument("--port", type=_port, metavar="PORT", help=about)
+    explain.add_argument("--port", type=whole_number(1, 65535), metavar="PORT", help=about)
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
-    about = "etcd's members (default: %(default)s)"
     for each in (status, explain):
+        about = "etcd's members (default: %(default)s)"
         each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
-    about = "the folder that enrol made, with https"
-    for each in (status, explain):
+        about = "the folder that enrol made, with https"
         each.add_argument("--identity", type=Path, metavar="FOLDER", help=about)
-    about = "allow http to etcd on other machines: only in a network that nobody else can reach"
-    for each in (status, explain):
+        about = "allow http to etcd on other machines: only in a network that nobody else can reach"
         each.add_argument("--insecure-transport", action="store_true", help=about)
     for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
-
-
-def _add_graph(parser: Arguments) -> None:
-    parser.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
-
-
-def _rounds(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MAX_ROUNDS):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to {_MAX_ROUNDS}")
-    return int(text)
-
-
-def _peers(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 4 <= int(text) <= 1000):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 4 to 1000")
-    return int(text)
 
 
 def _address(text: str) -> str:
@@ -232,34 +146,27 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text}: accepted: an IP address, such as 192.0.2.1") from error
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a port from 1 to 65535")
-    return int(text)
-
-
 def _many_rounds(text: str) -> tuple[int, ...]:
-    return tuple(_rounds(each) for each in text.split(","))
+    return tuple(map(_ROUNDS, text.split(",")))
 
 
-def _paths(options: Paths) -> None:
-    answer = ask(["paths", "--rounds", str(options.rounds), "--", str(options.graph), options.a, options.b])
-    print(json.dumps(answer, indent=2) if options.json else _chain_text(answer))
+def _paths(graph: Path, a: str, b: str, rounds: int, json: bool) -> None:
+    _print(ask(["paths", "--rounds", str(rounds), "--", str(graph), a, b]), json, _chain_text)
 
 
-def _simulate(options: Simulate) -> None:
-    rounds = ",".join(map(str, options.rounds))
-    peers = [] if options.peers is None else [f"--peers={options.peers}"]
-    answer = ask(["simulate", "--rounds", rounds, *peers, "--", str(options.graph)])
-    print(json.dumps(answer, indent=2) if options.json else _comparison_text(answer))
+def _simulate(graph: Path, rounds: Sequence[int], peers: int | None, json: bool) -> None:
+    asked = ["--rounds", ",".join(map(str, rounds)), *([] if peers is None else [f"--peers={peers}"])]
+    _print(ask(["simulate", *asked, "--", str(graph)]), json, _comparison_text)
 
 
-def _map(options: Map) -> None:
-    asked = ["--rounds", str(options.rounds), "--", str(options.graph)]
-    chain = ask(["paths", *asked, *options.pair])["best"]["nodes"] if options.pair else []
+def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool) -> None:
+    if len(pair) not in (0, 2):
+        raise Contradiction("map: accepted: no node or two, A and B")
+    asked = ["--rounds", str(rounds), "--", str(graph)]
+    chain = ask(["paths", *asked, *pair])["best"]["nodes"] if pair else []
     answer = ask(["map", *asked])
-    if options.json:
-        print(json.dumps({**answer, "chain": chain}, indent=2))
+    if json:
+        print(dumps({**answer, "chain": chain}, indent=2))
         return
     # Loading these takes half a second.
     from matplotlib.figure import Figure
@@ -269,22 +176,36 @@ def _map(options: Map) -> None:
     figure = Figure(layout="constrained")
     draw(figure, answer, chain)
     try:
-        figure.savefig(options.output, format="svg")
+        figure.savefig(output, format="svg")
     except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{options.output}: cannot be written: {error.strerror}") from error
-    print(options.output)
+        raise CommandError(Exit.SYSTEM, f"{output}: cannot be written: {error.strerror}") from error
+    print(output)
 
 
-def _status(options: Status) -> None:
-    answer = control.status(control.etcd_arguments(options.endpoints, options.identity, options.insecure_transport))
-    print(json.dumps(answer, indent=2) if options.json else control.text(answer))
+def _status(endpoints: str, identity: Path | None, insecure_transport: bool, json: bool) -> None:
+    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
+    _print(control.ask("status", etcd), json, control.text)
 
 
-def _explain(options: Explain) -> None:
-    size = None if options.size is None else options.size.amount
-    etcd = control.etcd_arguments(options.endpoints, options.identity, options.insecure_transport)
-    answer = explanation.ask(options.ingress, options.server, options.port, size, etcd)
-    print(json.dumps(answer, indent=2) if options.json else explanation.text(answer))
+def _explain(
+    ingress: str,
+    server: str,
+    port: int | None,
+    size: Size | None,
+    endpoints: str,
+    identity: Path | None,
+    insecure_transport: bool,
+    json: bool,
+) -> None:
+    given = {"port": port, "bytes": None if size is None else size.amount}
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
+    answer = control.ask("explain", [*etcd, *options, "--", ingress, server])
+    _print(answer, json, explanation.text)
+
+
+def _print(answer: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    print(dumps(answer, indent=2) if as_json else text(answer))
 
 
 def _chain_text(answer: Mapping[str, Any]) -> str:

@@ -1,15 +1,26 @@
 """Certificates and permissions: the commands enrol, authorize and revoke."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
-from overlay import authority, control
-from overlay.authority import Purpose
-from tributary.settings.cli import Arguments
+from overlay import control
+from overlay.authority import (
+    ADMINISTRATOR,
+    HANDOFF_FRONT,
+    MEMBER,
+    NAME,
+    OVERLAY,
+    Purpose,
+    enrol,
+    handoff_back_end,
+    handoff_switch,
+    is_address,
+    member,
+)
+from tributary.settings.cli import Arguments, Subcommands
 
 _ENROL = """\
 Makes a certificate signed by the overlay's own authority, and prints its folder (ca.pem, node.pem, node.key): copy it
@@ -29,100 +40,44 @@ _REVOKE = """\
 Deletes the user, the role and the keys of each NAME: a node leaves all tables at once, a controller is replaced by
 another one. The certificate stays valid, and counts again if the name is authorized again.
 """
-_NAMES = "the names in their certificates"
 
 
-@dataclass(frozen=True)
-class Enrol:
-    """``overlay enrol``."""
-
-    name: str
-    authority: Path
-    purpose: Purpose
-    days: float
-    json: bool
-
-    def __post_init__(self) -> None:
-        _check(self.name)
-
-
-@dataclass(frozen=True)
-class Authorize:
-    """``overlay authorize``; ``role`` is node, controller or reader."""
-
-    names: Sequence[str]
-    role: str
-    authority: Path
-    endpoints: str
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        for name in self.names:
-            _check(name)
-
-
-@dataclass(frozen=True)
-class Revoke:
-    """``overlay revoke``."""
-
-    names: Sequence[str]
-    authority: Path
-    endpoints: str
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        for name in self.names:
-            _check(name)
-
-
-def _check(name: str) -> None:
-    if not authority.NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name: accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -")
-    if name in (authority.ADMINISTRATOR, authority.MEMBER, "ca.pem", "ca.key"):
-        raise ValueError(f"{name}: accepted: a name that the authority does not use itself")
-
-
-def add(commands: "argparse._SubParsersAction[Arguments]", codes: str) -> None:
-    """Adds the three commands; ``codes`` is the help about exit codes."""
-    _add_enrol(commands.add_parser("enrol", help="a certificate for a node", description=_ENROL, epilog=codes))
+def add(commands: Subcommands) -> None:
+    """Adds the three commands."""
+    enrolment = commands.add_function("enrol", _enrol, "a certificate for a node", _ENROL)
+    enrolment.add_argument("name", type=_name, metavar="NAME", help="the holder's name")
+    _add_authority(enrolment, "the authority, made by the first call")
+    _add_purposes(enrolment)
+    about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
+    enrolment.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
     about = "give a node, a controller or a reader its permissions in etcd"
-    authorize = commands.add_parser("authorize", help=about, description=_AUTHORIZE, epilog=codes)
-    authorize.set_handler(Authorize, _authorize)
-    authorize.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
+    authorize = commands.add_function("authorize", _authorize, about, _AUTHORIZE)
     roles = ("node", "controller", "reader")
     about = "their role: node, controller or reader (default: %(default)s)"
     authorize.add_argument("--as", dest="role", choices=roles, default="node", metavar="ROLE", help=about)
     about = "take its permissions from a node, a controller or a reader"
-    revoke = commands.add_parser("revoke", help=about, description=_REVOKE, epilog=codes)
-    revoke.set_handler(Revoke, _revoke)
-    revoke.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
+    revoke = commands.add_function("revoke", _revoke, about, _REVOKE)
     for each in (authorize, revoke):
+        each.add_argument("names", type=_name, nargs="+", metavar="NAME", help="the names in their certificates")
         _add_authority(each, "the authority, with the certificate of root")
         each.add_argument("--endpoints", required=True, metavar="URL,...", help="etcd's members")
         each.add_argument("--dry-run", action="store_true", help="print the changes without making them")
+    for each in (enrolment, authorize, revoke):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
 
-def _add_enrol(parser: Arguments) -> None:
-    parser.set_handler(Enrol, _enrol)
-    parser.add_argument("name", metavar="NAME", help="the holder's name")
-    _add_authority(parser, "the authority, made by the first call")
+def _add_purposes(parser: Arguments) -> None:
     purpose = parser.add_mutually_exclusive_group()
     for option, of, about in (
-        ("--etcd", authority.member, "a member of etcd"),
-        ("--handoff-switch", authority.handoff_switch, "a hand-off's switch"),
-        ("--handoff-back-end", authority.handoff_back_end, "a hand-off's back end"),
+        ("--etcd", member, "a member of etcd"),
+        ("--handoff-switch", handoff_switch, "a hand-off's switch"),
+        ("--handoff-back-end", handoff_back_end, "a hand-off's back end"),
     ):
         help_ = f"{about}, with its host names and addresses"
         purpose.add_argument(option, dest="purpose", type=_purpose(of), metavar="ADDRESS,...", help=help_)
-    front, about = authority.HANDOFF_FRONT, "a hand-off's front"
-    purpose.add_argument("--handoff-front", dest="purpose", action="store_const", const=front, help=about)
-    parser.set_defaults(purpose=authority.OVERLAY)
-    about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
-    parser.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    about = "a hand-off's front"
+    purpose.add_argument("--handoff-front", dest="purpose", action="store_const", const=HANDOFF_FRONT, help=about)
+    parser.set_defaults(purpose=OVERLAY)
 
 
 def _add_authority(parser: Arguments, about: str) -> None:
@@ -136,7 +91,7 @@ def _purpose(of: Callable[[Sequence[str]], Purpose]) -> Callable[[str], Purpose]
     def purpose(text: str) -> Purpose:
         addresses = [each.strip() for each in text.split(",")]
         for each in addresses:
-            if not authority.is_address(each):
+            if not is_address(each):
                 accepted = "IP addresses and host names: 192.0.2.1,etcd.example"
                 raise argparse.ArgumentTypeError(f"{each!r}: accepted: {accepted}")
         return of(addresses)
@@ -154,25 +109,31 @@ def _days(text: str) -> float:
     return days
 
 
-def _enrol(options: Enrol) -> None:
-    folder = authority.enrol(options.authority, options.name, options.days, options.purpose)
-    print(json.dumps({"name": options.name, "folder": str(folder)}, indent=2) if options.json else folder)
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: accepted: 1 to 64 of A-Z a-z 0-9 . _ , + -")
+    if text in (ADMINISTRATOR, MEMBER, "ca.pem", "ca.key"):
+        raise argparse.ArgumentTypeError(f"{text}: accepted: a name that the authority does not use itself")
+    return text
 
 
-def _authorize(options: Authorize) -> None:
-    changed = control.change(["authorize", "--as", options.role, *_arguments(options)])
-    _print(changed, options.json)
+def _enrol(name: str, authority: Path, purpose: Purpose, days: float, json: bool) -> None:
+    folder = enrol(authority, name, days, purpose)
+    print(dumps({"name": name, "folder": str(folder)}, indent=2) if json else folder)
 
 
-def _revoke(options: Revoke) -> None:
-    _print(control.change(["revoke", *_arguments(options)]), options.json)
+def _authorize(names: Sequence[str], role: str, authority: Path, endpoints: str, dry_run: bool, json: bool) -> None:
+    _print(control.ask("authorize", [f"--as={role}", *_etcd(authority, endpoints, dry_run), *names]), json)
 
 
-def _arguments(options: Authorize | Revoke) -> list[str]:
-    root = options.authority / authority.ADMINISTRATOR
-    etcd = control.etcd_arguments(options.endpoints, root, insecure=False)
-    return [*etcd, *(["--dry-run"] if options.dry_run else []), *options.names]
+def _revoke(names: Sequence[str], authority: Path, endpoints: str, dry_run: bool, json: bool) -> None:
+    _print(control.ask("revoke", [*_etcd(authority, endpoints, dry_run), *names]), json)
+
+
+def _etcd(authority: Path, endpoints: str, dry_run: bool) -> list[str]:
+    etcd = control.etcd_arguments(endpoints, authority / ADMINISTRATOR, insecure=False)
+    return [*etcd, *(["--dry-run"] if dry_run else [])]
 
 
 def _print(changed: Any, as_json: bool) -> None:
-    print(json.dumps(changed, indent=2) if as_json else "\n".join(changed["changes"]) or "nothing to change")
+    print(dumps(changed, indent=2) if as_json else "\n".join(changed["changes"]) or "nothing to change")

@@ -1,45 +1,27 @@
-"""The control plane: runs the programs of the Rust crates overlay/control and overlay/dns."""
+"""The control plane, which the program of the Rust crate overlay/control is."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from overlay import programs
 from tributary import cargo
 
+PROGRAM = "tributary-overlay"
+
 
 def build() -> Path:
-    """Builds tributary-overlay; raises CommandError as ``cargo.build`` does."""
-    return cargo.build("tributary-overlay")[0]
+    """Builds the program; raises CommandError as ``cargo.build`` does."""
+    return cargo.build(PROGRAM)[0]
 
 
-def execute(arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by an agent or a controller."""
-    _execute(build(), arguments)
+def ask(command: str, arguments: Sequence[str]) -> Any:
+    """What the program answers to ``status`` and ``explain``; to ``authorize`` and ``revoke`` what it has changed.
 
-
-def execute_dns(arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by the name server."""
-    _execute(cargo.build("overlay-dns")[0], arguments)
-
-
-def _execute(program: Path, arguments: Sequence[str]) -> NoReturn:
-    os.execv(program, [str(program), *arguments])
-
-
-def status(etcd: Sequence[str]) -> Any:
-    """The state in the etcd that these arguments name; raises CommandError: exit 69 if it does not answer."""
-    return json.loads(programs.output(build(), ["status", *etcd]))
-
-
-def change(arguments: Sequence[str]) -> Any:
-    """Changes etcd's users; returns the changes.
-
-    Raises CommandError: exit 64 or 75 if a name is refused, 77 if root is, 69 without etcd.
+    Raises CommandError: exit 69 if etcd does not answer, 64 for what is unknown, 64 or 75 if a name is refused, 77 if
+    root is.
     """
-    return json.loads(programs.output(build(), arguments))
+    return programs.ask(PROGRAM, [command, *arguments])
 
 
 def etcd_arguments(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:

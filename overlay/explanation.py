@@ -1,31 +1,15 @@
 """The path of an ingress's connections to a server, from the tables and delays in etcd."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from overlay import control, programs
-
 _FIRST_WINDOW_KB = 15
-
-
 _CHOSEN_BY = {
     "name": "",
     "measurement": ", as measured",
     "order": ", the first of these that is alive: not measured",
 }
 _ROUNDS_BY = {"size": "as asked for", "port": "by the server's port", "network": "by the server's network"}
-
-
-def ask(ingress: str, server: str, port: int | None, size: int | None, etcd: Sequence[str]) -> Any:
-    """The path for transfers of ``size`` bytes, or of the rounds in the ingress's line for the server and its port.
-
-    Raises CommandError: exit 64 for an unknown ingress or server, 69 if the etcd named by ``etcd`` is away.
-    """
-    given = {"port": port, "bytes": size}
-    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    arguments = ["explain", *etcd, *options, "--", ingress, server]
-    return json.loads(programs.output(control.build(), arguments))
 
 
 def text(answer: Mapping[str, Any]) -> str:

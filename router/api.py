@@ -1,4 +1,4 @@
-"""The document of ``router status``."""
+"""The document of the daemon's status."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,13 +27,12 @@ def status(reconciler: Reconciler, wall: float, now: float) -> Answer:
 
 
 def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
-    state = reconciler.states[link.name]
     return {
         "name": link.name,
-        "state": "down" if state.down else "up",
-        "reason": state.down,
-        "since": timestamp(state.since),
-        "state_age_s": round(wall - state.since, 3),
+        "state": "down" if link.reason else "up",
+        "reason": link.reason,
+        "since": timestamp(link.since),
+        "state_age_s": round(wall - link.since, 3),
         "diagnosis": _findings(diagnosis.of_link(_link_facts(reconciler, link))),
         "interface": link.interface.name if link.interface else None,
         "driver": link.interface.driver if link.interface else None,
@@ -43,8 +42,9 @@ def _link(reconciler: Reconciler, link: Link, wall: float) -> Answer:
         "delegated": str(link.delegated) if link.delegated else None,
         "table": LINK_TABLES[link.slot],
         "rank": link.rank + 1,
+        "begins_sessions": link.name == reconciler.beginning,
         "use": link.wan.use,
-        "standby": link.name in reconciler.overflow.standby,
+        "standby": link.is_standby,
         "metered": link.wan.metered,
         "hours": [str(span) for span in link.wan.hours],
         "cap": _cap(reconciler.usage, link.name),
@@ -72,10 +72,10 @@ def _link_facts(reconciler: Reconciler, link: Link) -> diagnosis.LinkFacts:
     record = reconciler.health.records.get(link.name)
     return diagnosis.LinkFacts(
         name=link.name,
-        down=reconciler.state(link),
+        down=link.reason,
         interface=link.interface.name if link.interface else None,
         use=link.wan.use,
-        standby=link.name in reconciler.overflow.standby,
+        standby=link.is_standby,
         target=None if record is None else "The gateway" if reconciler.gateway_tunnels else str(reconciler.target),
         is_answered=False if link.name in reconciler.health.silent else True if record and record.answers else None,
         is_target_answering=reconciler.health.answers,
@@ -117,15 +117,16 @@ def _gateway(reconciler: Reconciler, gateway_tunnels: GatewayTunnels, now: float
     earlier, failback = gateways.earlier, gateways.failback
     facts = diagnosis.GatewayFacts(
         str(gateways.address),
+        bool(gateways.resolved),
+        None if reconciler.health.is_new else gateway_tunnels.answers,
         str(earlier.gateway) if earlier else None,
         None if failback.since is None else now - failback.since,
         failback.required,
     )
-    answers = None if reconciler.health.is_new else gateway_tunnels.answers
     return {
         "address": gateways.address,
         "earlier": facts.earlier,
-        "diagnosis": _findings(diagnosis.of_gateway(facts, is_found=bool(gateways.resolved), answers=answers)),
+        "diagnosis": _findings(diagnosis.of_gateway(facts)),
         "resolved": [str(address) for address in gateways.resolved],
         "inside": str(gateway_tunnels.inside),
         "answers": gateway_tunnels.answers,

@@ -70,21 +70,19 @@ def main(words: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Run:
-    """``router run``; ``log`` is the name of the log's form."""
-
-    settings: Path
-    state_directory: Path | None
-    dry_run: bool
-    log: str
-
-
-@dataclass(frozen=True)
 class Plan:
     """``router plan``."""
 
     settings: Path
     state_directory: Path | None
+
+
+@dataclass(frozen=True)
+class Run(Plan):
+    """``router run``; ``log`` is the name of the log's form."""
+
+    dry_run: bool
+    log: str
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 
 def _run(options: Run) -> None:
     if options.dry_run:
-        _plan(Plan(options.settings, options.state_directory))
+        _plan(options)
         return
     settings = read(options.settings)
     need_root("router run")
@@ -163,7 +161,7 @@ def _plan(options: Plan) -> None:
     decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())
     for link in reconciler.links:
         interface = f" ({link.interface.name})" if link.interface else ""
-        print(f"# {link.name}{interface}: {reconciler.state(link) or 'up'}")
+        print(f"# {link.name}{interface}: {link.reason or 'up'}")
     for name in sorted(reconciler.names_taken):
         print(f"# {name}: another interface has this name, and its tunnel is left out: choose another tunnels.prefix")
     names = {interface.index: interface.name for interface in observed.interfaces}

@@ -1,19 +1,22 @@
 """The daemon: reconciles when something has changed, applies the operations, and answers requests."""
 
+import json
 import signal
 import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from router import api
 from router.control import CONTROL
 from router.debounce import Debounce
-from router.kernel_client import BY_PROGRAMS, KernelClient
+from router.kernel_client import KernelClient, runs_a_program
 from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
 from router.links.usage_file import UsageFile
@@ -27,14 +30,12 @@ from router.state.plan import Operation, command
 from router.state.reconciler import Decision, Reconciler
 from router.tunnels.resolver import Resolver
 from tributary.daemons import directories
-from tributary.daemons.control import Request, Response
+from tributary.daemons.control import REFUSED, Request, Response, refused
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
-from tributary.daemons.request_server import Server
 from tributary.daemons.signals import caught
 from tributary.kernel import clock, mptcp_pm, rtnetlink
 from tributary.kernel.interfaces import octets, packets
-from tributary.kernel.netlink import Watch
 from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
@@ -52,9 +53,13 @@ _MEASURE_INTERVAL = 1.0
 """Seconds between two readings of byte counters, while these matter."""
 _STATUS_INTERVAL = 0.25
 """Seconds for which a status that was made is answered again."""
+_SERVE_INTERVAL = 0.02
+"""Seconds between two looks for requests while a program runs."""
 _STOP, _LEAVE, _RELOAD = (signal.SIGTERM, signal.SIGINT), signal.SIGUSR1, signal.SIGHUP
 _EVENTS = 1000
 """MPTCP events read at once."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,70 +77,44 @@ def run(options: Options) -> None:
     """Manages the links until a signal; raises CommandError before anything is changed if it cannot start."""
     mptcp_pm.require_path_manager()
     with ExitStack() as stack:
-        received = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
-        server = stack.enter_context(CONTROL.server())
-        kernel = stack.enter_context(KernelClient())
-        store = RecordFile(options.state, directories.namespace())
-
-        def tell(what: str) -> None:
-            options.log.event("state file damaged", Level.ERROR, reason=what)
-
-        reconciler = Reconciler(options.settings, store.load(tell), options.usage.load(tell))
-        inputs = Inputs(
-            received,
-            server,
-            stack.enter_context(rtnetlink.watch()),
-            stack.enter_context(PathManager(lambda _: None)),
-            stack.enter_context(TcpProbe[ProbeKey]()),
-            stack.enter_context(Resolver()),
-            stack.enter_context(LinkDiagnostics()),
-        )
-        Daemon(options, reconciler, kernel, store, inputs).run()
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The sources of events."""
-
-    signals: socket.socket
-    server: Server
-    watch: Watch
-    events: PathManager
-    tcp_probe: TcpProbe[ProbeKey]
-    resolver: Resolver
-    diagnostics: LinkDiagnostics
+        Daemon(options, stack).run()
 
 
 class Daemon:
     """Reacts to changes, events, probes, requests and time."""
 
-    def __init__(
-        self, options: Options, reconciler: Reconciler, kernel: KernelClient, store: RecordFile, inputs: Inputs
-    ) -> None:
-        self._file, self._log = options.file, options.log
-        self._reconciler = reconciler
-        self._settings = options.settings
+    def __init__(self, options: Options, stack: ExitStack) -> None:
+        """``stack`` closes what it opens; raises CommandError."""
+        self._file, self._log, self._usage_file = options.file, options.log, options.usage
+        self._settings = settings = options.settings
         self._changes: dict[str, LinkChange] = {}
-        self._kernel = kernel
-        self._store, self._usage_file = store, options.usage
-        self._saved = reconciler.record
-        self._watch, self._events = inputs.watch, inputs.events
-        self._resolver, self._next_resolve = inputs.resolver, 0.0
+        signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
+        self._server = stack.enter_context(CONTROL.server())
+        self._requests: list[tuple[Request, Future[bytes]]] = []
+        self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
+        self._kernel = stack.enter_context(KernelClient())
+        self._store = RecordFile(options.state, directories.namespace())
+        self._saved = self._store.load(self._report_damage)
+        self._reconciler = Reconciler(settings, self._saved, options.usage.load(self._report_damage))
+        self._watch = stack.enter_context(rtnetlink.watch())
+        self._events = stack.enter_context(PathManager(lambda _: None))
+        tcp_probe = stack.enter_context(TcpProbe[ProbeKey]())
+        self._resolver, self._next_resolve = stack.enter_context(Resolver()), 0.0
+        self._diagnostics = stack.enter_context(LinkDiagnostics(self._reconciler, self._log))
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
-        self._shapers = LinkShapers(options.settings)
-        self._probes = ProbeScheduler(inputs.tcp_probe, reconciler, self._shapers, options.log, self._report)
+        self._shapers = LinkShapers(settings, self._aside)
+        self._probes = ProbeScheduler(tcp_probe, self._reconciler, self._shapers, self._log, self._report)
         self._debounce = Debounce()
         self._next_reconcile = 0.0
         self._failures = 0
+        self._is_ending = False
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
         self._shown: tuple[float, Response] | None = None
-        self._diagnostics = inputs.diagnostics
-        stop = (*_STOP, _LEAVE)
-        watched: list[Descriptor] = [inputs.watch, inputs.events, inputs.tcp_probe, inputs.resolver]
-        watched += inputs.diagnostics.descriptors
-        self._loop = Loop(inputs.signals, stop, {inputs.server: self._respond}, watched, options.log)
+        watched: list[Descriptor] = [self._watch, self._events, tcp_probe, self._resolver]
+        watched += self._diagnostics.descriptors
+        self._loop = Loop(signals, (*_STOP, _LEAVE), {self._server: self._respond}, watched, self._log)
 
     def run(self) -> None:
         """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
@@ -144,6 +123,8 @@ class Daemon:
             # The second one adds the routes of the tunnels that the first one created.
             self._reconcile()
         ending = self._loop.run(self)
+        self._answer_requests()
+        self._is_ending = True
         self._save_usage(time.monotonic(), is_last=True)
         if ending == _LEAVE:
             self._log.event("left in place for the next start")
@@ -155,22 +136,24 @@ class Daemon:
     def status(self) -> str:
         """How many links are up."""
         links = self._reconciler.links
-        return f"{sum(self._reconciler.state(link) is None for link in links)} of {len(links)} links up"
+        return f"{sum(link.reason is None for link in links)} of {len(links)} links up"
 
     @property
     def deadline(self) -> float:
         """When the next turn is due, by time.monotonic()."""
+        if self._requests:
+            return 0.0
         reconciler = self._reconciler
         names = self._next_resolve if reconciler.gateways.names else None
         count = self._next_count if reconciler.gateway_tunnels and reconciler.gateway_tunnels.answers else None
         measure = self._next_measure if reconciler.counted_interfaces else None
-        diagnostics_due = self._diagnostics.next_due(reconciler)
-        own = (self._debounce.due, self._probes.next_due, names, count, measure, diagnostics_due)
+        own = (self._debounce.due, self._probes.next_due, names, count, measure, self._diagnostics.next_due)
         return min(each for each in (self._next_reconcile, *own, reconciler.refresher.next_due) if each is not None)
 
     def turn(self) -> None:
         """Reads what happened, and does what is due. Reconciles first, since probes and refreshes depend on it."""
         now = time.monotonic()
+        self._answer_requests()
         if self._watch.has_changes():
             self._debounce.change(now)
         self._read_events(now)
@@ -178,7 +161,7 @@ class Daemon:
             self._next_reconcile = now
         self._resolve_gateways(now)
         self._measure(now)
-        if self._diagnostics.turn(self._reconciler, now, self._log):
+        if self._diagnostics.turn(now):
             self._next_reconcile = now
         if now >= min(self._next_reconcile, self._debounce.due or self._next_reconcile):
             self._try(self._reconcile)
@@ -188,7 +171,6 @@ class Daemon:
             self._try(self._refresh_endpoints)
 
     def reload(self) -> None:
-        """Reads the settings again."""
         self._change_settings(read(self._file))
 
     def _change_settings(self, settings: RouterSettings) -> None:
@@ -204,6 +186,16 @@ class Daemon:
         self._try(self._reconcile)
         self._shown = None
 
+    def _aside(self, act: Callable[[], T]) -> T:
+        """Runs ``act``, which waits for a program, in a thread; requests for the status are answered meanwhile."""
+        result = self._programs.submit(act)
+        while not wait((result,), _SERVE_INTERVAL).done:
+            self._server.serve(self._respond)
+        return result.result()
+
+    def _report_damage(self, what: str) -> None:
+        self._log.event("state file damaged", Level.ERROR, reason=what)
+
     def _try(self, act: Callable[[], None]) -> None:
         """A failure does not end the daemon: it reconciles again soon."""
         try:
@@ -217,9 +209,11 @@ class Daemon:
         self._debounce.reset()
         observed = self._kernel.snapshot()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
-        taken = self._reconciler.names_taken
+        taken, beginning = self._reconciler.names_taken, self._reconciler.beginning
         decision = self._reconciler.reconcile(observed, time.time(), is_synchronized=clock.is_synchronized())
         self._log_changes(decision)
+        if self._reconciler.beginning not in (beginning, None):
+            self._log.event("sessions begin on", link=self._reconciler.beginning)
         for name in self._reconciler.names_taken - taken:
             self._log.event(
                 "name taken",
@@ -239,15 +233,14 @@ class Daemon:
         return min(_AFTER_FAILURE * 2.0 ** min(self._failures - 1, 5), _RECONCILE_INTERVAL)
 
     def _log_changes(self, decision: Decision) -> None:
-        for change in decision.changes:
-            interface = change.link.interface.name if change.link.interface else None
-            if change.down is None:
-                addresses = ",".join(str(address) for address in change.link.addresses)
-                self._log.event("link up", link=change.link.name, interface=interface, addresses=addresses)
+        for link in decision.changes:
+            interface = link.interface.name if link.interface else None
+            if link.reason is None:
+                addresses = ",".join(map(str, link.addresses))
+                self._log.event("link up", link=link.name, interface=interface, addresses=addresses)
             else:
-                self._log.event(
-                    "link down", Level.WARNING, link=change.link.name, interface=interface, reason=str(change.down)
-                )
+                reason = str(link.reason)
+                self._log.event("link down", Level.WARNING, link=link.name, interface=interface, reason=reason)
 
     def _apply(self, operations: tuple[Operation, ...]) -> bool:
         """Applies all operations that it can; returns whether all succeeded."""
@@ -258,9 +251,12 @@ class Daemon:
         for operation in operations:
             text = command(operation, self._names)
             try:
-                if timed_out and isinstance(operation, BY_PROGRAMS):
+                if not runs_a_program(operation):
+                    self._kernel.apply(operation)
+                elif timed_out:
                     raise CommandError(Exit.SYSTEM, "postponed, since an earlier program timed out")
-                self._kernel.apply(operation)
+                else:
+                    self._aside(partial(self._kernel.apply, operation))
                 self._log.event("applied", command=text)
             except (OSError, CommandError) as error:
                 timed_out |= isinstance(error, TimedOut)
@@ -290,8 +286,7 @@ class Daemon:
         except OSError as error:
             self._reconciler.refresher.postpone(now)
             raise CommandError(Exit.SYSTEM, f"cannot read the sockets: {error}") from error
-        decision = self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now)
-        self._apply(decision.operations)
+        self._apply(self._reconciler.refresh_endpoints({token: frozenset(each) for token, each in living.items()}, now))
 
     def _measure(self, now: float) -> None:
         """Reads what links have carried."""
@@ -355,17 +350,39 @@ class Daemon:
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
         return CONTROL.respond(request, peer, self._answer, unprivileged=("status",), steering=("set-link",))
 
-    def _answer(self, asked: Request) -> Response:
-        known: dict[str, Callable[[Request], Response]] = {
-            "status": lambda _: self._status(time.monotonic()),
-            "set-usage": lambda asked: self._set_usage(str(asked["link"]), int(asked["used"])),
-            "set-link": lambda asked: self._set_link(str(asked["link"]), str(asked["key"]), asked["value"]),
-            "try": self._try_settings,
-            "reload": lambda _: self._reload_now(),
-        }
-        if asked["command"] not in known:
-            raise CommandError(Exit.USAGE, f"the running router daemon has no command {asked['command']!r}")
-        return known[asked["command"]](asked)
+    def _answer(self, asked: Request) -> Response | Future[bytes]:
+        """The status at once, also while a program runs; all else in the next turn."""
+        if asked["command"] == "status":
+            return self._status(time.monotonic())
+        if self._is_ending:
+            raise CommandError(Exit.UNAVAILABLE, "the router daemon ends")
+        later = Future[bytes]()
+        self._requests.append((asked, later))
+        return later
+
+    def _answer_requests(self) -> None:
+        requests, self._requests = self._requests, []
+        for asked, later in requests:
+            try:
+                later.set_result(json.dumps(self._change(asked)).encode())
+            except REFUSED as error:
+                later.set_result(refused(error))
+
+    def _change(self, asked: Request) -> Response:
+        match asked["command"]:
+            case "set-usage":
+                self._set_usage(str(asked["link"]), int(asked["used"]))
+            case "set-link":
+                self._set_link(str(asked["link"]), str(asked["key"]), asked["value"])
+            case "try":
+                self._change_settings(parse(asked["settings"], asked["name"], self._file))
+                self._loop.reload_in(float(asked["seconds"]))
+            case "reload":
+                self.reload()
+                self._loop.reload_in(None)
+            case other:
+                raise CommandError(Exit.USAGE, f"the running router daemon has no command {other!r}")
+        return {}
 
     def _status(self, now: float) -> Response:
         """Made at most four times a second."""
@@ -379,17 +396,7 @@ class Daemon:
             self._shown = now, {"settings": str(self._file), "uptime_s": uptime, **status}
         return self._shown[1]
 
-    def _try_settings(self, asked: Request) -> Response:
-        self._change_settings(parse(asked["settings"], asked["name"], self._file))
-        self._loop.reload_in(float(asked["seconds"]))
-        return {}
-
-    def _reload_now(self) -> Response:
-        self.reload()
-        self._loop.reload_in(None)
-        return {}
-
-    def _set_link(self, link: str, key: str, value: str | None) -> Response:
+    def _set_link(self, link: str, key: str, value: str | None) -> None:
         """Change a key of a link until a reload; None: to what the settings' file says now."""
         if link not in self._settings.wan:
             raise CommandError(Exit.USAGE, f"{link}: no such link; these are: {', '.join(self._settings.wan)}")
@@ -401,9 +408,8 @@ class Daemon:
         self._changes[link] = change
         self._log.event("link set", link=link, key=key, value=value or "as the settings say")
         self._take_settings()
-        return {}
 
-    def _set_usage(self, link: str, used: int) -> Response:
+    def _set_usage(self, link: str, used: int) -> None:
         if not self._reconciler.usage.set(link, used):
             capped = ", ".join(sorted(self._reconciler.usage.capped)) or "none"
             raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
@@ -411,7 +417,6 @@ class Daemon:
         self._shown = None
         self._save_usage(time.monotonic(), is_last=True)
         self._try(self._reconcile)
-        return {}
 
     def _remove_all(self) -> None:
         """Removes all that is owned; raises CommandError, exit 71, at the end if something is left."""

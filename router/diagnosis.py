@@ -13,7 +13,7 @@ from router.probes.mtu import PPPOE
 from tributary.settings.links import Use
 
 
-class DiagnosisCode(StrEnum):
+class Code(StrEnum):
     """These stay the same from version to version."""
 
     WORKS = "works"
@@ -47,7 +47,7 @@ class DiagnosisCode(StrEnum):
 class Diagnosis:
     """A code and its text."""
 
-    code: DiagnosisCode
+    code: Code
     text: str
 
 
@@ -88,34 +88,34 @@ def of_link(facts: LinkFacts) -> tuple[Diagnosis, ...]:
     return (_state(facts), *_packets(facts), *_multipath(facts))
 
 
-_DOWN: dict[str, tuple[DiagnosisCode, str]] = {
+_DOWN: dict[str, tuple[Code, str]] = {
     Reason.NO_INTERFACE: (
-        DiagnosisCode.NO_INTERFACE,
+        Code.NO_INTERFACE,
         "Nothing is plugged in that fits {name}. Check the plug, then the rule of [wan.{name}] in the settings.",
     ),
     Reason.SWITCHED_OFF: (
-        DiagnosisCode.SWITCHED_OFF,
+        Code.SWITCHED_OFF,
         "{name} is switched off on this box. `sudo ip link set {interface} up` switches it on.",
     ),
     Reason.NO_CARRIER: (
-        DiagnosisCode.NO_CARRIER,
+        Code.NO_CARRIER,
         "{name} has no connection to its modem. Check the cable, and whether the modem is on; by radio, the signal.",
     ),
     Reason.NO_ADDRESS: (
-        DiagnosisCode.NO_ADDRESS,
+        Code.NO_ADDRESS,
         "{name} got no address from its modem. It may still be starting; otherwise restart the modem.",
     ),
     Reason.SAME_ADDRESS: (
-        DiagnosisCode.SAME_ADDRESS,
+        Code.SAME_ADDRESS,
         "{name} and another link got the same address from their modems. Give one of the modems another network.",
     ),
     Reason.LAN_NETWORK: (
-        DiagnosisCode.LAN_NETWORK,
+        Code.LAN_NETWORK,
         "{name}'s modem gives addresses of the network that the LAN has on this box. Give one of them another network:"
         " the modem in its own settings, or the LAN by its address.",
     ),
     Reason.NO_GATEWAY: (
-        DiagnosisCode.NO_GATEWAY,
+        Code.NO_GATEWAY,
         "{name} has an address, but its modem says no way to the Internet. Restart the modem.",
     ),
 }
@@ -128,13 +128,13 @@ def _state(facts: LinkFacts) -> Diagnosis:
         return Diagnosis(cause, text.format(name=name, interface=facts.interface))
     if facts.down is Reason.CAPTIVE_PORTAL:
         return Diagnosis(
-            DiagnosisCode.LOGIN_PAGE,
+            Code.LOGIN_PAGE,
             f"{name}: a login page is in the way. Open {facts.login_page} in a browser on a device behind this box. If"
             f" it does not open there, unplug the other links meanwhile. {name} is used as soon as you are let in.",
         )
     if facts.down is Reason.NO_ANSWER and facts.is_answered:
         return Diagnosis(
-            DiagnosisCode.ANSWERS_AGAIN,
+            Code.ANSWERS_AGAIN,
             f"{name} did not answer, and does again. It is used when that has held"
             + (f" for {facts.required:.0f} s: it failed soon after it came back before." if facts.required else "."),
         )
@@ -142,11 +142,11 @@ def _state(facts: LinkFacts) -> Diagnosis:
     if is_silent or facts.down is Reason.NO_ANSWER:
         return _silence(facts)
     if facts.down is not None:
-        return Diagnosis(DiagnosisCode.BY_SETTINGS, f"{name} is not used, as its settings say: {facts.down}.")
+        return Diagnosis(Code.BY_SETTINGS, f"{name} is not used, as its settings say: {facts.down}.")
     if facts.target is None:
-        return Diagnosis(DiagnosisCode.NOT_PROBED, f"{name} is connected. Nobody asks whether it leads anywhere.")
+        return Diagnosis(Code.NOT_PROBED, f"{name} is connected. Nobody asks whether it leads anywhere.")
     if not facts.is_answered:
-        return Diagnosis(DiagnosisCode.PROBING, f"{name} is connected, and is being tried.")
+        return Diagnosis(Code.PROBING, f"{name} is connected, and is being tried.")
     return _at_work(facts)
 
 
@@ -161,14 +161,14 @@ def _silence(facts: LinkFacts) -> Diagnosis:
             why = (
                 f"Its service may be off, it may not know this box any more, or UDP to port {facts.tunnel} is stopped."
             )
-        return Diagnosis(DiagnosisCode.TUNNEL_BLOCKED, f"{what} {why}")
+        return Diagnosis(Code.TUNNEL_BLOCKED, f"{what} {why}")
     if facts.down is None:
         return Diagnosis(
-            DiagnosisCode.NO_ANSWER_ANYWHERE,
+            Code.NO_ANSWER_ANYWHERE,
             f"{facts.target} does not answer by {name}, nor by any other link: it is away, or all links are.",
         )
     return Diagnosis(
-        DiagnosisCode.NO_ANSWER,
+        Code.NO_ANSWER,
         f"{facts.target} does not answer by {name}, but does by another link. So {name} leads nowhere now, or its"
         " provider lets nothing through. It is not used until it answers again.",
     )
@@ -176,15 +176,12 @@ def _silence(facts: LinkFacts) -> Diagnosis:
 
 def _at_work(facts: LinkFacts) -> Diagnosis:
     if facts.use is Use.BACKUP:
-        return Diagnosis(
-            DiagnosisCode.STANDBY, f"{facts.name} works, and is on standby: it is used when no other link works."
-        )
+        return Diagnosis(Code.STANDBY, f"{facts.name} works, and is on standby: it is used when no other link works.")
     if facts.standby:
         return Diagnosis(
-            DiagnosisCode.STANDBY,
-            f"{facts.name} works, and is on standby: it is used when the links before it are full.",
+            Code.STANDBY, f"{facts.name} works, and is on standby: it is used when the links before it are full."
         )
-    return Diagnosis(DiagnosisCode.WORKS, f"{facts.name} works.")
+    return Diagnosis(Code.WORKS, f"{facts.name} works.")
 
 
 def _packets(facts: LinkFacts) -> Iterator[Diagnosis]:
@@ -196,10 +193,7 @@ def _packets(facts: LinkFacts) -> Iterator[Diagnosis]:
         if facts.tunnel is not None
         else f"If some pages do not load by {facts.name}, give its interface that MTU."
     )
-    yield Diagnosis(
-        DiagnosisCode.SMALL_PACKETS,
-        f"{facts.name}'s MTU is {facts.mtu}{kind}: larger packets do not pass. {fits}",
-    )
+    yield Diagnosis(Code.SMALL_PACKETS, f"{facts.name}'s MTU is {facts.mtu}{kind}: larger packets do not pass. {fits}")
 
 
 _HARMLESS = "Inside the tunnel Multipath TCP passes all the same: there is nothing to do."
@@ -212,20 +206,20 @@ def _multipath(facts: LinkFacts) -> Iterator[Diagnosis]:
     name = facts.name
     if facts.inside is Verdict.PLAIN:
         yield Diagnosis(
-            DiagnosisCode.GATEWAY_WITHOUT_MULTIPATH,
+            Code.GATEWAY_WITHOUT_MULTIPATH,
             f"The gateway speaks no Multipath TCP to {name}: each connection takes one link alone. Its kernel may have"
             " it switched off (sysctl net.mptcp.enabled).",
         )
     effect = _HARMFUL.format(name=name) if facts.tunnel is None else _HARMLESS
     if facts.outside is Verdict.DROPPED:
         yield Diagnosis(
-            DiagnosisCode.MULTIPATH_DROPPED, f"{name} lets no connection begin that asks for Multipath TCP. {effect}"
+            Code.MULTIPATH_DROPPED, f"{name} lets no connection begin that asks for Multipath TCP. {effect}"
         )
     elif facts.outside is Verdict.PLAIN and Verdict.MULTIPATH in facts.others:
-        yield Diagnosis(DiagnosisCode.MULTIPATH_STRIPPED, f"{name} strips Multipath TCP from connections. {effect}")
+        yield Diagnosis(Code.MULTIPATH_STRIPPED, f"{name} strips Multipath TCP from connections. {effect}")
     elif facts.outside is Verdict.PLAIN:
         yield Diagnosis(
-            DiagnosisCode.MULTIPATH_UNKNOWN_OUTSIDE,
+            Code.MULTIPATH_UNKNOWN_OUTSIDE,
             f"The server that was asked answers without Multipath TCP by {name}, and with it by no link: it has none,"
             " or all links strip it.",
         )
@@ -235,38 +229,41 @@ def _multipath(facts: LinkFacts) -> Iterator[Diagnosis]:
 class GatewayFacts:
     """Which gateway of several is used: its HOST:PORT is ``address``, that of an earlier one ``earlier``.
 
-    ``answering_for``: seconds since the earlier one answers again, None if it does not; ``required`` how many it must.
+    ``is_found``: whether its address is known. ``answers`` is None before the first result. ``answering_for``: seconds
+    since the earlier one answers again, None if it does not; ``required`` how many it must.
     """
 
     address: str
+    is_found: bool
+    answers: bool | None
     earlier: str | None = None
     answering_for: float | None = None
     required: float = 0.0
 
 
-def of_gateway(facts: GatewayFacts, *, is_found: bool, answers: bool | None) -> Iterator[Diagnosis]:
-    """The diagnoses of the gateway in use and of the one before it; ``answers`` is None before the first result."""
-    if not is_found:
+def of_gateway(facts: GatewayFacts) -> Iterator[Diagnosis]:
+    """The diagnoses of the gateway in use and of the one before it."""
+    if not facts.is_found:
         yield Diagnosis(
-            DiagnosisCode.GATEWAY_NAME_NOT_FOUND,
+            Code.GATEWAY_NAME_NOT_FOUND,
             f"The gateway's name {facts.address} is not found: everything leaves by the links themselves. The name is"
             " wrong, or no link has a connection.",
         )
-    elif answers is None:
-        yield Diagnosis(DiagnosisCode.PROBING, f"The gateway {facts.address} is being tried.")
-    elif not answers:
+    elif facts.answers is None:
+        yield Diagnosis(Code.PROBING, f"The gateway {facts.address} is being tried.")
+    elif not facts.answers:
         yield Diagnosis(
-            DiagnosisCode.NO_ANSWER_ANYWHERE,
+            Code.NO_ANSWER_ANYWHERE,
             f"The gateway {facts.address} does not answer: everything leaves by the links themselves. It is off, it"
             " does not know this box any more, or no link has a connection.",
         )
     else:
-        yield Diagnosis(DiagnosisCode.WORKS, f"The gateway {facts.address} answers.")
+        yield Diagnosis(Code.WORKS, f"The gateway {facts.address} answers.")
     if facts.earlier is not None and facts.answering_for is None:
-        yield Diagnosis(DiagnosisCode.LATER_GATEWAY, f"It takes the place of {facts.earlier}, which does not answer.")
+        yield Diagnosis(Code.LATER_GATEWAY, f"It takes the place of {facts.earlier}, which does not answer.")
     elif facts.earlier is not None:
         yield Diagnosis(
-            DiagnosisCode.EARLIER_GATEWAY_ANSWERS,
+            Code.EARLIER_GATEWAY_ANSWERS,
             f"It takes the place of {facts.earlier}, which has answered again for {facts.answering_for:.0f} s. After"
             f" {facts.required:.0f} s everything goes there; connections that run then are cut once.",
         )

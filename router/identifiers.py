@@ -48,6 +48,11 @@ MAIN_METRICS = range(1, 10)
 """Of routes in the table main, by rank: lower than those of any DHCP client, but for 0. The last one is for the
 unreachable routes behind all links."""
 
+FIRST_METRIC = 0
+"""Of the second route to the gateway inside, by the link that begins sessions in place of the best one by rank. It is
+before all others there: a deletion with metric 0 means any metric, and takes the first (fib_nh_match() in
+net/ipv4/fib_semantics.c)."""
+
 TABLE_METRIC = 1
 """In other tables; explicit, since the kernel's default is 0 for IPv4 and 1024 for IPv6."""
 
@@ -74,4 +79,7 @@ def is_owned_route(route: Route) -> bool:
     """Whether this daemon created it, or an earlier run."""
     if route.protocol != PROTOCOL:
         return False
+    if route.table == MAIN and route.metric == FIRST_METRIC:
+        # Others leave the metric out as well: this one leads to a single address, the gateway inside.
+        return route.gateway is None and route.destination.prefixlen == route.destination.max_prefixlen
     return route.table in _TABLES or (route.table == MAIN and route.metric in MAIN_METRICS)

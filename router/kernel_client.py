@@ -3,30 +3,20 @@
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
 
-from router.lan.npt import DELETE_TABLE, rules
-from router.state.plan import (
-    Add,
-    AddEndpoint,
-    ChangeEndpoint,
-    ConfigureTunnel,
-    CreateTunnel,
-    Operation,
-    Remove,
-    RemoveEndpoint,
-    RemoveTunnel,
-    SetLimits,
-    Translate,
-)
+from router.lan.npt import DELETE_TABLE, PrefixTranslation, rules
+from router.state.plan import Add, NumberedEndpoint, Operation, Remove, TunnelInterface
+from router.tunnels.model import TunnelConfig
 from tributary.closing import Closing
 from tributary.kernel import mptcp_pm, nft, rtnetlink, wireguard
 from tributary.kernel.interfaces import driver_and_bus
 from tributary.kernel.mptcp_pm import Command
 from tributary.kernel.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
-from tributary.kernel.state import Interface, KernelState, OwnAddress, Route, Rule
+from tributary.kernel.state import Interface, KernelState, Limits, OwnAddress, Route, Rule
 from tributary.settings.errors import CommandError, Exit
 
 _TRIES = 5
@@ -36,10 +26,6 @@ _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
 
 _MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, OwnAddress: rtnl.RTM_NEWADDR}
 _TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, OwnAddress: rtnl.RTM_DELADDR}
-_TELLS = {AddEndpoint: Command.ADD, ChangeEndpoint: Command.SET_FLAGS}
-
-BY_PROGRAMS = (CreateTunnel, ConfigureTunnel, RemoveTunnel, Translate)
-"""Operations that run a program; all others are one message to the kernel."""
 
 T = TypeVar("T")
 
@@ -75,61 +61,45 @@ class KernelClient(Closing):
         raise CommandError(Exit.SYSTEM, "links and routes change too fast to be read")
 
     def _snapshot(self) -> KernelState:
+        routes = self._route.dump(rtnl.RTM_GETROUTE, rtnetlink.EVERY_ROUTE)
+        endpoints = self._generic.dump(self._mptcp, mptcp_pm.question(Command.GET))
         return KernelState(
-            interfaces=tuple(map(self._interface, self._dump(rtnl.RTM_GETLINK, rtnetlink.EVERY_LINK))),
-            addresses=_present(rtnetlink.address, self._dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
-            routes=tuple(self._routes()),
-            rules=_present(rtnetlink.rule, self._dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
-            endpoints=dict(map(mptcp_pm.endpoint, self._ask_for_endpoints())),
+            interfaces=tuple(map(_interface, self._route.dump(rtnl.RTM_GETLINK, rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._route.dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
+            routes=tuple(chain.from_iterable(map(rtnetlink.routes, routes))),
+            rules=_present(rtnetlink.rule, self._route.dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
+            endpoints=dict(map(mptcp_pm.endpoint, endpoints)),
             limits=mptcp_pm.limits(self._generic.ask(self._mptcp, mptcp_pm.question(Command.GET_LIMITS))),
         )
-
-    def _dump(self, kind: int, body: bytes) -> Iterator[Message]:
-        return self._route.dump(kind, body)
-
-    @staticmethod
-    def _interface(message: Message) -> Interface:
-        found = rtnetlink.interface(message)
-        driver, bus = driver_and_bus(found.name)
-        return replace(found, driver=driver, bus=bus)
-
-    def _routes(self) -> Iterator[Route]:
-        for message in self._dump(rtnl.RTM_GETROUTE, rtnetlink.EVERY_ROUTE):
-            yield from rtnetlink.routes(message)
-
-    def _ask_for_endpoints(self) -> Iterator[Message]:
-        return self._generic.dump(self._mptcp, mptcp_pm.question(Command.GET))
 
     def apply(self, operation: Operation) -> None:
         """Applies one operation. To remove what does not exist is no error.
 
         Raises OSError with the kernel's message, or CommandError with that of a program.
         """
-        match operation:
-            case Add(what):
-                self._create(what)
-            case Remove(what):
-                self._delete(what)
-            case AddEndpoint(number, endpoint) | ChangeEndpoint(number, endpoint):
-                self._send(mptcp_pm.endpoint_body(_TELLS[type(operation)], number, endpoint))
-            case RemoveEndpoint(number, endpoint):
+        what = operation.what
+        match what:
+            case Route() | Rule() | OwnAddress():
+                self._route_request(what, isinstance(operation, Add))
+            case NumberedEndpoint(number, endpoint) if isinstance(operation, Remove):
                 self._remove_endpoint(mptcp_pm.endpoint_body(Command.DELETE, number, endpoint))
-            case SetLimits(limits):
-                self._send(mptcp_pm.limits_body(limits))
-            case CreateTunnel(name):
-                wireguard.create(name)
-            case ConfigureTunnel(config):
-                wireguard.configure(config.name, config.interface)
-                wireguard.set_addresses(config.name, config.inside, config.mtu)
-            case RemoveTunnel(name):
-                wireguard.remove(name)
-            case Translate(translation):
-                nft.execute(rules(translation) if translation else DELETE_TABLE)
+            case NumberedEndpoint(number, endpoint):
+                command = Command.ADD if isinstance(operation, Add) else Command.SET_FLAGS
+                self._send(mptcp_pm.endpoint_body(command, number, endpoint))
+            case Limits():
+                self._send(mptcp_pm.limits_body(what))
+            case TunnelInterface(name):
+                (wireguard.remove if isinstance(operation, Remove) else wireguard.create)(name)
+            case TunnelConfig():
+                wireguard.configure(what.name, what.interface)
+                wireguard.set_addresses(what.name, what.inside, what.mtu)
+            case PrefixTranslation():
+                nft.execute(DELETE_TABLE if isinstance(operation, Remove) else rules(what))
 
-    def _create(self, what: Route | Rule | OwnAddress) -> None:
-        self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
-
-    def _delete(self, what: Route | Rule | OwnAddress) -> None:
+    def _route_request(self, what: Route | Rule | OwnAddress, is_new: bool) -> None:
+        if is_new:
+            self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+            return
         try:
             self._route.ask(_TAKEN_BY[type(what)], _body(what), NLM_F_ACK)
         except OSError as error:
@@ -148,10 +118,21 @@ class KernelClient(Closing):
                 raise
 
 
+def runs_a_program(operation: Operation) -> bool:
+    """Whether it does; every other operation is one message to the kernel."""
+    return isinstance(operation.what, TunnelInterface | TunnelConfig | PrefixTranslation)
+
+
 def _body(what: Route | Rule | OwnAddress) -> bytes:
     if isinstance(what, OwnAddress):
         return rtnetlink.address_body(what)
     return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
+
+
+def _interface(message: Message) -> Interface:
+    found = rtnetlink.interface(message)
+    driver, bus = driver_and_bus(found.name)
+    return replace(found, driver=driver, bus=bus)
 
 
 def _present(read: Callable[[Message], T | None], found: Iterator[Message]) -> tuple[T, ...]:

@@ -87,7 +87,7 @@ class Wan(LinkPolicy):
         100,
         ge=1,
         le=1000,
-        title="the link with the lowest number carries first subflows: best that of the shortest round-trip time",
+        title="the lowest number carries first subflows; of equals, through tunnels, the one that answers soonest",
         description="a whole number from 1 to 1000",
     )
     fullmesh: bool = Field(
@@ -197,7 +197,7 @@ class RouterSettings(Settings):
 
     @property
     def by_rank(self) -> list[str]:
-        """The names of the links, that which carries first subflows first; of each use metered ones come last."""
+        """The names of the links, the best first; of each use metered ones come last."""
         return sorted(self.wan, key=lambda name: (*self.wan[name].policy_rank, self.wan[name].priority))
 
     def with_changes(self, changes: Mapping[str, "LinkChange"]) -> Self:

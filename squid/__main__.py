@@ -5,17 +5,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from squid import host, process, render
 from squid.settings import SquidSettings
 from squid.targets import Address
 from tributary.settings import cli
 from tributary.settings.files import load
-
-_Options = TypeVar("_Options")
 
 DESCRIPTION = """\
 Squid as an HTTP proxy that speaks MPTCP to clients and plain TCP to servers.
@@ -50,29 +46,6 @@ example
   printf 'client_networks = ["10.0.0.0/8"]\\n' > squid.toml && sudo scripts/squid run squid.toml"""
 
 
-@dataclass(frozen=True)
-class Guard:
-    """``squid guard``."""
-
-    settings: Path
-
-
-@dataclass(frozen=True)
-class Rendering:
-    """``squid render`` and ``squid check``; ``own`` are the gateway's addresses, none: this machine's."""
-
-    settings: Path
-    own: Sequence[Address]
-
-
-@dataclass(frozen=True)
-class Run:
-    """``squid run``."""
-
-    settings: Path
-    dry_run: bool
-
-
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
     return parser().dispatch(words)
@@ -83,14 +56,14 @@ def parser() -> cli.Arguments:
     made = cli.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None]) -> cli.Arguments:
+    def command(name: str, act: Callable[..., None]) -> cli.Arguments:
         added: cli.Arguments = commands.add_parser(name, description=f"See squid --help for what `squid {name}` does.")
         added.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
-        added.set_handler(of, act)
+        added.set_function(act)
         return added
 
-    command("guard", Guard, _guard)
-    for each in (command("render", Rendering, _render), command("check", Rendering, _check)):
+    command("guard", _guard)
+    for each in (command("render", _render), command("check", _check)):
         each.add_argument(
             "--own",
             type=ipaddress.ip_address,
@@ -99,40 +72,40 @@ def parser() -> cli.Arguments:
             metavar="ADDRESS",
             help="an address of the gateway, refused as a target (default: those of this machine); may be repeated",
         )
-    run = command("run", Run, _run)
+    run = command("run", _run)
     run.add_argument("--dry-run", action="store_true", help="check everything, print, change nothing")
     return made
 
 
-def _guard(options: Guard) -> None:
-    print(render.guard(load(options.settings, SquidSettings)), end="")
+def _guard(settings: Path) -> None:
+    print(render.guard(load(settings, SquidSettings)), end="")
 
 
-def _render(options: Rendering) -> None:
-    print(_squid_conf(options), end="")
+def _render(settings: Path, own: Sequence[Address]) -> None:
+    print(_squid_conf(settings, own), end="")
 
 
-def _check(options: Rendering) -> None:
-    process.check_config(_squid_conf(options))
+def _check(settings: Path, own: Sequence[Address]) -> None:
+    process.check_config(_squid_conf(settings, own))
     print("valid")
 
 
-def _squid_conf(options: Rendering) -> str:
-    settings = load(options.settings, SquidSettings)
-    return render.squid_conf(settings, options.own or host.own_addresses())
+def _squid_conf(settings: Path, own: Sequence[Address]) -> str:
+    """With the gateway's ``own`` addresses; none: this machine's."""
+    return render.squid_conf(load(settings, SquidSettings), own or host.own_addresses())
 
 
-def _run(options: Run) -> None:
-    settings = load(options.settings, SquidSettings)
-    if not options.dry_run:
-        process.serve(settings)
-    config = render.squid_conf(settings, host.own_addresses())
+def _run(settings: Path, dry_run: bool) -> None:
+    asked = load(settings, SquidSettings)
+    if not dry_run:
+        process.serve(asked)
+    config = render.squid_conf(asked, host.own_addresses())
     if os.geteuid() == 0:
-        process.check_host(settings)
+        process.check_host(asked)
         process.check_config(config)
     else:
         print("squid: note: this host and the configuration are only checked for root", file=sys.stderr)
-    print(f"# {settings.paths.config}\n{config}\n# nft -f -\n{render.guard(settings)}", end="")
+    print(f"# {asked.paths.config}\n{config}\n# nft -f -\n{render.guard(asked)}", end="")
 
 
 def _keys() -> str:

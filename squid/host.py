@@ -6,7 +6,7 @@ import json
 import os
 import pwd
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -83,19 +83,14 @@ def _state_in_use(settings: SquidSettings, by: str) -> CommandError:
 
 def require_free(settings: SquidSettings) -> None:
     """Raise CommandError unless Squid can listen: 75 for a port in use, 69 for an address that this machine lacks."""
-    for address, port in _endpoints(settings):
+    for address in settings.addresses or ["::"]:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address, port))
+                probe.bind((address, settings.port))
         except OSError as error:
-            raise _cannot_listen(address, port, error) from error
-
-
-def _endpoints(settings: SquidSettings) -> Sequence[tuple[str, int]]:
-    split = [listener.rpartition(":") for listener in settings.listeners]
-    return [(address.strip("[]") or "::", int(port)) for address, _, port in split]
+            raise _cannot_listen(address, settings.port, error) from error
 
 
 def _cannot_listen(address: str, port: int, error: OSError) -> CommandError:

@@ -10,6 +10,7 @@ from squid import values
 from squid.targets import Network
 from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Ports, PrivateNetwork, Seconds
 from tributary.settings.files import Settings
+from tributary.settings.hosts import joined
 from tributary.settings.units import Duration
 
 _ALL, _ALL_IPV4 = IPv6Address("::"), IPv4Address("0.0.0.0")
@@ -103,15 +104,15 @@ class SquidSettings(Settings):
         return list(self.client_networks or LOOPBACK)
 
     @property
+    def addresses(self) -> list[str]:
+        """Where it listens; none: every address."""
+        # Without other clients it listens on loopback only.
+        return list(map(str, self.listen)) if self.listen or self.client_networks else ["127.0.0.1", "::1"]
+
+    @property
     def listeners(self) -> list[str]:
         """What Squid's http_port takes: '10.0.0.1:3128', '[fd00::1]:3128', or '3128' for every address."""
-        if self.listen:
-            return [
-                f"{address}:{self.port}" if address.version == 4 else f"[{address}]:{self.port}"
-                for address in self.listen
-            ]
-        # Without other clients it listens on loopback only.
-        return [str(self.port)] if self.client_networks else [f"127.0.0.1:{self.port}", f"[::1]:{self.port}"]
+        return [joined(address, self.port) for address in self.addresses] or [str(self.port)]
 
     @property
     def paths(self) -> Paths:

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import PlainValidator
 
 from squid import targets
-from tributary.settings.units import Duration, Size
+from tributary.settings.units import Duration, Size, within
 from tributary.settings.values import accepting, as_text, require
 
 # The shortest prefix that one client network may have, by IP version. A shorter one is no operator's network but a
@@ -82,9 +82,7 @@ def _address(value: object) -> targets.Address:
 def _cache(value: object) -> Size | None:
     if value is None or value == "off":
         return None
-    size = Size.parse(value)
-    require(size >= SMALLEST_CACHE)
-    return size
+    return within(SMALLEST_CACHE)(value)
 
 
 def _path(value: object) -> Path:

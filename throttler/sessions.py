@@ -1,7 +1,7 @@
 """The current sessions: events in, state out."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from tributary.mptcp.events import (
@@ -63,7 +63,6 @@ class Sessions:
 
     @property
     def subflows(self) -> int:
-        """How many subflows all sessions have."""
         return len(self._tokens)
 
     def get(self, token: int) -> Session | None:
@@ -78,6 +77,9 @@ class Sessions:
     def known(self) -> dict[FourTuple, int]:
         """All subflows, each with its session's token."""
         return self._tokens.copy()
+
+    def on_interfaces(self, names: Collection[str]) -> list[FourTuple]:
+        return [one.name for session in self for one in session.subflows if one.interface in names]
 
     def apply(self, event: Event) -> set[int]:
         """Update the state by ``event``; one for an unknown session or subflow changes nothing.

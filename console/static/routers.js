@@ -69,8 +69,7 @@ export function Routers({ manages }) {
     <h2 id="routers">Home routers</h2>
     <p role="status" class="error">${error}</p>
     ${data?.notes.map((note) => html`<p key=${note} class="note">${note}</p>`)}
-    ${rows?.length === 0 && html`<p class="empty">No router is enrolled yet.</p>`}
-    ${rows?.length > 0 && html`<${Table} label="Home routers" heads=${heads} rows=${rows} />`}
+    <${Table} label="Home routers" heads=${heads} rows=${rows} empty="No router is enrolled yet." />
     <${Status} status=${status} />
     ${made && manages && html`<${Enrolment} name=${made.name} made=${made} onClose=${() => show(null)} />`}
     <form class="filter" onSubmit=${enrol}>

@@ -5,14 +5,17 @@ import { html, useRef, useState } from "./vendor/preact-htm.module.js";
 import { post, Status, usePolled, useReport } from "./api.js";
 import { count, date, size } from "./units.js";
 
-/** `rows` are [key, ...cells]. The box around it scrolls sideways, also by keyboard. */
-export const Table = ({ label, heads, rows }) => html`
-  <div class="scroll" role="region" aria-label=${label} tabindex="0"><table>
+/** `rows` are [key, ...cells], undefined while nothing is known; without any, `empty` is shown. The box around the
+ *  table scrolls sideways, also by keyboard. */
+export function Table({ label, heads, rows, empty }) {
+  if (!rows?.length) return rows && empty && html`<p class="empty">${empty}</p>`;
+  return html`<div class="scroll" role="region" aria-label=${label} tabindex="0"><table>
     <thead><tr>${heads.map((head) => html`<th key=${head} scope="col">${head}</th>`)}</tr></thead>
     <tbody>${rows.map(([key, ...cells]) => html`<tr key=${key}>
       ${cells.map((cell) => html`<td>${cell}</td>`)}
     </tr>`)}</tbody>
   </table></div>`;
+}
 
 const quota = ({ quota: most, used, exhausted }) =>
   most === null ? "none" : `${most}; most used ${size(used)}; ${exhausted ?? 0} over it`;
@@ -43,6 +46,7 @@ function RulePreview({ look, manages }) {
   const command = ({ name, ...others }) =>
     ["sudo tributary-throttler set", ...[name, ...Object.entries(others).map(written)].map(quoted)].join(" ");
   const paths = look.links.filter((link) => link.kind === "path");
+  const row = (each) => [each.subflow, each.token, each.subflow, each.path, each.instead_of ?? "none"];
   const input = (key, label) => html`<label>${label}<input value=${rule[key]} onInput=${set(key)} /></label>`;
   return html`<section>
     <h2>Which subflows would a rule be about?</h2>
@@ -65,8 +69,7 @@ function RulePreview({ look, manages }) {
         Nothing has changed; as root, this sets it:</p>
       <pre><code>${command(found.asked)}</code></pre>
     </div>`}
-    ${found?.first.length > 0 && html`<${Table} label="The first subflows" heads=${PREVIEWED}
-      rows=${found.first.map((each) => [each.subflow, each.token, each.subflow, each.path, each.instead_of ?? "none"])} />`}
+    <${Table} label="The first subflows" heads=${PREVIEWED} rows=${found?.first.map(row)} />
   </section>`;
 }
 
@@ -78,14 +81,14 @@ export function Rules({ look, manages }) {
   ]);
   return html`<section>
     <h2>Rules</h2>
-    ${rows.length === 0 && html`<p class="empty">No throttler runs here, or its policy has no rules.</p>`}
-    ${rows.length > 0 && html`<${Table} label="Rules" heads=${heads} rows=${rows} />`}
+    <${Table} label="Rules" heads=${heads} rows=${rows} empty="No throttler runs here, or its policy has no rules." />
   </section>
   ${look.links.some((link) => link.kind === "path") && html`<${RulePreview} look=${look} manages=${manages} />`}`;
 }
 
 export const isWrong = (finding) => finding.state === "wrong";
 const LONG = 3 * 3600;
+const FOUND = ["State", "Check", "What was found", "What fixes it"];
 const STATES = ["wrong", "unknown", "note", "ok"];
 
 /** What the doctor found, the worst first. */
@@ -100,8 +103,7 @@ export function Health({ examined, time }) {
       <code>sudo tributary doctor --fix</code> runs the commands that fix what is wrong,
       ${" "}<code>sudo systemctl start tributary-doctor</code> has it look again.</p>`}
     ${examined && time - examined.time > LONG && html`<p class="note">That is long ago: it looks once an hour.</p>`}
-    ${rows.length > 0 && html`<${Table} label="What the doctor found" rows=${rows}
-      heads=${["State", "Check", "What was found", "What fixes it"]} />`}
+    <${Table} label="What the doctor found" heads=${FOUND} rows=${rows} />
   </section>`;
 }
 
@@ -132,7 +134,6 @@ export function Journal({ manages }) {
     <h2>Journal</h2>
     <div ref=${line} tabindex="-1"><${Status} status=${status} /></div>
     <p role="status" class="error">${error}</p>
-    ${rows?.length === 0 && html`<p class="empty">Nothing was changed yet.</p>`}
-    ${rows?.length > 0 && html`<${Table} label="Changes, the newest first" heads=${heads} rows=${rows} />`}
+    <${Table} label="Changes, the newest first" heads=${heads} rows=${rows} empty="Nothing was changed yet." />
   </section>`;
 }

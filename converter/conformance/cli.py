@@ -5,7 +5,7 @@ import re
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from typing import NoReturn
@@ -14,7 +14,7 @@ from . import report
 from .checks import ALL
 from .message import Address
 from .rig import Settings, Unreachable
-from .suite import failed, run
+from .suite import run
 from .verdict import Check, Outcome, Result
 
 PASSED, MUST_FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 64, 69, 130
@@ -22,7 +22,7 @@ UNITS = {"ms": 0.001, "s": 1.0}
 
 
 class Parser(argparse.ArgumentParser):
-    """Usage errors exit with 64."""
+    """Usage errors exit with 64; arguments have the names of Settings."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}", file=sys.stderr)
@@ -74,25 +74,6 @@ def unreachable(text: str) -> Unreachable:
     return Unreachable(address(where), int(code) if equals else None)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the suite is given; times are in seconds."""
-
-    converter: tuple[str, int] | None
-    origin: tuple[Address, ...] | None
-    mptcp: bool
-    cookies: bool
-    forbidden: Address | None
-    unreachable: Unreachable | None
-    source: tuple[Address, ...]
-    only: str | None
-    list: bool
-    json: bool
-    timeout: float
-    quiet: float
-    pace: float
-
-
 def parser() -> Parser:
     """The options, and what they mean."""
     made = Parser(
@@ -105,6 +86,7 @@ def parser() -> Parser:
     made.add_argument("--converter", type=host_and_port, metavar="HOST:PORT", help="the converter under test")
     made.add_argument(
         "--origin",
+        dest="origins",
         type=addresses,
         metavar="ADDRESS[,ADDRESS]",
         help="addresses of this machine that the converter can reach and may connect to: one of IPv4, one of IPv6",
@@ -120,6 +102,7 @@ def parser() -> Parser:
     )
     made.add_argument(
         "--source",
+        dest="sources",
         type=addresses,
         default=(),
         metavar="ADDRESS,ADDRESS",
@@ -145,20 +128,27 @@ def parser() -> Parser:
 def main(arguments: Sequence[str]) -> int:
     """Runs the suite; returns the exit code."""
     made = parser()
-    options = Options(**vars(made.parse_args(arguments)))
-    checks = [each for each in ALL if options.only is None or fnmatchcase(each.name, options.only)]
+    given = made.parse_args(arguments)
+    checks = [each for each in ALL if given.only is None or fnmatchcase(each.name, given.only)]
     if not checks:
-        made.error(f"no check matches --only {options.only!r}; see --list")
-    if options.list:
-        print(report.listing_json(checks) if options.json else report.listing(checks))
+        made.error(f"no check matches --only {given.only!r}; see --list")
+    if given.list:
+        print(report.listing_json(checks) if given.json else report.listing(checks))
         return PASSED
-    if options.converter is None or options.origin is None:
+    if given.converter is None or given.origins is None:
         made.error("--converter HOST:PORT and --origin ADDRESS are needed")
-    for name, local in (("--origin", options.origin), ("--source", options.source)):
+    for name, local in (("--origin", given.origins), ("--source", given.sources)):
         for each in local:
             _check_bindable(made, name, each)
-    settings = _settings(options, options.converter, options.origin)
-    return UNREACHABLE if settings is None else _run(checks, settings, options.json)
+    host, port = given.converter
+    try:
+        with socket.create_connection((host, port), given.timeout) as trial:
+            given.family, given.converter = trial.family, (trial.getpeername()[0], port)
+    except OSError as error:
+        print(f"convert-conformance: no connection to the converter at {host} port {port}: {error}", file=sys.stderr)
+        return UNREACHABLE
+    settings = Settings(**{each.name: getattr(given, each.name) for each in fields(Settings)})
+    return _run(checks, settings, given.json)
 
 
 def _check_bindable(made: Parser, name: str, local: Address) -> None:
@@ -170,41 +160,15 @@ def _check_bindable(made: Parser, name: str, local: Address) -> None:
         made.error(f"{name} {local}: not an address that this machine can use: {error.strerror}")
 
 
-def _settings(options: Options, converter: tuple[str, int], origins: tuple[Address, ...]) -> Settings | None:
-    """What was asked for, once the converter has answered; None if it does not."""
-    host, port = converter
-    try:
-        with socket.create_connection((host, port), options.timeout) as trial:
-            family, where = trial.family, trial.getpeername()[0]
-    except OSError as error:
-        print(f"convert-conformance: no connection to the converter at {host} port {port}: {error}", file=sys.stderr)
-        return None
-    return Settings(
-        converter=(where, port),
-        family=socket.AddressFamily(family),
-        origins=origins,
-        mptcp=options.mptcp,
-        cookies=options.cookies,
-        forbidden=options.forbidden,
-        unreachable=options.unreachable,
-        sources=tuple(map(str, options.source)),
-        timeout=options.timeout,
-        quiet=options.quiet,
-        pace=options.pace,
-    )
-
-
 def _run(checks: Sequence[Check], settings: Settings, as_json: bool) -> int:
     results: list[Result] = []
     interrupted = False
-
-    def begin(check: Check) -> None:
-        print(f"[{len(results) + 1}/{len(checks)}] {check.name}", end=" ", file=sys.stderr, flush=True)
-
     try:
-        for result in run(checks, settings, begin):
-            results.append(result)
-            print(result.result.upper() if result.result == Outcome.FAIL else result.result, file=sys.stderr)
+        for number, check in enumerate(checks, start=1):
+            print(f"[{number}/{len(checks)}] {check.name}", end=" ", file=sys.stderr, flush=True)
+            results.append(run(check, settings))
+            outcome = results[-1].result
+            print(outcome.upper() if outcome == Outcome.FAIL else outcome, file=sys.stderr)
     except KeyboardInterrupt:
         interrupted = True
         print("interrupted", file=sys.stderr)
@@ -213,4 +177,4 @@ def _run(checks: Sequence[Check], settings: Settings, as_json: bool) -> int:
     print(report.to_json(results, where) if as_json else report.table(results))
     if interrupted:
         return INTERRUPTED
-    return MUST_FAILED if failed(results) else PASSED
+    return MUST_FAILED if any(each.breaks_a_must for each in results) else PASSED

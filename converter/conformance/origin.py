@@ -4,12 +4,11 @@ import select
 import socket
 import time
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from . import message
 from .stream import PROTOCOL_MPTCP, Stream
-from .verdict import Skip, Unmet
+from .verdict import Skip, Unmet, require
 
 if TYPE_CHECKING:
     from .rig import Rig
@@ -59,9 +58,7 @@ class Origin:
     def __enter__(self) -> "Origin":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._socket.close()
 
     @property
@@ -82,9 +79,10 @@ class Origin:
         except TimeoutError:
             raise Unmet("a downstream connection", "none") from None
 
-    def is_untouched(self, seconds: float) -> bool:
-        """True if no connection comes for that long."""
-        return not select.select([self._socket], [], [], seconds)[0]
+    def stays_untouched(self, seconds: float | None = None, expected: str = "no downstream connection") -> None:
+        """Raises Unmet if a connection comes within that time, or within the user's `quiet`."""
+        quiet = self._rig.settings.quiet if seconds is None else seconds
+        require(not select.select([self._socket], [], [], quiet)[0], expected, "one")
 
     def hold_back(self) -> "list[Stream]":
         """Fills the queue of connections to accept, so that the kernel drops every further SYN.

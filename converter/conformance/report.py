@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from .verdict import Check, Outcome, Result
 
@@ -38,7 +39,7 @@ def to_json(results: Sequence[Result], converter: str) -> str:
         "converter": converter,
         "rfc": 8803,
         **{outcome.value: counts[outcome] for outcome in Outcome},
-        "checks": [each.to_json() for each in results],
+        "checks": [asdict(each) for each in results],
     }
     return json.dumps(document, indent=2)
 

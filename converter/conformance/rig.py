@@ -5,13 +5,12 @@ import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Unpack
 
 from . import message
 from .message import Address, Reply
 from .origin import Manner, Origin
-from .stream import PROTOCOL_MPTCP, TCP_INFO_SYN_DATA, Stream
+from .stream import PROTOCOL_MPTCP, Stream
 from .verdict import Skip, Unmet, require
 
 TCP_FASTOPEN_NO_COOKIE = 34  # since Linux 4.15
@@ -37,7 +36,7 @@ class Settings:
     cookies: bool = False
     forbidden: Address | None = None
     unreachable: Unreachable | None = None
-    sources: tuple[str, ...] = ()
+    sources: tuple[Address, ...] = ()
     timeout: float = 5.0
     quiet: float = 0.2  # for how long nothing must happen, where nothing must
     pace: float = 0.0
@@ -56,9 +55,7 @@ class Rig:
     def __enter__(self) -> "Rig":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._open.close()
 
     def remaining(self) -> float:
@@ -96,7 +93,7 @@ class Rig:
         """The Cookie TLV if the converter wants one."""
         return [message.cookie(self.cookie())] if self.settings.cookies else []
 
-    def cookie(self, source: str | None = None) -> bytes:
+    def cookie(self, source: Address | None = None) -> bytes:
         """The cookie that the converter computes for this client (section 6.2.7)."""
         if self._cookie is not None and source is None:
             return self._cookie
@@ -110,50 +107,42 @@ class Rig:
             self._cookie = error.value[1:]
         return error.value[1:]
 
-    def upstream(self, source: str | None = None) -> Stream:
-        """A connection to the converter."""
+    def upstream(self, source: Address | None = None, syn_data: bytes = b"") -> Stream:
+        """A connection to the converter; its SYN carries `syn_data`, without a Fast Open cookie (appendix A.1)."""
         time.sleep(self.settings.pace)
-        connection = self._socket(source)
-        connection.settimeout(self.remaining())
-        try:
-            connection.connect(self.settings.converter)
-        except OSError as error:
-            connection.close()
-            raise Unmet("a connection to the converter", str(error)) from None
-        return self.stream(connection)
-
-    def _socket(self, source: str | None = None) -> socket.socket:
         protocol = PROTOCOL_MPTCP if self.settings.mptcp else socket.IPPROTO_TCP
         connection = socket.socket(self.settings.family, socket.SOCK_STREAM, protocol)
         if source is not None:
-            connection.bind((source, 0))
-        return connection
-
-    def upstream_with_syn_data(self, data: bytes) -> Stream:
-        """A connection whose SYN carries `data`, without a Fast Open cookie (RFC 8803 appendix A.1)."""
-        time.sleep(self.settings.pace)
-        connection = self._socket()
+            connection.bind((str(source), 0))
         connection.settimeout(self.remaining())
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)
-            self._note(f"> {data.hex()} in the SYN")
-            connection.sendto(data, socket.MSG_FASTOPEN, self.settings.converter)
+            if syn_data:
+                connection.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)
+                self._note(f"> {syn_data.hex()} in the SYN")
+                connection.sendto(syn_data, socket.MSG_FASTOPEN, self.settings.converter)
+            else:
+                connection.connect(self.settings.converter)
         except OSError as error:
             connection.close()
-            if error.errno in (errno.EOPNOTSUPP, errno.ENOPROTOOPT, errno.EPIPE):
+            if syn_data and error.errno in (errno.EOPNOTSUPP, errno.ENOPROTOOPT, errno.EPIPE):
                 raise Skip(f"this machine sends no data in a SYN: {error}") from None
             raise Unmet("a connection to the converter", str(error)) from None
         return self.stream(connection)
 
+    def ask(
+        self, *tlvs: bytes, data: bytes = b"", version: int = message.VERSION, magic: int = message.MAGIC
+    ) -> Stream:
+        """A connection to the converter on which it was sent such a request, with `data` right behind."""
+        upstream = self.upstream()
+        upstream.ask(self.request(*tlvs, version=version, magic=magic) + data)
+        return upstream
+
     # Both
 
-    def connected(self, data: bytes = b"") -> tuple[Stream, Stream]:
+    def connected(self, data: bytes = b"", origin: Origin | None = None) -> tuple[Stream, Stream]:
         """A connection through the converter with `data` right behind the header: its client and server ends."""
-        return self.connected_to(self.origin(), data)
-
-    def connected_to(self, origin: Origin, data: bytes = b"", options: bytes = b"") -> tuple[Stream, Stream]:
-        upstream = self.upstream()
-        upstream.ask(self.request(origin.connect(options)) + data)
+        origin = origin or self.origin()
+        upstream = self.ask(origin.connect(), data=data)
         accepted(upstream.reply())
         return upstream, origin.accept()
 
@@ -162,8 +151,3 @@ def accepted(reply: Reply) -> Reply:
     """The reply, if the converter confirms the connection."""
     require(reply.error is None, "a reply without an Error TLV", reply)
     return reply
-
-
-def syn_data_was_taken(upstream: Stream) -> bool:
-    """True if the converter's SYN+ACK acknowledged data in the SYN."""
-    return bool(upstream.negotiated[0] & TCP_INFO_SYN_DATA)

@@ -4,14 +4,14 @@ import hashlib
 import select
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 
 from . import message
-from .verdict import Unmet
+from .verdict import Unmet, require
 
 PROTOCOL_MPTCP = 262
 LEVEL_MPTCP, MPTCP_INFO, MPTCP_FALLEN_BACK = 284, 1, 1
@@ -79,6 +79,12 @@ class Stream:
     def rest(self, seconds: float | None = None, most: int = 1 << 20) -> tuple[bytes, Ending]:
         """All that comes until the connection ends, or until that many `seconds` are over."""
         return self._receive(most, self._remaining() if seconds is None else seconds)
+
+    def ends(self, *endings: Ending, expected: str) -> Ending:
+        """Nothing more comes, and the connection ends in one of these ways; raises Unmet otherwise."""
+        rest, ending = self.rest()
+        require(not rest and ending in endings, expected, f"{brief(rest)}, then {ending}")
+        return ending
 
     def silent(self, seconds: float) -> bool:
         """True if neither bytes nor an end come for that long."""
@@ -160,19 +166,7 @@ def brief(data: bytes) -> str:
 @contextmanager
 def _meanwhile(action: Callable[[], None]) -> Iterator[None]:
     """Runs `action` in a thread beside the block, and raises what it raised."""
-    failed: list[Exception] = []
-
-    def act() -> None:
-        try:
-            action()
-        except (Unmet, OSError) as error:
-            failed.append(error)
-
-    actor = threading.Thread(target=act, daemon=True)
-    actor.start()
-    try:
+    with ThreadPoolExecutor(1) as beside:
+        ended = beside.submit(action)
         yield
-    finally:
-        actor.join()
-    if failed:
-        raise failed[0]
+    ended.result()

@@ -1,21 +1,13 @@
-"""Runs checks one after another."""
+"""Runs a check."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
 
 from .message import Garbled
 from .rig import Rig, Settings
-from .verdict import Check, Level, Outcome, Result, Skip, Unmet
+from .verdict import Check, Outcome, Result, Skip, Unmet
 
 
-def run(checks: Iterable[Check], settings: Settings, begin: Callable[[Check], None]) -> Iterator[Result]:
-    """The result of each check; `begin` is told before each."""
-    for check in checks:
-        begin(check)
-        yield run_one(check, settings)
-
-
-def run_one(check: Check, settings: Settings) -> Result:
+def run(check: Check, settings: Settings) -> Result:
     """Runs one check, and closes all that it opened."""
     start = time.monotonic()
     with Rig(settings) as rig:
@@ -26,7 +18,7 @@ def run_one(check: Check, settings: Settings) -> Result:
 
 def _judge(check: Check, rig: Rig) -> tuple[Outcome, str, str]:
     try:
-        return Outcome.PASS, "", check.run(rig)
+        return Outcome.PASS, "", check.run(rig, *check.given)
     except Skip as reason:
         return Outcome.SKIP, "", str(reason)
     except Unmet as unmet:
@@ -35,8 +27,3 @@ def _judge(check: Check, rig: Rig) -> tuple[Outcome, str, str]:
         return Outcome.FAIL, "a well-formed Convert message", str(garbled)
     except OSError as error:
         return Outcome.FAIL, "a working connection", str(error)
-
-
-def failed(results: Iterable[Result]) -> bool:
-    """True if the converter broke a MUST."""
-    return any(each.result == Outcome.FAIL and each.level == Level.MUST for each in results)

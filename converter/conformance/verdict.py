@@ -1,7 +1,7 @@
 """What a check is, and how it ends."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ class Level(StrEnum):
 
     MUST = "MUST"
     SHOULD = "SHOULD"
-    MAY = "MAY"
 
 
 class Outcome(StrEnum):
@@ -40,13 +39,14 @@ class Skip(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One demand of the RFC. `run` returns what came, or raises Unmet or Skip."""
+    """One demand of the RFC. `run`, called with a Rig and all `given`, returns what came, or raises Unmet or Skip."""
 
     name: str
     clause: str
     level: Level
     asks: str
-    run: "Callable[[Rig], str]"
+    run: Callable[..., str]
+    given: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Result:
     seconds: float
     bytes: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def breaks_a_must(self) -> bool:
+        return self.result == Outcome.FAIL and self.level == Level.MUST
 
 
 def require(holds: bool, expected: str, came: object) -> None:
@@ -76,7 +77,7 @@ def require(holds: bool, expected: str, came: object) -> None:
 class Checks(list[Check]):
     """The checks of one file, in order."""
 
-    def add(self, clause: str, level: Level) -> "Callable[[Callable[[Rig], str]], Callable[[Rig], str]]":
+    def add(self, clause: str, level: Level = Level.MUST) -> "Callable[[Callable[[Rig], str]], Callable[[Rig], str]]":
         """A decorator that makes a function a check, with its name in dashes; its docstring is what it asks."""
 
         def register(run: "Callable[[Rig], str]") -> "Callable[[Rig], str]":
@@ -84,3 +85,8 @@ class Checks(list[Check]):
             return run
 
         return register
+
+    def add_each(self, run: Callable[..., str], demands: "Mapping[str, tuple[str, str, *tuple[Any, ...]]]") -> None:
+        """Checks that run alike: by the name of each its clause, what it asks, and what ``run`` gets after the rig."""
+        for name, (clause, asks, *given) in demands.items():
+            self.append(Check(name, clause, Level.MUST, asks, run, given))

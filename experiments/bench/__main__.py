@@ -79,6 +79,10 @@ _ALL = {
         "a million requests for random objects that are handed over: is every byte of every answer right?",
         ("bench-handoff-soak",),
     ),
+    "steering": Benchmark(
+        "links drawn by lot, beside the best one alone and the sum: the worst case, one of twenty, the median",
+        ("never-below",),
+    ),
     "home": Benchmark(
         "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",
         ("home",),

@@ -158,9 +158,7 @@ def _counted(testbed: Testbed, direction: str, header: int = _FRAME_HEADER) -> I
     To each IP packet so many bytes of ``header`` are added: rates are of Ethernet frames, quotas of IP packets.
     """
     node, side = (testbed.client, "sport") if direction == "download" else (testbed.gateway, "dport")
-    table = testbed.directory / "counter.nft"
-    table.write_text(_COUNTER.format(table=_TABLE, side=side, port=HELD_PORT))
-    node.run("nft", "-f", str(table))
+    node.run("nft", _COUNTER.format(table=_TABLE, side=side, port=HELD_PORT))
     try:
         yield lambda: _sample(node, header)
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import Field
 
 from experiments.bench import pair, throttler_scale
+from experiments.bench.kernel_threads import Clocks
 from experiments.probes.first_paint import CHROMIUM
 from experiments.scenarios.cabled import Wired
 from experiments.study.metrics import Metric, metrics_of
@@ -20,7 +21,6 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from experiments.testbed.usage import seconds_of
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -56,11 +56,11 @@ def _measure(built: Wired, options: ConsoleOptions, point: Point, repetition: in
         throttler_scale.play(testbed, _BY_SESSION * options.sessions, _BY_SESSION, _BY_CLIENT)
         with testbed.gateway.start("console", run_console).wait_until_ready() as console:
             time.sleep(_WARM_UP)
-            ids, start = (console.popen.pid, throttler.popen.pid), time.monotonic()
-            before = [seconds_of(pid) for pid in ids]
+            clocks = [Clocks([each.popen.pid]) for each in (console, throttler)]
+            start, before = time.monotonic(), [each.seconds() for each in clocks]
             read = _read(testbed, options)
             took = time.monotonic() - start
-            own, throttlers = (seconds_of(pid) - then for pid, then in zip(ids, before, strict=True))
+            own, throttlers = (each.seconds() - then for each, then in zip(clocks, before, strict=True))
             resident = throttler_scale.resident(console.popen.pid) / 1e6
             painted = _painted(testbed)
     return Reading(

@@ -9,8 +9,7 @@ than they are; those are to be reset, and not before. Half as many HTTP clients 
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,15 +95,7 @@ def metrics(readings: Readings) -> list[Metric]:
 def _with_timeouts(contender: Contender, options: SoakOptions) -> Contender:
     """The converter with the time-outs of this run."""
     timeouts = f'[timeouts]\nidle = "{options.idle}s"\nhalf_closed = "{options.half_closed}s"\n'
-
-    @contextmanager
-    def prepared(cabling: Cabling, listens: str) -> Iterator[list[str]]:
-        with contender.prepared(cabling, listens) as command:
-            settings = Path(command[-1])
-            settings.write_text(settings.read_text() + timeouts)
-            yield command
-
-    return replace(contender, prepared=prepared)
+    return replace(contender, program=replace(contender.program, settings=contender.program.settings + timeouts))
 
 
 def _resting(options: SoakOptions) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ source of the throttler in turn. One at a time: from the third ACK to the first 
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import median, quantiles
 from time import sleep
@@ -55,44 +55,24 @@ class JoinOptions(Options):
     singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Each join's Unix time and the seconds to its element, or None if it got none."""
-
-    joins: tuple[tuple[float, float | None], ...]
-
-    @property
-    def missed(self) -> int:
-        """How many joins got no element."""
-        return sum(latency is None for _, latency in self.joins)
-
-    @property
-    def milliseconds(self) -> list[float]:
-        """From third ACK to element, of the joins that got one."""
-        return [1000 * latency for _, latency in self.joins if latency is not None]
-
-    @property
-    def per_second(self) -> float:
-        """The rate that the joins came at."""
-        first, last = self.joins[0][0], self.joins[-1][0]
-        return (len(self.joins) - 1) / (last - first)
-
-    @property
-    def medians(self) -> tuple[float, ...]:
-        """The milliseconds' median in each second of the load."""
-        start = self.joins[0][0]
-        seen = [(int(at - start), 1000 * latency) for at, latency in self.joins if latency is not None]
-        return tuple(median(value for _, value in group) for _, group in groupby(seen, key=lambda each: each[0]))
-
-    def values(self) -> dict[str, float]:
-        """As a reading tells it."""
-        return {
-            "p50_ms": median(self.milliseconds),
-            "p99_ms": quantiles(self.milliseconds, n=100, method="inclusive")[98],
-            "joins": float(len(self.joins)),
-            "missed": float(self.missed),
-            "joins_per_second": self.per_second,
-        }
+def summed_up(joins: Sequence[tuple[float, float | None]]) -> tuple[dict[str, float], list[float]]:
+    """What each join's Unix time and the seconds to its element, None if it got none, come to; and the milliseconds'
+    median in each second of the load. Pure; raises CommandError (exit 1) if nearly none got one.
+    """
+    held = [(at, 1000 * latency) for at, latency in joins if latency is not None]
+    if len(held) < 2:
+        raise CommandError(Exit.WRONG_RESULT, f"{len(joins)} joins were seen, and nearly none was ever held")
+    (first, _), (last, _) = joins[0], joins[-1]
+    milliseconds = [each for _, each in held]
+    values = {
+        "p50_ms": median(milliseconds),
+        "p99_ms": quantiles(milliseconds, n=100, method="inclusive")[98],
+        "joins": float(len(joins)),
+        "missed": float(len(joins) - len(held)),
+        "joins_per_second": (len(joins) - 1) / (last - first),
+    }
+    by_second = groupby(held, key=lambda each: int(each[0] - first))
+    return values, [median(each for _, each in group) for _, group in by_second]
 
 
 def _blueprint(_options: JoinOptions, profile: Profile, point: Point) -> Blueprint:
@@ -100,12 +80,12 @@ def _blueprint(_options: JoinOptions, profile: Profile, point: Point) -> Bluepri
 
 
 def _measure(built: Wired | StandingTestbed, options: JoinOptions, point: Point, repetition: int) -> Reading:
-    """``p50_ms`` and what else Measured.values() has; or ``p50_ms`` and ``most_ms`` of single joins."""
+    """``p50_ms`` and what else summed_up() gives; or ``p50_ms`` and ``most_ms`` of single joins."""
     if point["joins"] == _SINGLE:
         times = _one_at_a_time(built.testbed, options.singles)
         return Reading(point, repetition, {"p50_ms": median(times), "most_ms": max(times)}, {}, {"p50_ms": times})
-    measured = _under_load(built.testbed, _SOURCES[point["joins"]], options)
-    return Reading(point, repetition, measured.values(), {}, {"p50_ms": measured.medians})
+    values, medians = summed_up(_under_load(built.testbed, _SOURCES[point["joins"]], options))
+    return Reading(point, repetition, values, {}, {"p50_ms": medians})
 
 
 def metrics(readings: Readings) -> list[Metric]:
@@ -125,7 +105,8 @@ def metrics(readings: Readings) -> list[Metric]:
     ]
 
 
-def _under_load(testbed: Testbed, source: str, options: JoinOptions) -> Measured:
+def _under_load(testbed: Testbed, source: str, options: JoinOptions) -> list[tuple[float, float | None]]:
+    """What experiments.probes.installs tells of the joins."""
     _make_room(testbed)
     with pair.joining(testbed, options.by_session), ExitStack() as stack:
         stack.enter_context(pair.throttling(testbed, RULES, source))
@@ -148,17 +129,13 @@ def _make_room(testbed: Testbed) -> None:
     testbed.client.sysctl(net__ipv4__ip_local_port_range="10000 65000", net__ipv4__tcp_fin_timeout=5)
 
 
-def _read(output: str, failed: int) -> Measured:
+def _read(output: str, failed: int) -> list[tuple[float, float | None]]:
     told = json.loads(output.splitlines()[-1])
     if told["lost"]:
         raise CommandError(Exit.WRONG_RESULT, f"the probe lost {told['lost']} of its records: no figure can be trusted")
     if failed:
         raise CommandError(Exit.WRONG_RESULT, f"{failed} sessions could not connect: the load was not as described")
-    measured = Measured(tuple((at, latency) for at, latency in told["joins"]))
-    if len(measured.milliseconds) < 2:
-        seen = len(measured.joins)
-        raise CommandError(Exit.WRONG_RESULT, f"{seen} joins were seen, and nearly none was ever held")
-    return measured
+    return [(at, latency) for at, latency in told["joins"]]
 
 
 def _one_at_a_time(testbed: Testbed, joins: int) -> list[float]:

@@ -19,8 +19,9 @@ from typing import Any
 
 from pydantic import Field
 
-from experiments.handoff.contest import HANDED_OVER, Contest, at_work
+from experiments.handoff.contest import Contest
 from experiments.handoff.network import SERVICE, standing_network
+from experiments.handoff.running import HANDED_OVER, at_work
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario

@@ -22,12 +22,13 @@ from typing import Any
 
 from pydantic import Field
 
-from experiments.scenarios.one_link import ORIGIN, Linked, OneLink
+from experiments.scenarios.cabled import Wired, linked
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
+from experiments.testbed.cables import ORIGIN
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -69,7 +70,7 @@ class SoakOptions(Options):
     rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
 
 
-def _measure(built: Linked, options: SoakOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Wired, options: SoakOptions, point: Point, repetition: int) -> Reading:
     """Raises CommandError (exit 1) if a byte was wrong."""
     of = {RELAY: _by_relay, CONVERTER: _by_converter}[str(point["by"])]
     return Reading(point, repetition, of(built.testbed, options), {})
@@ -203,7 +204,7 @@ SCENARIO = Scenario(
     options=SoakOptions,
     quick={"offloaded": 200, "rest": 5},
     points=lambda _options, _topology: [{"by": by} for by in _COUNTED],
-    blueprint=lambda _options, _profile, _point: OneLink(_LOSSY),
+    blueprint=lambda _options, _profile, _point: linked(_LOSSY),
     measure=_measure,
     metrics=metrics,
     any_links=False,

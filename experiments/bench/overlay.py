@@ -9,7 +9,8 @@ from statistics import median
 
 from pydantic import Field
 
-from experiments.scenarios.overlay_paths import Computation, Computed
+from experiments.scenarios.overlay_paths import COMPUTED
+from experiments.study.blueprint import Standing
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
@@ -26,7 +27,7 @@ class PathOptions(Options):
     times: int = Field(default=9, ge=1, description="a whole number, at least 1")
 
 
-def _measure(_built: Computed, options: PathOptions, point: Point, repetition: int) -> Reading:
+def _measure(_built: Standing, options: PathOptions, point: Point, repetition: int) -> Reading:
     """The medians of what the program measured, and all of it."""
     measured = ask(["bench", "--repeat", str(options.times)])
     values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
@@ -54,7 +55,7 @@ SCENARIO = Scenario(
     options=PathOptions,
     quick={"times": 2},
     points=lambda _options, _topology: [{"graph": "points in a plane"}],
-    blueprint=lambda _options, _profile, _point: Computation(),
+    blueprint=lambda _options, _profile, _point: COMPUTED,
     measure=_measure,
     metrics=metrics,
     any_links=False,

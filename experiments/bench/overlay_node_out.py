@@ -9,7 +9,7 @@ import time
 
 from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running
-from experiments.scenarios.whole_overlay import StandingOverlay, WholeOverlay
+from experiments.scenarios.whole_overlay import StandingOverlay, whole_overlay
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
@@ -59,7 +59,7 @@ SCENARIO = Scenario(
     options=NodeOutOptions,
     quick={"repeat": 1},
     points=lambda _options, _topology: [{"nodes": str(len(_NODES))}],
-    blueprint=lambda _options, _profile, _point: WholeOverlay(_NODES, _DELAYS),
+    blueprint=lambda _options, _profile, _point: whole_overlay(_NODES, _DELAYS),
     measure=_measure,
     metrics=metrics,
     any_links=False,

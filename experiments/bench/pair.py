@@ -9,18 +9,18 @@
 They stand beside the one emulated link of a testbed, which gives the nodes, the lock and the cleaning up.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from itertools import product
 from tempfile import mkdtemp
 
 from experiments.scenarios.cabled import Wired
 from experiments.testbed import cables
+from experiments.testbed.appliance import start_throttler
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import PATHS
+from experiments.testbed.network import lay
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
 
@@ -28,7 +28,13 @@ LISTENER, CLIENT = IPv4Address(cables.LISTENER), IPv4Address("10.1.1.2")
 JOINING = tuple(IPv4Address("10.1.2.2") + number for number in range(8))
 """As many as the kernel takes endpoints (MPTCP_PM_ADDR_MAX in net/mptcp/protocol.h)."""
 
-_TABLE = "201"
+# A cable carries frames as a wire does, so that the far end counts each of them.
+_WIRES = """
+client gateway: ethtool -K path1 tso off gso off gro off
+client gateway: ethtool -K path2 tso off gso off gro off
+client: ip route add default via 10.1.2.1 dev path2 table 201
+client: ip rule add from 10.1.2.0/24 lookup 201
+""" + "".join(f"client: ip address add {address}/24 dev path2\n" for address in JOINING[1:])
 
 
 @dataclass(frozen=True)
@@ -43,23 +49,8 @@ class Pair:
         """Both, with their cables, for the length of the block."""
         with standing(name, cables.IDLE) as testbed:
             cables.lay(testbed)
-            _as_wires(testbed)
-            _join_from_path2(testbed)
+            lay(_WIRES, {"client": testbed.client, "gateway": testbed.gateway})
             yield Wired(testbed)
-
-
-def _as_wires(testbed: Testbed) -> None:
-    """A cable carries frames as a wire does, so that the far end counts each of them."""
-    for node, path in product((testbed.client, testbed.gateway), PATHS):
-        node.run("ethtool", "-K", path, "tso", "off", "gso", "off", "gro", "off")
-
-
-def _join_from_path2(testbed: Testbed) -> None:
-    client, path = testbed.client, PATHS[1]
-    client.ip("route", "add", "default", "via", "10.1.2.1", "dev", path, "table", _TABLE)
-    client.ip("rule", "add", "from", "10.1.2.0/24", "lookup", _TABLE)
-    for address in JOINING[1:]:
-        client.ip("address", "add", f"{address}/24", "dev", path)
 
 
 @contextmanager
@@ -78,15 +69,11 @@ def policy(rules: str) -> str:
     return "".join(f'[paths.{path}]\ninterface = "{path}"\n' for path in PATHS) + rules
 
 
-@contextmanager
-def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Iterator[Process]:
+def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Process:
     """The throttler on the gateway with the TOML ``rules`` for the two paths; raises CommandError if it does not
     start.
     """
-    file = testbed.directory / "policy.toml"
-    file.write_text(policy(rules))
+    file = testbed.gateway.write("policy.toml", policy(rules))
     # A new folder for used quotas, so that nothing is used when it starts.
     state = ("--state-directory", mkdtemp(prefix="throttler-", dir=testbed.directory))
-    command = [sys.executable, "-m", "throttler", "run", "--policy", str(file), "--source", source, *state]
-    with testbed.gateway.start("throttler", command).wait_until_ready() as process:
-        yield process
+    return start_throttler(testbed, file, "--source", source, *state)

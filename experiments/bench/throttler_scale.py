@@ -7,6 +7,8 @@ on its wire, the other a single one. A plain TCP download runs through the shape
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from pathlib import Path
 from pydantic import Field
 
 from experiments.bench import pair
-from experiments.scenarios.cabled import Unlinked
+from experiments.study.blueprint import Standing
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.study.scenario import Options, Repeat, Scenario
@@ -25,6 +27,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
+from throttler.service.control import CONTROL
 from tributary.settings.errors import CommandError, Exit
 
 _ORIGIN = f"{pair.LISTENER}:5001"
@@ -40,7 +43,9 @@ shared_by = "client"
 
 
 _FULL, _SINGLE = "full table", "one element"
-_TOOK = ("rss_mb", "install_s", "subflows", "classes", "capture_dropped")
+_TOOK = ("rss_mb", "install_s", "longest_answer_ms", "subflows", "classes", "capture_dropped")
+_ASKED_EACH, _HELD = 0.02, 10.0
+"""Seconds between two questions at the control socket, and for which it is asked once all is held."""
 
 
 class ScaleOptions(Options):
@@ -52,7 +57,7 @@ class ScaleOptions(Options):
 
 
 @dataclass(frozen=True)
-class Tables(Unlinked):
+class Tables(Standing):
     """The testbeds by what their throttlers hold, and what the full one took."""
 
     testbeds: dict[str, Testbed]
@@ -103,7 +108,36 @@ def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dic
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
     serve = [*_on(0), str(native.build().load), "origin", "--listen", _ORIGIN, "--mptcp"]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
-    return testbed, play(testbed, subflows, _BY_SESSION, _BY_CLIENT) | _weigh(testbed, throttler)
+    with _asking(testbed) as answers:
+        took = play(testbed, subflows, _BY_SESSION, _BY_CLIENT)
+        time.sleep(_HELD)
+    return testbed, took | {"longest_answer_ms": 1000 * max(answers)} | _weigh(testbed, throttler)
+
+
+@contextmanager
+def _asking(testbed: Testbed) -> Iterator[list[float]]:
+    """How long answers at the throttler's control socket take, in seconds: as long as the turn that they wait for."""
+    answers: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        with testbed.gateway.entered():
+            while not over.wait(_ASKED_EACH):
+                begun = time.monotonic()
+                try:
+                    CONTROL.ask("none")
+                except CommandError as refusal:
+                    # It has no such command, and says so at once.
+                    if refusal.code == Exit.USAGE:
+                        answers.append(time.monotonic() - begun)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield answers
+    finally:
+        over.set()
+        asking.join()
 
 
 def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> dict[str, float]:

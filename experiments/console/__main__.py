@@ -87,7 +87,8 @@ def _demo(options: Options) -> None:
         tune(testbed)
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
         start_converter(testbed, monitoring.CONVERTER)
-        start_throttler(testbed, testbed.gateway.write("policy.toml", _policy(testbed)), monitoring.THROTTLER)
+        policy = testbed.gateway.write("policy.toml", _policy(testbed))
+        start_throttler(testbed, policy, "--metrics", monitoring.THROTTLER)
         download(testbed, options.downloads)
         with _monitored(testbed, options.prometheus), outside(options.port) as listener:
             page = start_console(testbed, listener)

@@ -11,24 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 from rich.table import Table
 
-from experiments.demo.summary import (
-    LEGACY_WIRED,
-    LEGACY_WIRELESS,
-    MPTCP,
-    NATIVE,
-    THROTTLED,
-    WIRED,
-    WIRELESS,
-    BeyondWindow,
-    Run,
-    claims,
-    kernels_part,
-    summary,
-)
+from experiments.demo.summary import WAYS, WIRED, WIRELESS, BeyondWindow, Run, Way, claims, kernels_part, summary
 from experiments.enforcement import watched
 from experiments.fetch import fetch
 from experiments.record import Download
 from experiments.results import manifest, results_folder, write_json
+from experiments.study.arguments import add_results
 from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
@@ -38,8 +26,7 @@ from experiments.testbed.profile import ProfileOptions, add_profile_arguments, p
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.tolerance import add_tolerance
-from experiments.testbed.topology import NATIVE_PORT, PROXY_PORT, Profile
-from tributary.paths import ROOT
+from experiments.testbed.topology import Profile
 from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import read
@@ -65,25 +52,6 @@ exit codes:
 After kill -9, scripts/testbed down removes what was left.
 """
 _SEED = 1
-
-
-@dataclass(frozen=True)
-class _Way:
-    """One way to download: over which link it starts, and the port of the gateway's proxy, if by MPTCP."""
-
-    name: str
-    title: str
-    link: str
-    proxy: int | None = None
-
-
-_WAYS = (
-    _Way(LEGACY_WIRED, "legacy TCP over wired", WIRED),
-    _Way(LEGACY_WIRELESS, "legacy TCP over wireless", WIRELESS),
-    _Way(MPTCP, "MPTCP through Squid", WIRED, PROXY_PORT),
-    _Way(NATIVE, "MPTCP, native converter", WIRED, NATIVE_PORT),
-    _Way(THROTTLED, "MPTCP, wired throttled", WIRED, PROXY_PORT),
-)
 
 
 @dataclass(frozen=True)
@@ -134,7 +102,7 @@ def parser() -> Arguments:
     parser.add_argument("--size", type=Size.argument, default=Size(50_000_000), help="of the file (default: 50MB)")
     add_tolerance(parser)
     parser.add_argument("--ipv6", action="store_true", help="use IPv6 throughout")
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
+    add_results(parser, "where to put them")
     parser.add_argument("--name", default="demo", help="the testbed's name (default: demo)")
     parser.add_argument("--keep", action="store_true", help="leave the testbed standing, for testbed exec")
     parser.add_argument("--json", action="store_true", help="print summary.json, and nothing else, on standard output")
@@ -154,10 +122,11 @@ def _measure(options: Options, profile: Profile, folder: Path) -> Run:
         start_squid(testbed)
         start_converter(testbed)
         with _progress(console) as progress:
-            downloads = {way.name: _download(testbed, way, file, options.ipv6, progress) for way in _WAYS[:-1]}
+            *free, throttled = WAYS
+            downloads = {way.name: _download(testbed, way, file, options.ipv6, progress) for way in free}
             start_throttler(testbed, WIRED_SLOW)
             with watched(testbed) as enforcement, _beyond_window(testbed) as beyond_window:
-                downloads[THROTTLED] = _download(testbed, _WAYS[-1], file, options.ipv6, progress)
+                downloads[throttled.name] = _download(testbed, throttled, file, options.ipv6, progress)
         return Run(downloads, file.sha256, testbed.topology, held, enforcement(), beyond_window())
 
 
@@ -191,7 +160,7 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _download(testbed: Testbed, way: _Way, file: File, ipv6: bool, progress: Progress) -> Download:
+def _download(testbed: Testbed, way: Way, file: File, ipv6: bool, progress: Progress) -> Download:
     task = progress.add_task(way.title, total=file.size)
     return fetch(
         testbed,
@@ -216,7 +185,7 @@ def _write_series(run: Run, path: Path) -> None:
 
 def _show(run: Run, size: Size, folder: Path) -> None:
     table = Table("download", "time", "Mbit/s", "path", "bytes", "share", title=f"{size}, five ways")
-    for way in _WAYS:
+    for way in WAYS:
         download = run.downloads[way.name]
         end = download.samples[-1].by_path()
         table.add_row(

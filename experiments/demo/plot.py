@@ -8,18 +8,10 @@ matplotlib.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.demo.summary import LEGACY_WIRED, LEGACY_WIRELESS, MPTCP, NATIVE, THROTTLED, WIRED, WIRELESS, Run
+from experiments.demo.summary import LEGACY_WIRED, LEGACY_WIRELESS, MPTCP, NATIVE, THROTTLED, WAYS, WIRED, WIRELESS, Run
 from experiments.plots import colours_of, draw_paths, label
 
 COLOURS = colours_of((WIRED, WIRELESS))
-
-_TITLES = {
-    LEGACY_WIRED: "legacy TCP over wired",
-    LEGACY_WIRELESS: "legacy TCP over wireless",
-    MPTCP: "MPTCP through Squid",
-    NATIVE: "MPTCP, native converter",
-    THROTTLED: "MPTCP, wired throttled",
-}
 
 
 def plot(run: Run, path: Path) -> None:
@@ -28,11 +20,10 @@ def plot(run: Run, path: Path) -> None:
     # Two rows: by one link, and by both.
     rows = [[LEGACY_WIRED, LEGACY_WIRELESS, "."], [MPTCP, NATIVE, THROTTLED]]
     panels: dict[str, Axes] = figure.subplot_mosaic(rows, sharey=True)
-    for name, title in _TITLES.items():
-        axes = panels[name]
-        download = run.downloads[name]
+    for way in WAYS:
+        axes, download = panels[way.name], run.downloads[way.name]
         draw_paths(axes, download.series(), COLOURS, download.seconds)
-        axes.set_title(f"{title}: {download.mbps:.1f} Mbit/s, {download.seconds:.1f} s", fontsize=10)
+        axes.set_title(f"{way.title}: {download.mbps:.1f} Mbit/s, {download.seconds:.1f} s", fontsize=10)
     _mark(panels[THROTTLED], run)
     label(figure, COLOURS)
     figure.savefig(path, dpi=120)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.handoff.demo import Fetched, fetch_by_one_connection, until_handed
+from experiments.handoff.demo import fetch_by_one_connection
 from experiments.handoff.network import BACK_ENDS, Network, standing_network
+from experiments.handoff.running import wait_until_handed_over
 from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
@@ -64,13 +65,14 @@ def _demo(options: Demo) -> int:
         raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
     with tempfile.TemporaryDirectory(prefix="handoff-") as folder, standing_network("handoff", Path(folder)) as network:
         fetched = _fetched(network, options.size.amount)
-    payload = sum(each.size for each in fetched.objects)
-    right = fetched.whole and fetched.by_cable["front"] < _SHARE * payload
-    print(json.dumps(_as_json(fetched, right), indent=2) if options.json else _as_text(fetched, right))
-    return 0 if right else 1
+    payload, whole = (sum(each[key] for each in fetched["objects"]) for key in ("bytes", "whole"))
+    by_one_connection = fetched["connections"] == 1 and whole == len(fetched["objects"])
+    fetched["holds"] = by_one_connection and fetched["cable_bytes"]["front"] < _SHARE * payload
+    print(json.dumps(fetched, indent=2) if options.json else _as_text(fetched))
+    return 0 if fetched["holds"] else 1
 
 
-def _fetched(network: Network, size: int) -> Fetched:
+def _fetched(network: Network, size: int) -> dict[str, Any]:
     with ExitStack() as running:
         _progress("starting switch, back ends and front")
         running.enter_context(network.start_switch())
@@ -78,7 +80,7 @@ def _fetched(network: Network, size: int) -> Fetched:
             running.enter_context(network.start_nginx(name))
             running.enter_context(network.start_back_end(name, relays=True))
         running.enter_context(network.start_front())
-        until_handed(network)
+        wait_until_handed_over(network)
         _progress("fetching")
         return fetch_by_one_connection(network, size)
 
@@ -87,21 +89,14 @@ def _progress(what: str) -> None:
     print(f"handoff demo: {what}", file=sys.stderr, flush=True)
 
 
-def _as_json(fetched: Fetched, right: bool) -> dict[str, Any]:
-    objects = [
-        {"path": each.path, "bytes": each.size, "whole": each.whole, "seconds": each.seconds}
-        for each in fetched.objects
-    ]
-    return {"objects": objects, "connections": fetched.connections, "cable_bytes": fetched.by_cable, "holds": right}
-
-
-def _as_text(fetched: Fetched, right: bool) -> str:
+def _as_text(fetched: dict[str, Any]) -> str:
     lines = [f"{'object':14} {'bytes':>12}  whole   seconds"]
-    for each in fetched.objects:
-        lines.append(f"{each.path:14} {each.size:>12,}  {'yes' if each.whole else 'NO':5} {each.seconds:>9.3f}")
-    lines += ["", f"connections of the client: {fetched.connections}", "bytes that passed the cable to"]
-    lines += [f"  {name:12} {count:>12,}" for name, count in fetched.by_cable.items()]
-    lines += ["", "the front carried no payload" if right else "NOT as it should be"]
+    for each in fetched["objects"]:
+        whole = "yes" if each["whole"] else "NO"
+        lines.append(f"{each['path']:14} {each['bytes']:>12,}  {whole:5} {each['seconds']:>9.3f}")
+    lines += ["", f"connections of the client: {fetched['connections']}", "bytes that passed the cable to"]
+    lines += [f"  {name:12} {count:>12,}" for name, count in fetched["cable_bytes"].items()]
+    lines += ["", "the front carried no payload" if fetched["holds"] else "NOT as it should be"]
     return "\n".join(lines)
 
 

@@ -133,6 +133,12 @@ class Network:
         """Where a back end serves plain HTTP."""
         return f"{self.address(name)}:{_HTTP_PORT}"
 
+    def passed(self, name: str) -> tuple[int, int]:
+        """Bytes that a node other than the switch has received, and sent, by its cable."""
+        lines = self.nodes[name].run("cat", "/proc/net/dev").splitlines()
+        counts = next(line.split() for line in lines if line.split()[0] == "eth0:")
+        return int(counts[1]), int(counts[9])
+
     def identity(self, name: str) -> Path:
         """The folder with a node's certificate."""
         return self.directory / "authority" / name

@@ -1,10 +1,20 @@
 """The parts of a hand-off at work, each with its process."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from experiments.handoff.network import RULES, Network
+from experiments.handoff.network import RULES, SERVICE, Network
 from experiments.testbed.node import Process
+from tributary.settings.errors import CommandError, Exit
+
+RELAYED = "relayed"
+"""What the front relays is below this name, and there below its back end's."""
+HANDED_OVER = '"handed-over"'
+"""In the line of a connection in the front's access log."""
+_READY_WITHIN = 20.0
+"""Seconds until a front has found its back ends."""
 
 
 @dataclass(frozen=True)
@@ -36,3 +46,43 @@ class Running:
         """End all of it, what started last first."""
         for process in reversed(self.processes.values()):
             process.stop()
+
+
+@contextmanager
+def at_work(network: Network, *back_end_options: str) -> Iterator[Running]:
+    """All parts, for the length of the block: each back end is handed the requests below its name."""
+    running = Running(network, rules(network.back_ends), back_end_options)
+    try:
+        for each in ("switch", *network.back_ends, "front"):
+            running.start(each)
+        wait_until_handed_over(network)
+        yield running
+    finally:
+        running.stop()
+
+
+def wait_until_handed_over(network: Network) -> None:
+    """Wait until each back end is handed its requests; raises CommandError (exit 71)."""
+    deadline = time.monotonic() + _READY_WITHIN
+    for each in network.back_ends:
+        while not _handed_over(network, each):
+            if time.monotonic() > deadline:
+                raise CommandError(Exit.SYSTEM, f"no connection was handed over within {_READY_WITHIN:g} s")
+            time.sleep(0.05)
+
+
+def _handed_over(network: Network, back_end: str) -> bool:
+    """Whether a request for nothing that is there goes to a back end by a hand-over."""
+    log = network.directory / "access.log"
+    before = log.read_text().count(HANDED_OVER) if log.exists() else 0
+    url = f"http://{SERVICE}/{back_end}/"
+    network.nodes["client"].run("curl", "--silent", "--max-time", "5", "--output", "/dev/null", url)
+    return log.exists() and log.read_text().count(HANDED_OVER) > before
+
+
+def rules(back_ends: Sequence[str]) -> str:
+    """Of the front: each back end has the objects below its name; and what is relayed. Pure."""
+    by_name = [(each, f'[[handoff.rules]]\nto = ["{each}"]\n') for each in back_ends]
+    handed = [f'{rule}path = "/{name}/"\n' for name, rule in by_name]
+    relayed = [f'{rule}path = "/{RELAYED}/{name}/"\nrelay = true\n' for name, rule in by_name]
+    return "".join(handed + relayed)

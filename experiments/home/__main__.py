@@ -8,11 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.home import events
-from experiments.home.household import WIREGUARD, Household, HouseholdBlueprint
+from experiments.home.household import WIREGUARD, Household, household
 from experiments.home.showing import MOST_CHANGES, Shown, claims, summary
 from experiments.home.traffic import alone, mbps
 from experiments.home.web import PORTS
 from experiments.results import manifest, results_folder, write_json
+from experiments.study.arguments import add_results
 from experiments.study.telling import exit_code, tell
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
@@ -20,7 +21,6 @@ from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
-from tributary.paths import ROOT
 from tributary.settings.cli import Arguments, run
 from tributary.settings.files import load
 from tributary.settings.units import Share
@@ -67,7 +67,7 @@ def parser() -> Arguments:
     made = Arguments(prog="demo home", description=_DESCRIPTION, epilog=_EPILOG)
     made.set_handler(Options, _demo)
     add_tolerance(made)
-    made.add_argument("--results", type=Path, default=ROOT / "results", help="where to put them (default: results/)")
+    add_results(made, "where to put them")
     made.add_argument("--name", default="home", help="the network's name (default: home)")
     made.add_argument("--json", action="store_true", help="print summary.json, and nothing else, on standard output")
     return made
@@ -76,7 +76,7 @@ def parser() -> Arguments:
 def _demo(options: Options) -> int:
     preflight.need_all("demo home")
     take_down_orphans()
-    blueprint = HouseholdBlueprint(load(PROFILE, Profile), WIREGUARD, _LINKS)
+    blueprint = household(load(PROFILE, Profile), WIREGUARD, _LINKS)
     console = Console(stderr=True)
     with results_folder("demo-home", options.results) as folder:
         console.print("making the network, measuring its links, starting all programs")

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from experiments.home.network import GATEWAY, PROVIDERS, Network
 from experiments.testbed import kernel_settings, native
@@ -98,14 +97,10 @@ def gateway_at_work(network: Network, *, tunnels: bool, lan_prefix: str | None =
         made.command("up")
     try:
         text = _CONVERTER.format(clients=clients, folder=node.directory, convert=CONVERT_PORT, http=HTTP_PORT)
-        command = _converter(node.write("gateway-converter.toml", text))
+        command = [str(native.build().converter), "--config", str(node.write("gateway-converter.toml", text))]
         with node.start("gateway-converter", command).wait_until_ready():
             yield made
     finally:
         if tunnels:
             with suppress(CommandError):
                 made.command("down")
-
-
-def _converter(settings: Path) -> list[str]:
-    return [str(native.build().converter), "--config", str(settings)]

@@ -10,7 +10,7 @@ own, 198.51.100.N: nobody on the Internet can begin to talk to the router.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,24 +95,19 @@ class Network:
         finally:
             node.ip("link", "set", "client", "up")
 
-    @contextmanager
-    def silent(self, link: Link) -> Iterator[None]:
+    def silent(self, link: Link) -> AbstractContextManager[None]:
         """The link's provider drops all packets, and the router's interface knows nothing of that."""
-        with self._middlebox(f"iifname {link.name} drop", f"oifname {link.name} drop"):
-            yield
+        return self._middlebox(link, "drop")
 
-    @contextmanager
-    def stripping(self, link: Link) -> Iterator[None]:
+    def stripping(self, link: Link) -> AbstractContextManager[None]:
         """The link's provider takes MPTCP's option, number 30, out of all segments (nft(8))."""
-        with self._middlebox(
-            f"iifname {link.name} reset tcp option mptcp", f"oifname {link.name} reset tcp option mptcp"
-        ):
-            yield
+        return self._middlebox(link, "reset tcp option mptcp")
 
     @contextmanager
-    def _middlebox(self, *rules: str) -> Iterator[None]:
-        for rule in rules:
-            self.internet.run("nft", "add", "rule", "ip", "providers", "middlebox", *rule.split())
+    def _middlebox(self, link: Link, does: str) -> Iterator[None]:
+        """What it ``does``, as nft(8) has it, with all that the link carries."""
+        for way in ("iifname", "oifname"):
+            self.internet.run("nft", "add", "rule", "ip", "providers", "middlebox", way, link.name, *does.split())
         try:
             yield
         finally:

@@ -93,7 +93,7 @@ def files(
     """
     card = read(_card(links, enrolment, share, probe, lan).encode(), Role.ROUTER)
     assert card.lan and card.target, "a card of ours is complete"
-    actions = (*home(card, card.lan, card.target), *firewall(card, Role.ROUTER))
+    actions = (*home(card, card.lan, card.target), *firewall(card))
     return {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from experiments.home.events import Noticed, Wandered
 from experiments.home.network import GATEWAY
-from experiments.study.readings import Estimate, Verdict, at_least, at_most, exactly
+from experiments.study.readings import Verdict, at_least, at_most, exactly
 
 _SHARE = 0.90
 """Of what the tunnels carry one by one; a busy machine needs the room (experiments/bench/home.py has the figure)."""
@@ -53,26 +53,18 @@ def claims(shown: Shown) -> list[Verdict]:
     """What a home router promises, each held against what was measured."""
     least = _SHARE * shown.sum
     bonds = [
-        at_least(f"a device's download from port {port} takes both links", _one(rate), least, "Mbit/s")
+        at_least(f"a device's download from port {port} takes both links", rate, least, "Mbit/s")
         for port, rate in shown.bonded.items()
     ]
-    stripped, addresses = _one(shown.stripped), ", ".join(shown.cut.addresses)
+    addresses = ", ".join(shown.cut.addresses)
+    unbroken = f"{shown.wandered.changes} other addresses of a link break nothing: a download goes on"
     return [
         *bonds,
-        at_least("so does one while a provider takes MPTCP's option out", stripped, least, "Mbit/s"),
-        at_most("a call goes on when its link is cut", _one(shown.cut.call_gap), _GAP, "s without an answer"),
+        at_least("so does one while a provider takes MPTCP's option out", shown.stripped, least, "Mbit/s"),
+        at_most("a call goes on when its link is cut", shown.cut.call_gap, _GAP, "s without an answer"),
         exactly("and the other end knows the caller by the gateway's address alone", addresses, GATEWAY),
-        at_most("a download goes on as well", _one(shown.cut.download_gap), _LONGEST_PAUSE, "s without a byte"),
-        _broke_nothing(shown.wandered),
+        at_most("a download goes on as well", shown.cut.download_gap, _LONGEST_PAUSE, "s without a byte"),
+        at_most(unbroken, shown.wandered.pause, _LONGEST_PAUSE, "s without a byte"),
         exactly("ports of the gateway that answer a stranger", ", ".join(shown.knocked) or "none", "none"),
-        at_most("a router that is shut out is out", _one(shown.revoked), _OUT_WITHIN, "s later"),
+        at_most("a router that is shut out is out", shown.revoked, _OUT_WITHIN, "s later"),
     ]
-
-
-def _broke_nothing(wandered: Wandered) -> Verdict:
-    claim = f"{wandered.changes} other addresses of a link break nothing: a download goes on"
-    return at_most(claim, _one(wandered.pause), _LONGEST_PAUSE, "s without a byte")
-
-
-def _one(number: float) -> Estimate:
-    return Estimate(number, 0)

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -77,11 +77,9 @@ def _flow(node: Node, seconds: float, *how: str) -> Iterator[Running]:
         yield Running(process, seconds)
 
 
-@contextmanager
-def downloading(device: Node, seconds: float, port: int = PORTS[0]) -> Iterator[Running]:
+def downloading(device: Node, seconds: float, port: int = PORTS[0]) -> AbstractContextManager[Running]:
     """A download of the device, every byte of which is compared with what it should be."""
-    with _flow(device, seconds, "--to", f"{SERVER}:{port}", "--verify") as download:
-        yield download
+    return _flow(device, seconds, "--to", f"{SERVER}:{port}", "--verify")
 
 
 def mbps(home: Household, seconds: float, port: int = PORTS[0]) -> float:
@@ -90,12 +88,10 @@ def mbps(home: Household, seconds: float, port: int = PORTS[0]) -> float:
         return float(download.end()["bits_per_second"]) / 1e6
 
 
-@contextmanager
-def one_way(home: Household, link: Link, seconds: float) -> Iterator[Running]:
+def one_way(home: Household, link: Link, seconds: float) -> AbstractContextManager[Running]:
     """A download by TCP of the router's own, by one link or its tunnel alone, through the gateway's converter."""
     proxy = ("--to", f"{SERVER}:{PORTS[0]}", "--via-http-proxy", f"{home.router.gateway}:{HTTP_PORT}")
-    with _flow(home.network.router, seconds, *proxy, "--source", home.router.source(link)) as download:
-        yield download
+    return _flow(home.network.router, seconds, *proxy, "--source", home.router.source(link))
 
 
 def alone(home: Household, seconds: float) -> dict[str, float]:

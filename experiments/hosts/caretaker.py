@@ -159,30 +159,21 @@ def _run_all(commands: Iterable[Sequence[str]]) -> Iterator[str]:
             yield f"{' '.join(command)}: {' '.join(done.stderr.split())}"
 
 
-def marked(tag: str) -> list[int]:
-    """The processes of ``tag``."""
+def marked(tag: str, command: bytes = b"") -> list[int]:
+    """The processes of ``tag``, or those of them with so much in their ``command`` lines."""
     wanted, found = f"{MARK}={tag}".encode(), []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
-
-
-def leashes(tag: str) -> list[int]:
-    """Those of them that hold the others."""
-    found = []
-    for pid in marked(tag):
-        with suppress(OSError):
-            if b"/leash.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
+            its = (process / "environ").read_bytes().split(b"\0")
+            if wanted in its and command in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
     return found
 
 
 def end_processes(tag: str, seconds: float = 10) -> None:
     """End them: SIGTERM, which the leashes pass on, and SIGKILL for what is still there after ``seconds``."""
-    for number, pids in ((signal.SIGTERM, leashes), (signal.SIGKILL, marked)):
-        for pid in pids(tag):
+    for number, command in ((signal.SIGTERM, b"/leash.py"), (signal.SIGKILL, b"")):
+        for pid in marked(tag, command):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         deadline = time.monotonic() + seconds

@@ -178,48 +178,37 @@ def _end(caretaker: subprocess.Popen[str]) -> None:
 def unreached(login: Login, code: int, complaints: Sequence[str]) -> CommandError:
     """Why nobody answered, and what to do about it."""
     last = next((line for line in reversed(complaints) if line.strip()), "no answer")
+    at, checkout = login.settings, login.settings.checkout
     if code != _LOST:
-        checkout = login.settings.checkout
-        return CommandError(
-            Exit.UNAVAILABLE,
-            f"{login}: no Tributary that runs in {checkout}: {last}: clone it there, and run scripts/setup",
-        )
+        why = f"no Tributary that runs in {checkout}: {last}: clone it there, and run scripts/setup"
+        return CommandError(Exit.UNAVAILABLE, f"{login}: {why}")
     if "Permission denied" in last:
-        return CommandError(
-            Exit.NO_PERMISSION,
-            f"{login}: no key is accepted: {last}: ssh {login.settings} must not have to ask",
-        )
+        why = f"no key is accepted: {last}: ssh {at} must not have to ask"
+        return CommandError(Exit.NO_PERMISSION, f"{login}: {why}")
     if "Host key verification failed" in last:
-        return CommandError(
-            Exit.NO_PERMISSION, f"{login}: its host key is not known: connect once: ssh {login.settings}"
-        )
-    return CommandError(
-        Exit.UNAVAILABLE, f"{login}: cannot be reached: {last}: accepted: what ssh {login.settings} reaches"
-    )
+        return CommandError(Exit.NO_PERMISSION, f"{login}: its host key is not known: connect once: ssh {at}")
+    return CommandError(Exit.UNAVAILABLE, f"{login}: cannot be reached: {last}: accepted: what ssh {at} reaches")
 
 
 def checked(login: Login, about: dict[str, Any]) -> dict[str, Any]:
     """What a caretaker said, if the machine has all that its role takes."""
-    checkout = login.settings.checkout
+    checkout, converter, missing = login.settings.checkout, about["converter"], ", ".join(about["missing"])
     if about["user"] != 0:
-        raise CommandError(
-            Exit.NO_PERMISSION, f"{login}: not root: accepted: user = 'root', with a key in its authorized_keys"
-        )
+        why = "not root: accepted: user = 'root', with a key in its authorized_keys"
+        raise CommandError(Exit.NO_PERMISSION, f"{login}: {why}")
     if about["version"] != version():
-        raise CommandError(
-            Exit.UNAVAILABLE,
-            f"{login}: {checkout} is another version of Tributary ({about['version']}, here {version()}):"
-            " check out the same commit there, and run scripts/setup",
+        why = (
+            f"{checkout} is another version of Tributary ({about['version']}, here {version()}):"
+            " check out the same commit there, and run scripts/setup"
         )
-    if login.role != "server" and not about["mptcp"]:
-        raise CommandError(
-            Exit.UNAVAILABLE, f"{login}: its kernel has no MPTCP (CONFIG_MPTCP): Debian's since 11 have it"
-        )
-    if about["missing"]:
-        missing = ", ".join(about["missing"])
-        raise CommandError(Exit.UNAVAILABLE, f"{login}: not found: {missing}: run {checkout}/scripts/setup there")
-    if login.role == "gateway" and about["converter"] != cargo.sources():
-        is_here = "was built from other sources" if about["converter"] else "not found"
+    elif login.role != "server" and not about["mptcp"]:
+        why = "its kernel has no MPTCP (CONFIG_MPTCP): Debian's since 11 have it"
+    elif missing:
+        why = f"not found: {missing}: run {checkout}/scripts/setup there"
+    elif login.role == "gateway" and converter != cargo.sources():
+        is_here = "was built from other sources" if converter else "not found"
         build = f"{checkout}/scripts/setup.d/programs {about['cache']} --released tributary-converter tributary-load"
-        raise CommandError(Exit.UNAVAILABLE, f"{login}: tributary-converter: {is_here}: run {build} there")
-    return about
+        why = f"tributary-converter: {is_here}: run {build} there"
+    else:
+        return about
+    raise CommandError(Exit.UNAVAILABLE, f"{login}: {why}")

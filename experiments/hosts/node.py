@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from experiments.hosts.caretaker import MARK
 from experiments.hosts.connection import Host
@@ -18,20 +18,17 @@ from tributary.settings.errors import CommandError
 
 @dataclass(frozen=True)
 class HostProcess(Process):
-    """A process of a machine, ``called`` so: the end of its standard input ends it there."""
+    """A process of a machine, ``called`` so: the end of its standard input ends it there.
+
+    Its exit code is 255 if the connection is gone.
+    """
 
     called: str
 
-    def stop(self, seconds: float = 10) -> int:
-        """End the process; returns its exit code, 255 if the connection is gone."""
+    def _ask_to_end(self) -> None:
         assert self.popen.stdin is not None
         with suppress(OSError):
             self.popen.stdin.close()
-        try:
-            return self.popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            return self.popen.wait()
 
     def _called(self) -> str:
         return self.called
@@ -72,12 +69,13 @@ class HostNode(Node):
 
     def run(self, *arguments: str) -> str:
         """Run a command there and return what it printed; raises CommandError."""
-        done = subprocess.run(
-            self.command(arguments), stdin=self._stdin, capture_output=True, text=True, check=False, errors="replace"
-        )
+        return self._run(self.command(arguments), arguments, stdin=self._stdin, errors="replace")
+
+    def _run(self, command: Sequence[str], called: Sequence[str], **how: Any) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
         if done.returncode != 0:
-            raise self._failure(arguments, done.returncode, " ".join(done.stderr.split()))
-        return done.stdout
+            raise self._failure(called, done.returncode, " ".join(done.stderr.split()))
+        return str(done.stdout)
 
     def ip(self, *arguments: str) -> str:
         """Run ip(8) there."""
@@ -86,23 +84,13 @@ class HostNode(Node):
     def write(self, name: str, text: str) -> Path:
         """Put a file ``name`` into ``directory``; returns its path."""
         path = self.directory / name
-        put = self.host.login.over(f"cat >{shlex.quote(str(path))}")
-        done = subprocess.run(put, input=text, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise self._failure([f"write {path}"], done.returncode, " ".join(done.stderr.split()))
+        self._run(self.host.login.over(f"cat >{shlex.quote(str(path))}"), [f"write {path}"], input=text)
         return path
 
     def start(self, name: str, arguments: Sequence[str]) -> Process:
         """Start a process there, which ends with the connection at the latest; it prints into ``logs``/``name``.log."""
         log = self.logs / f"{self.host.login.role}-{name}.log"
-        with log.open("wb") as output:
-            popen = subprocess.Popen(
-                self.command(arguments),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        popen = self._popen(arguments, log, subprocess.PIPE)
         return HostProcess(popen, log, f"{self.host.login}: {' '.join(arguments)}")
 
     def change(self, do: str, undo: str) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import (
@@ -25,30 +25,29 @@ from experiments.testbed.topology import (
 from tributary.paths import ROOT
 from tributary.settings.files import Settings, load
 from tributary.settings.units import Duration, PositiveRate
+from tributary.settings.values import accepting, as_text, or_none
 
 WHAT = (RTT, DOWN, UP)
 ROLES = (CLIENT, GATEWAY, SERVER)
 _FORBIDDEN_TARGETS = ROOT / "guard/forbidden-targets.toml"
 _NONE6 = IPv6Address("::")
 _Settings = TypeVar("_Settings", bound=Settings)
-_Address = TypeVar("_Address", IPv4Address, IPv6Address)
-
-
-def _of(kind: type[_Address]) -> Any:
-    """Text as an address of one family."""
-
-    def read(value: object) -> object:
-        try:
-            return kind(value) if isinstance(value, str) else value
-        except ValueError:
-            return value
-
-    return BeforeValidator(read)
 
 
 _IPV4, _IPV6 = "an IPv4 address in quotes, such as '192.0.2.1'", "an IPv6 address in quotes, such as '2001:db8::1'"
-Address4 = Annotated[IPv4Address, _of(IPv4Address)]
-Address6 = Annotated[IPv6Address, _of(IPv6Address)]
+
+
+def _ipv4(value: object) -> IPv4Address:
+    return IPv4Address(as_text(value))
+
+
+def _ipv6(value: object) -> IPv6Address:
+    return IPv6Address(as_text(value))
+
+
+Address4 = Annotated[IPv4Address, accepting(_IPV4, _ipv4), Field(description=_IPV4)]
+OptionalAddress4 = Annotated[IPv4Address | None, accepting(_IPV4, or_none(_ipv4))]
+OptionalAddress6 = Annotated[IPv6Address | None, accepting(_IPV6, or_none(_ipv6))]
 
 
 def _absolute(path: str) -> str:
@@ -75,17 +74,17 @@ class HostSettings(Settings):
 class GatewaySettings(HostSettings):
     """``address`` is where clients dial the converter over every link; the first link's gateway unless given."""
 
-    address: Address4 | None = Field(default=None, description=_IPV4)
-    address6: Address6 | None = Field(default=None, description=_IPV6)
+    address: OptionalAddress4 = None
+    address6: OptionalAddress6 = None
 
 
 class ServerSettings(HostSettings):
     """``via`` is the gateway's address towards the server, if the server's routes to the client shall be made."""
 
-    address: Address4 = Field(description=_IPV4)
-    address6: Address6 | None = Field(default=None, description=_IPV6)
-    via: Address4 | None = Field(default=None, description=_IPV4)
-    via6: Address6 | None = Field(default=None, description=_IPV6)
+    address: Address4
+    address6: OptionalAddress6 = None
+    via: OptionalAddress4 = None
+    via6: OptionalAddress6 = None
 
 
 class WaySettings(Settings):
@@ -98,12 +97,12 @@ class WaySettings(Settings):
 class HostLinkSettings(WaySettings):
     """A link: the addresses of its ends, and ``via``, the client's next hop there where that is not the gateway."""
 
-    client: Address4 = Field(description=_IPV4)
-    gateway: Address4 = Field(description=_IPV4)
-    via: Address4 | None = Field(default=None, description=_IPV4)
-    client6: Address6 | None = Field(default=None, description=_IPV6)
-    gateway6: Address6 | None = Field(default=None, description=_IPV6)
-    via6: Address6 | None = Field(default=None, description=_IPV6)
+    client: Address4
+    gateway: Address4
+    via: OptionalAddress4 = None
+    client6: OptionalAddress6 = None
+    gateway6: OptionalAddress6 = None
+    via6: OptionalAddress6 = None
     down: WaySettings = WaySettings()
     up: WaySettings = WaySettings()
 

@@ -17,7 +17,7 @@ from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
 from overlay import calculator, control
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -73,18 +73,12 @@ def parser() -> Arguments:
     )
     made.add_argument("--nodes", nargs="+", default=(str(_DEFAULT_NODES),), metavar="N | NODE", help=about)
     about = "chains are chosen for transfers of so many rounds, 1 to 30 (default: %(default)s)"
-    made.add_argument("--rounds", type=_rounds, default=5, metavar="N", help=about)
+    made.add_argument("--rounds", type=whole_number(1, 30), default=5, metavar="N", help=about)
     made.add_argument("--name", default="overlay", help="the overlay's name (default: %(default)s)")
     made.add_argument("--json", action="store_true", help="say what stands as one JSON object on standard output")
     about = "run this on the client, and end with it"
     made.add_argument("--run", dest="line", nargs=argparse.REMAINDER, default=(), metavar="COMMAND", help=about)
     return made
-
-
-def _rounds(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= 30):
-        raise argparse.ArgumentTypeError(f"{text}: accepted: a whole number from 1 to 30")
-    return int(text)
 
 
 def _up(options: Up) -> int:

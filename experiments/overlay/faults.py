@@ -7,7 +7,7 @@ is one that some chains pass; ``agents_silent`` takes several.
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from experiments.overlay.running import Running
 from experiments.testbed.node import Process
@@ -39,18 +39,14 @@ def node_killed(overlay: Running, name: str) -> Iterator[None]:
     overlay.start_agent(name)
 
 
-@contextmanager
-def node_hung(overlay: Running, name: str) -> Iterator[None]:
+def node_hung(overlay: Running, name: str) -> AbstractContextManager[None]:
     """Converter and agent stand still, while the node's kernel still acknowledges connections and bytes for them."""
-    with _stopped([overlay.processes[f"{name}.{what}"] for what in ("agent", "converter")]):
-        yield
+    return _stopped([overlay.processes[f"{name}.{what}"] for what in ("agent", "converter")])
 
 
-@contextmanager
-def agents_silent(overlay: Running, names: Sequence[str]) -> Iterator[None]:
+def agents_silent(overlay: Running, names: Sequence[str]) -> AbstractContextManager[None]:
     """The agents of these nodes say nothing; their converters go on."""
-    with _stopped([overlay.processes[f"{name}.agent"] for name in names]):
-        yield
+    return _stopped([overlay.processes[f"{name}.agent"] for name in names])
 
 
 @contextmanager

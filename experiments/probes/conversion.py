@@ -20,16 +20,12 @@ import struct
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
+from experiments.probes import capture
 from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction, pack
+from tributary.wire.capture_filter import Instruction
 
-_ETH_P_ALL, _OUTGOING = 0x0003, 4  # linux/if_ether.h, linux/if_packet.h
-_SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
-_SOL_PACKET, _PACKET_STATISTICS = 263, 6
-_CONTROL = socket.CMSG_SPACE(16)  # struct timespec
 _ETHERNET, _IPV6_HEADER, _SNAP = 14, 40, 128
 _SYN, _ACK = 0x02, 0x10
 _LOOK = 0.02
@@ -139,35 +135,24 @@ def main(client_side: str, server_side: str) -> None:
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     seen: list[Packet] = []
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as watcher:
-        bpf.attach(watcher, pack(_tcp_filter()))
-        watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
-        watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    with capture.opened(_tcp_filter()) as watcher:
         watcher.setblocking(False)
-        _drain(watcher)  # what came before the filter
         print("ready", flush=True)
         while not stopped:
             time.sleep(_LOOK)
             seen += _waiting(watcher, {client_side: True, server_side: False})
-        lost = struct.unpack("II", watcher.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+        lost = capture.lost(watcher)
     print(json.dumps(asdict(conversions(sorted(seen, key=lambda each: each.at))) | {"lost": lost}), flush=True)
-
-
-def _drain(watcher: socket.socket) -> None:
-    with suppress(BlockingIOError):
-        while True:
-            watcher.recv(_SNAP)
 
 
 def _waiting(watcher: socket.socket, sides: dict[str, bool]) -> Iterable[Packet]:
     while True:
         try:
-            frame, control, _, (interface, _, kind, *_) = watcher.recvmsg(_SNAP, _CONTROL)
+            at, frame, interface, kind = capture.receive(watcher)
         except BlockingIOError:
             return
         if interface in sides:
-            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
-            yield packet(frame, seconds * 10**9 + nanoseconds, sides[interface], kind == _OUTGOING)
+            yield packet(frame, at, sides[interface], kind == capture.OUTGOING)
 
 
 if __name__ == "__main__":

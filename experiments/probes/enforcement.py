@@ -14,20 +14,15 @@ qdisc.
 import json
 import select
 import socket
-import struct
 import sys
 from collections.abc import Iterator
 
-from tributary.wire.capture_filter import Instruction, attach, pack, program
+from experiments.probes import capture
+from tributary.wire import capture_filter as bpf
+from tributary.wire.capture_filter import Instruction
 from tributary.wire.options import MpJoinAck, ParseError, parse
 
-_ETH_P_ALL = 0x0003
-_SO_TIMESTAMPNS = 35
 _INSTALLED = "--installed"
-_CONTROL = socket.CMSG_SPACE(16)  # struct timespec
-
-# linux/filter.h and linux/bpf_common.h
-_LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _PACKET_MARK = 0xFFFF_F000 + 20  # SKF_AD_OFF + SKF_AD_MARK
 _MARK, _MARK_MASK = 0x5452_0000, 0xFFFF_0000  # what the throttler's marks begin with (docs/throttler-reference.md)
 
@@ -35,18 +30,18 @@ _MARK, _MARK_MASK = 0x5452_0000, 0xFFFF_0000  # what the throttler's marks begin
 def held_filter() -> tuple[Instruction, ...]:
     """A classic BPF program that takes only packets with a mark of the throttler."""
     return (
-        Instruction(_LOAD_WORD, _PACKET_MARK),
-        Instruction(_AND, _MARK_MASK),
-        Instruction(_JUMP_EQUAL, _MARK, no=1),
-        Instruction(_RETURN, 64),
-        Instruction(_RETURN, 0),
+        Instruction(bpf.LOAD_WORD, _PACKET_MARK),
+        Instruction(bpf.AND, _MARK_MASK),
+        Instruction(bpf.JUMP_EQUAL, _MARK, no=1),
+        Instruction(bpf.RETURN, 64),
+        Instruction(bpf.RETURN, 0),
     )
 
 
 def main(interfaces: list[str], *, installed: bool) -> None:
     """Watch ``interfaces`` until both packets were seen."""
-    joins = [_socket(interface, program()) for interface in interfaces]
-    held = [_socket(interface, held_filter()) for interface in interfaces]
+    joins = [capture.opened(bpf.program(), interface) for interface in interfaces]
+    held = [capture.opened(held_filter(), interface) for interface in interfaces]
     print("ready", flush=True)
     join_ack = next(stamp for stamp, frame in _frames(joins) if is_join_ack(frame))
     # What has left meanwhile waits in the sockets, in its order.
@@ -65,21 +60,12 @@ def is_join_ack(frame: bytes) -> bool:
         return False
 
 
-def _socket(interface: str, instructions: tuple[Instruction, ...]) -> socket.socket:
-    watcher = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    attach(watcher, pack(instructions))
-    watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    watcher.bind((interface, _ETH_P_ALL))
-    return watcher
-
-
 def _frames(sockets: list[socket.socket]) -> Iterator[tuple[float, bytes]]:
     """Each frame that comes in on any of ``sockets``, with its Unix time."""
     while True:
         for ready in select.select(sockets, [], [])[0]:
-            frame, control, _, _ = ready.recvmsg(256, _CONTROL)
-            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
-            yield seconds + nanoseconds / 1e9, frame
+            at, frame, _, _ = capture.receive(ready)
+            yield at / 1e9, frame
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
-"""UDP at more than a link's rate, and the rate at which it arrives.
+"""UDP at more than a link's rate, and what of it arrives, in IP bytes.
 
-    python -m experiments.probes.flood receive ADDRESS PORT     prints ready, then one JSON line
     python -m experiments.probes.flood send ADDRESS PORT BITS_PER_SECOND SECONDS
+    python -m experiments.probes.flood receive ADDRESS PORT                       prints ready, then one JSON line
+    python -m experiments.probes.flood arrivals ADDRESS PORT SETTLING SECONDS     prints ready, then one JSON line
 
-The receiver measures from the first packet to the last, in IP bytes; it ends when none has come for a while.
+``receive`` measures ``bits_per_second`` from the first packet to the last, and ends when none has come for a while.
+For ``arrivals`` the first packet starts the clock: after SETTLING seconds, for SECONDS, ``bytes`` gets those of each
+millisecond.
 """
 
 import json
+import math
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 _PAYLOAD = 1400
 _HEADERS = 20 + 8  # IPv4 and UDP
+_FIRST = 15.0  # seconds until the first packet
 _SILENCE = 0.3  # seconds without a packet after which the flood is over
 
 
@@ -31,28 +37,52 @@ def send(address: str, port: int, bits_per_second: float, seconds: float) -> Non
             time.sleep(0.001)
 
 
-def receive(address: str, port: int) -> float:
-    """The arrival rate in IP bits per second; 0 if fewer than two packets came within five seconds."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+def _packets(address: str, port: int, silence: float, seconds: float) -> Iterator[tuple[float, int]]:
+    """Time and IP bytes of each packet, for so many ``seconds`` from the first on, or until none comes for a while."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, suppress(TimeoutError):
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         receiver.bind((address, port))
-        receiver.settimeout(5)
         print("ready", flush=True)
-        count, first, last = 0, 0.0, 0.0
-        try:
-            while True:
-                receiver.recv(_PAYLOAD)
-                last = time.monotonic()
-                first = first or last
-                count += 1
-                receiver.settimeout(_SILENCE)
-        except TimeoutError:
-            pass
-    return 8 * (count - 1) * (_PAYLOAD + _HEADERS) / (last - first) if count > 1 else 0
+        wait, end = _FIRST, math.inf
+        while wait > 0:
+            receiver.settimeout(wait)
+            size = len(receiver.recv(_PAYLOAD)) + _HEADERS
+            now = time.monotonic()
+            yield now, size
+            end = min(end, now + seconds)
+            wait = min(silence, end - time.monotonic())
+
+
+def receive(address: str, port: int) -> float:
+    """The arrival rate in IP bits per second; 0 if fewer than two packets came."""
+    arrived = list(_packets(address, port, _SILENCE, math.inf))
+    if len(arrived) < 2:
+        return 0
+    (first, size), (last, _) = arrived[0], arrived[-1]
+    return 8 * (sum(each for _, each in arrived) - size) / (last - first)
+
+
+def arrivals(address: str, port: int, settling: float, seconds: float) -> list[int]:
+    """The IP bytes in each millisecond; none if no packet comes."""
+    counts = [0] * round(1000 * seconds)
+    packets = _packets(address, port, math.inf, settling + seconds)
+    first, _ = next(packets, (math.inf, 0))
+    for at, size in packets:
+        millisecond = math.floor(1000 * (at - first - settling))
+        if 0 <= millisecond < len(counts):
+            counts[millisecond] += size
+    return counts
+
+
+def main(what: str, address: str, port: str, *numbers: str) -> None:
+    """One end."""
+    if what == "send":
+        send(address, int(port), *map(float, numbers))
+    elif what == "receive":
+        print(json.dumps({"bits_per_second": receive(address, int(port))}))
+    else:
+        print(json.dumps({"bytes": arrivals(address, int(port), *map(float, numbers))}))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "send":
-        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
-    else:
-        print(json.dumps({"bits_per_second": receive(sys.argv[2], int(sys.argv[3]))}))
+    main(*sys.argv[1:])

@@ -38,68 +38,68 @@ class Subflow:
     ack: bytes
 
 
+@dataclass(frozen=True)
+class _End:
+    """Of a subflow; ``sequence`` is its first number."""
+
+    mac: bytes
+    address: bytes
+    port: int
+    sequence: int
+
+
 def subflows(ends: Ends, count: int, by_session: int, by_client: int) -> Iterator[Subflow]:
     """``count`` subflows, ``by_session`` of them a session, ``by_client`` of them a client's address.
 
     The n-th subflow of a session is a join from another port of the same address. A session is one client's.
     """
+    listener = _End(ends.listener_mac, ends.listener.packed, ends.port, _LISTENER_SEQUENCE)
     for number in range(count):
-        client, place = divmod(number, by_client)
-        wire = _Wire(ends, (ends.first_client + client).packed, _FIRST_PORT + place % _PORTS)
+        address, place = divmod(number, by_client)
+        port = _FIRST_PORT + place % _PORTS
+        client = _End(ends.client_mac, (ends.first_client + address).packed, port, _CLIENT_SEQUENCE)
         session, joined = divmod(number, by_session)
-        client_key, listener_key = (struct.pack("!4sI", side, session) for side in (b"clnt", b"lstn"))
-        if joined == 0:
-            yield _opening(wire, client_key, listener_key)
-        else:
-            yield _join(wire, client_key, listener_key, number, joined % 256)
+        keys = struct.pack("!4sI", b"clnt", session), struct.pack("!4sI", b"lstn", session)
+        options = _join(*keys, number, joined % 256) if joined else _opening(*keys)
+        yield _subflow(client, listener, *options)
 
 
-def _opening(wire: "_Wire", client_key: bytes, listener_key: bytes) -> Subflow:
+_Three = tuple[MptcpOption, MptcpOption, MptcpOption]
+"""Of the SYN, the SYN/ACK and the third ACK."""
+
+
+def _opening(client_key: bytes, listener_key: bytes) -> _Three:
     """RFC 8684 section 3.1."""
-    return wire.subflow(
+    return (
         MpCapable(_VERSION, HMAC_SHA256),
         MpCapable(_VERSION, HMAC_SHA256, listener_key),
         MpCapable(_VERSION, HMAC_SHA256, client_key, listener_key),
     )
 
 
-def _join(wire: "_Wire", client_key: bytes, listener_key: bytes, number: int, address_id: int) -> Subflow:
+def _join(client_key: bytes, listener_key: bytes, number: int, address_id: int) -> _Three:
     """RFC 8684 section 3.2."""
     client_nonce, listener_nonce = struct.pack("!I", number), struct.pack("!I", ~number & 0xFFFF_FFFF)
     from_listener = join_hmac(listener_key, client_key, listener_nonce, client_nonce)
-    return wire.subflow(
+    return (
         MpJoinSyn(False, address_id, token(listener_key), client_nonce),
         MpJoinSynAck(False, 0, from_listener[:HMAC_IN_SYN_ACK], listener_nonce),
         MpJoinAck(join_hmac(client_key, listener_key, client_nonce, listener_nonce)),
     )
 
 
-@dataclass(frozen=True)
-class _Wire:
-    """What a subflow's frames have in common."""
+def _subflow(client: _End, listener: _End, syn: MptcpOption, syn_ack: MptcpOption, ack: MptcpOption) -> Subflow:
+    """The three frames with their options."""
+    return Subflow(
+        _frame(client, listener, Flags.SYN, client.sequence, 0, syn),
+        _frame(listener, client, Flags.SYN | Flags.ACK, listener.sequence, client.sequence + 1, syn_ack),
+        _frame(client, listener, Flags.ACK, client.sequence + 1, listener.sequence + 1, ack),
+    )
 
-    ends: Ends
-    client: bytes
-    client_port: int
 
-    def subflow(self, syn: MptcpOption, syn_ack: MptcpOption, ack: MptcpOption) -> Subflow:
-        """The three frames with their options."""
-        client, listener = _CLIENT_SEQUENCE, _LISTENER_SEQUENCE
-        return Subflow(
-            self._from_client(Flags.SYN, client, 0, syn),
-            self._from_listener(Flags.SYN | Flags.ACK, listener, client + 1, syn_ack),
-            self._from_client(Flags.ACK, client + 1, listener + 1, ack),
-        )
-
-    def _from_client(self, flags: Flags, sequence: int, acknowledged: int, option: MptcpOption) -> bytes:
-        segment = _tcp(self.client_port, self.ends.port, flags, sequence, acknowledged, emit(option))
-        packet = _ipv4(self.client, self.ends.listener.packed, segment)
-        return self.ends.listener_mac + self.ends.client_mac + _IPV4 + packet
-
-    def _from_listener(self, flags: Flags, sequence: int, acknowledged: int, option: MptcpOption) -> bytes:
-        segment = _tcp(self.ends.port, self.client_port, flags, sequence, acknowledged, emit(option))
-        packet = _ipv4(self.ends.listener.packed, self.client, segment)
-        return self.ends.client_mac + self.ends.listener_mac + _IPV4 + packet
+def _frame(source: _End, target: _End, flags: Flags, sequence: int, acknowledged: int, option: MptcpOption) -> bytes:
+    segment = _tcp(source.port, target.port, flags, sequence, acknowledged, emit(option))
+    return target.mac + source.mac + _IPV4 + _ipv4(source.address, target.address, segment)
 
 
 _IPV4 = b"\x08\x00"

@@ -25,14 +25,11 @@ from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from time import time_ns
 
+from experiments.probes import capture
 from experiments.probes.nft_events import MOST, FourTuple, is_overrun, new_subflows, notifications
 from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction, pack
+from tributary.wire.capture_filter import Instruction
 
-_ETH_P_ALL = 0x0003
-_SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 35, 33
-_SOL_PACKET, _PACKET_STATISTICS = 263, 6
-_CONTROL = socket.CMSG_SPACE(16)  # struct timespec
 _SNAP = 64
 _ADDRESSES, _PORTS = 14 + 12, 14 + 20  # in an Ethernet frame with an IPv4 header without options
 
@@ -60,10 +57,11 @@ def join_ack_filter(port: int) -> tuple[Instruction, ...]:
 def main(interface: str, port: int) -> None:
     """Record until SIGTERM, then tell."""
     _go_first()
-    with _ack_socket(interface, port) as acks, notifications() as installs, _until_sigterm() as stop:
+    acks_alone = join_ack_filter(port)
+    with capture.opened(acks_alone, interface) as acks, notifications() as installs, _until_sigterm() as stop:
         print("ready", flush=True)
         frames, datagrams, overruns = _record(acks, installs, stop)
-        lost = overruns + struct.unpack("II", acks.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+        lost = overruns + capture.lost(acks)
     added = [(time, subflow) for time, datagram in datagrams for subflow in new_subflows(datagram)]
     print(json.dumps({"joins": latencies(map(_join, frames), added), "lost": lost}), flush=True)
 
@@ -91,15 +89,6 @@ def _go_first() -> None:
     """The notifications' times are only as good as this process is prompt; it takes little of the processor."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
-
-
-def _ack_socket(interface: str, port: int) -> socket.socket:
-    watcher = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    bpf.attach(watcher, pack(join_ack_filter(port)))
-    watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 16 << 20)
-    watcher.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    watcher.bind((interface, _ETH_P_ALL))
-    return watcher
 
 
 @contextmanager
@@ -130,9 +119,7 @@ def _record(
                     raise
                 overruns += 1
         if acks in ready:
-            frame, control, _, _ = acks.recvmsg(_SNAP, _CONTROL)
-            seconds, nanoseconds = struct.unpack("=qq", control[0][2])
-            frames.append((seconds * 10**9 + nanoseconds, frame))
+            frames.append(capture.receive(acks)[:2])
         if ready == [stop]:
             return frames, datagrams, overruns
 

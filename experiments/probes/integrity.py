@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from experiments.probes.mappings import Capture, explanation, segment
+from experiments.probes.mappings import explanation, opened, segment, taken
 
 _WAIT, _HUNG = 0.19, 30.0  # seconds
 _READ, _LONGEST_WRITE = 1 << 16, (1 << 16) - 1
@@ -117,7 +117,7 @@ def _listener(address: str, port: int) -> socket.socket:
 def _serve(listener: socket.socket, size: int) -> None:
     files = {each: file(each, size) for each in _ENDS}
     port = listener.getsockname()[1]
-    capture = Capture(port)
+    wire = opened(port)
     while True:
         connection, _ = listener.accept()
         with connection, suppress(OSError):  # whoever sent nothing more gets no answer, and counts it as failed
@@ -125,7 +125,7 @@ def _serve(listener: socket.socket, size: int) -> None:
             half = Half()
             with sending(connection, files["down"]):
                 half.receive(connection, size)
-            packets = capture.take()
+            packets = list(taken(wire))
             found = difference(files["up"], half.got)
             if found:
                 found |= {"direction": "up"} | explanation([segment(each, port) for each in packets], found)

@@ -3,22 +3,23 @@
 Positions are in the client's stream, whose first byte is 0.
 """
 
-import ctypes
 import hashlib
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+from experiments.probes import capture
+from tributary.wire import capture_filter as bpf
+from tributary.wire.capture_filter import Instruction
 from tributary.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
 
-_ETH_P_ALL, _SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 0x0003, 26, 33
-_SNAP, _QUEUE = 160, 64 << 20  # bytes: IPv4 and TCP with all of their options; what waits to be taken
+_SNAP = 160  # bytes: IPv4 and TCP with all of their options
 _IHL5_TCP, _OPTIONS_AT = 0x45, 40  # IPv4 without options, as the kernel sends it here
 _HAS_ACK, _ACK_LONG, _HAS_MAPPING, _DSN_LONG = 0x01, 0x02, 0x04, 0x08  # RFC 8684 section 3.3, figure 9
 _RING = 1 << 32
-_LDB, _LDH, _JEQ, _RET = 0x30, 0x28, 0x15, 0x06  # linux/bpf_common.h: BPF_LD|BPF_B|BPF_ABS and so on
 
 
 @dataclass(frozen=True)
@@ -30,59 +31,40 @@ class Segment:
     options: tuple[Option, ...]
 
 
-class Capture:
-    """The headers of what goes to and from one TCP port of this namespace; the kernel keeps them until they are taken.
-
-    So that a transfer is not disturbed by a process that reads along.
+def opened(port: int) -> socket.socket:
+    """The headers of what goes to and from one TCP port of this namespace; the kernel keeps them until they are taken,
+    so that a transfer is not disturbed by a process that reads along. Raises PermissionError without CAP_NET_RAW.
     """
+    packets = capture.opened(_filter(port), kind=socket.SOCK_DGRAM)
+    packets.setblocking(False)
+    return packets
 
-    def __init__(self, port: int) -> None:
-        """From now on; raises PermissionError without CAP_NET_RAW."""
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_ALL))
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _QUEUE)
-        program = b"".join(struct.pack("=HBBI", *each) for each in _filter(port))
-        held = ctypes.create_string_buffer(program, len(program))
-        sock_fprog = struct.pack("HP", len(program) // 8, ctypes.addressof(held))
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, sock_fprog)
-        self._socket.setblocking(False)
-        self.take()  # what came before the filter
 
-    def take(self) -> list[bytes]:
-        """The packets since the last time, in order, each cut off behind its TCP options."""
-        return list(self._queued())
-
-    def _queued(self) -> Iterator[bytes]:
+def taken(packets: socket.socket) -> Iterator[bytes]:
+    """The packets since the last time, in order, each cut off behind its TCP options."""
+    with suppress(BlockingIOError):
         while True:
-            try:
-                yield self._socket.recv(_SNAP)
-            except BlockingIOError:
-                return
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._socket.close()
+            yield packets.recv(_SNAP)
 
 
-def _filter(port: int) -> list[tuple[int, int, int, int]]:
-    """Classic BPF (struct sock_filter: code, jumps if true and if false, k): IPv4, TCP, from or to ``port``."""
-    return [
-        (_LDB, 0, 0, 0),
-        (_JEQ, 0, 7, _IHL5_TCP),
-        (_LDB, 0, 0, 9),
-        (_JEQ, 0, 5, socket.IPPROTO_TCP),
-        (_LDH, 0, 0, 20),
-        (_JEQ, 2, 0, port),
-        (_LDH, 0, 0, 22),
-        (_JEQ, 0, 1, port),
-        (_RET, 0, 0, _SNAP),
-        (_RET, 0, 0, 0),
-    ]
+def _filter(port: int) -> tuple[Instruction, ...]:
+    """IPv4, TCP, from or to ``port``."""
+    return (
+        Instruction(bpf.LOAD_BYTE, bpf.NET),
+        Instruction(bpf.JUMP_EQUAL, _IHL5_TCP, no=7),
+        Instruction(bpf.LOAD_BYTE, bpf.NET + 9),
+        Instruction(bpf.JUMP_EQUAL, socket.IPPROTO_TCP, no=5),
+        Instruction(bpf.LOAD_HALF, bpf.NET + 20),
+        Instruction(bpf.JUMP_EQUAL, port, yes=2),
+        Instruction(bpf.LOAD_HALF, bpf.NET + 22),
+        Instruction(bpf.JUMP_EQUAL, port, no=1),
+        Instruction(bpf.RETURN, _SNAP),
+        Instruction(bpf.RETURN, 0),
+    )
 
 
 def segment(packet: bytes, port: int) -> Segment:
-    """A packet that Capture took, of a server at ``port``; raises ValueError for options that nobody can read."""
+    """A packet of opened(), of a server at ``port``; raises ValueError for options that nobody can read."""
     source, target = struct.unpack_from("!HH", packet, 20)
     end = 20 + 4 * (packet[32] >> 4)
     sent = source == port

@@ -5,17 +5,18 @@ Messages are those of linux/netfilter/nfnetlink.h and nf_tables.h; elements of a
 
 import errno
 import socket
-import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import ip_address
+
+from tributary.kernel.netlink import Malformed, attributes, messages
 
 _NETLINK_NETFILTER, _SOL_NETLINK, _ADD_MEMBERSHIP = 12, 270, 1
 _GROUP_NFTABLES = 7  # NFNLGRP_NFTABLES
 _NEW_ELEMENTS = 10 << 8 | 12  # NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWSETELEM
 _INET = 1  # NFPROTO_INET
 _LIST_TABLE, _LIST_ELEMENTS, _LIST_ELEMENT, _ELEMENT_KEY, _DATA_VALUE = 1, 3, 1, 1, 1
-_TYPE = 0x3FFF  # NLA_TYPE_MASK
-_HEADER, _GENERIC = 16, 4  # struct nlmsghdr, struct nfgenmsg
+_GENERIC = 4  # struct nfgenmsg
 _TABLE = b"throttler\0"
 _KEY_LENGTHS = {16: 4, 40: 16}  # of a 4-tuple with each part padded to four bytes, and of an address in it
 _SO_RCVBUFFORCE = 33
@@ -27,10 +28,10 @@ FourTuple = tuple[str, int, str, int]
 """Source, its port, destination, its port, as in the map's key."""
 
 
-def notifications(buffer: int = 64 << 20) -> socket.socket:
-    """A socket that gets the notifications of this network namespace, with room for ``buffer`` bytes of them."""
+def notifications() -> socket.socket:
+    """A socket that gets the notifications of this network namespace, with room for 64 MB of them."""
     listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, buffer)
+    listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
     listener.bind((0, 0))
     listener.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP_NFTABLES)
     return listener
@@ -43,16 +44,17 @@ def is_overrun(error: OSError) -> bool:
 
 def new_subflows(datagram: bytes) -> Iterator[FourTuple]:
     """The 4-tuples that came into a map of the table ``inet throttler``, by its key and not by its name."""
-    for kind, message in _messages(datagram):
-        if kind == _NEW_ELEMENTS and message[0] == _INET:
-            attributes = dict(_attributes(message[_GENERIC:]))
-            if attributes.get(_LIST_TABLE) == _TABLE:
-                yield from _keys(attributes.get(_LIST_ELEMENTS, b""))
+    with suppress(Malformed):  # what is cut off at the end
+        for message in messages(datagram):
+            if message.kind == _NEW_ELEMENTS and message.body[0] == _INET:
+                given = dict(attributes(message.body, _GENERIC))
+                if given.get(_LIST_TABLE) == _TABLE:
+                    yield from _keys(given.get(_LIST_ELEMENTS, b""))
 
 
 def _keys(elements: bytes) -> Iterator[FourTuple]:
-    for kind, element in _attributes(elements):
-        key = dict(_attributes(dict(_attributes(element)).get(_ELEMENT_KEY, b""))).get(_DATA_VALUE, b"")
+    for kind, element in attributes(elements):
+        key = dict(attributes(dict(attributes(element)).get(_ELEMENT_KEY, b""))).get(_DATA_VALUE, b"")
         if kind == _LIST_ELEMENT and len(key) in _KEY_LENGTHS:
             yield _four_tuple(key, _KEY_LENGTHS[len(key)])
 
@@ -64,27 +66,3 @@ def _four_tuple(key: bytes, address: int) -> FourTuple:
         *(str(ip_address(source)), int.from_bytes(source_port)),
         *(str(ip_address(destination)), int.from_bytes(destination_port)),
     )
-
-
-def _messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + _HEADER <= len(datagram):
-        length, kind = struct.unpack_from("=IH", datagram, at)
-        if length < _HEADER or at + length > len(datagram):
-            return
-        yield kind, datagram[at + _HEADER : at + length]
-        at += _aligned(length)
-
-
-def _attributes(block: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 4 <= len(block):
-        length, kind = struct.unpack_from("=HH", block, at)
-        if length < 4:
-            return
-        yield kind & _TYPE, block[at + 4 : at + length]
-        at += _aligned(length)
-
-
-def _aligned(length: int) -> int:
-    return length + 3 & ~3

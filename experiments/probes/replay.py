@@ -12,9 +12,7 @@ It ends early, with as many as there are, when no element has come for a while.
 """
 
 import argparse
-import ctypes
 import json
-import os
 import socket
 import sys
 import time
@@ -24,14 +22,13 @@ from pathlib import Path
 
 from experiments.probes.handshake_frames import Ends, Subflow, subflows
 from experiments.probes.nft_events import MOST, is_overrun, new_subflows, notifications
+from experiments.testbed.node import Node
 
 _WINDOW = 500
 """Subflows, of three frames each, that the throttler need not have held yet: its sockets queue some thousands."""
 _STALLED = 20.0
 """Seconds without a new element after which none is expected any more."""
 _FIRST_CLIENT, _LISTENER, _PORT = IPv4Address("10.64.0.1"), IPv4Address("10.128.0.1"), 3128
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
@@ -44,8 +41,8 @@ def main() -> None:
     arguments = parser.parse_args()
     gateway = _wire(arguments.interface)
     with notifications() as installs:
-        _enter(Path("/run/netns", arguments.client_namespace))
-        client = _wire(arguments.interface)
+        with Node(arguments.client_namespace, Path()).entered():
+            client = _wire(arguments.interface)
         ends = Ends(_mac(client), _mac(gateway), _FIRST_CLIENT, _LISTENER, _PORT)
         # All made before the first is sent: making them takes as long as a quick throttler takes for them.
         played = list(subflows(ends, arguments.subflows, arguments.by_session, arguments.by_client))
@@ -63,14 +60,6 @@ def _wire(interface: str) -> socket.socket:
 def _mac(wire: socket.socket) -> bytes:
     address: bytes = wire.getsockname()[4]
     return address
-
-
-def _enter(namespace: Path) -> None:
-    """From now on sockets are made in that network namespace; those that are there stay where they are (setns(2))."""
-    handle = os.open(namespace, os.O_RDONLY)
-    if _libc.setns(handle, 0x4000_0000) != 0:  # CLONE_NEWNET
-        raise OSError(ctypes.get_errno(), f"setns to {namespace}")
-    os.close(handle)
 
 
 def _play(

@@ -23,15 +23,14 @@ from pydantic import Field
 
 from experiments.plots import line, name_axes, theory
 from experiments.scenarios.sweeps import Sizes
+from experiments.study.blueprint import Ground, Standing
 from experiments.study.metrics import Metric
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import Reading as LinkReading
 from experiments.testbed.selfcheck import check_link
-from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
@@ -59,40 +58,29 @@ class AccelerationOptions(Options):
 
 
 @dataclass(frozen=True)
-class Segments:
-    """What a chain stands on: ``links`` in a row, with a proxy between any two."""
+class Acceleration(Standing):
+    """A chain that stands, with an origin."""
 
-    links: tuple[Link, ...]
+    chain: Chain
 
-    def as_json(self) -> dict[str, object]:
-        return {"proxies": len(self.links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in self.links)}
+
+def segments(links: tuple[Link, ...]) -> Ground[Acceleration]:
+    """A chain over ``links`` in a row, with a proxy between any two."""
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator["Acceleration"]:
-        """A chain whose origin answers, for the length of the block; raises CommandError if a segment is off."""
-        with standing_chain(name, self.links, seed) as chain:
-            ends = zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
-            links = [
+    def stands(name: str, seed: int, tolerance: float) -> Iterator[Acceleration]:
+        with standing_chain(name, links, seed) as chain:
+            measured = [
                 reading
-                for segment, left, right in ends
+                for segment, left, right in zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
                 for reading in check_link(segment, left, right, tolerance=tolerance)
             ]
             origin = [str(native.build().load), "origin", "--listen", f"0.0.0.0:{PORT}"]
             chain.server.start("origin", origin).wait_until_ready()
-            yield Acceleration(chain, links)
+            emulation = "netem" if chain.netem else "link-emulator"
+            yield Acceleration(chain, links=measured, emulation=emulation)
 
-
-@dataclass(frozen=True)
-class Acceleration:
-    """A chain that stands, and how its segments measured."""
-
-    chain: Chain
-    links: list[LinkReading]
-
-    @property
-    def emulation(self) -> str:
-        """What emulates the segments."""
-        return "netem" if self.chain.netem else "link-emulator"
+    return Ground({"proxies": len(links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in links)}, stands)
 
 
 def points(_options: AccelerationOptions, _topology: Topology | None = None) -> list[Point]:
@@ -100,8 +88,8 @@ def points(_options: AccelerationOptions, _topology: Topology | None = None) -> 
     return [{"proxies": str(proxies), "by": by.value} for proxies in PROXIES for by in By]
 
 
-def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Segments:
-    return Segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
+def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Ground[Acceleration]:
+    return segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
 
 
 def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
@@ -163,12 +151,13 @@ def _rounds(size: float) -> int:
     return rounds
 
 
-def _judge(options: AccelerationOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [verdict for proxies in PROXIES for verdict in _verdicts(options, topology.links[0], readings, proxies)]
+def _judge(options: AccelerationOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for proxies in PROXIES:
+        yield from _verdicts(options, topology.links[0], readings.at(proxies=str(proxies)), proxies)
 
 
 def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, proxies: int) -> Iterator[Verdict]:
-    taken = {by: readings.at(by=by.value, proxies=str(proxies)) for by in By}
+    taken = {by: readings.at(by=by.value) for by in By}
     through = "1 proxy" if proxies == 1 else f"{proxies} proxies"
     kilobytes = [size.amount // 1000 for size in options.size]
     first_byte, possible = f"first_byte_ms_{kilobytes[0]}", _FIRST_BYTE[proxies]
@@ -192,13 +181,8 @@ def _rounds_over(taken: Readings, model: Model, size: int) -> Estimate:
     return taken.each(lambda reading: (reading.values[f"whole_ms_{size}"] - expected) / model.round).estimate
 
 
-def gain(direct: Readings, through: Readings, value: str) -> Estimate:
+def gain(direct: Readings, through: Readings, value: str) -> Repeated:
     """By how many per cent ``value`` is shorter, repetition by repetition."""
-    return gains(direct, through, value).estimate
-
-
-def gains(direct: Readings, through: Readings, value: str) -> Repeated:
-    """The same of each repetition."""
     both = direct.repeated(value), through.repeated(value)
     return Repeated.of(lambda without, ours: 100 * (1 - ours / without), *both)
 
@@ -210,7 +194,7 @@ def metrics(readings: Readings) -> list[Metric]:
     """
     return [
         Metric(
-            f"{name}{end}_pct_{proxies}", [*gains(these.at(by="direct"), these.at(by=by.value), value).numbers.values()]
+            f"{name}{end}_pct_{proxies}", [*gain(these.at(by="direct"), these.at(by=by.value), value).numbers.values()]
         )
         for proxies in PROXIES
         for these in [readings.at(proxies=str(proxies))]
@@ -226,9 +210,9 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):
         for proxies, by, label, colour, marker in _lines():
             taken, model = readings.at(by=by.value, proxies=str(proxies)), Model(topology.links[0], proxies, by)
-            over = {float(size): taken.estimate(f"{kind}_ms_{size}") for size in sizes}
-            line(axes, over, label, color=colour, marker=marker)
-            expected = {size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in over}
+            found = {size: taken.estimate(f"{kind}_ms_{size}") for size in sizes}
+            line(axes, found, label, color=colour, marker=marker)
+            expected = {size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes}
             theory(axes, expected, colour)
         name_axes(axes, "size, kB (dotted: the model)", f"ms to the {title}", log=sizes)
     panels[0].legend(frameon=False, fontsize=8)
@@ -260,5 +244,4 @@ SCENARIO = Scenario(
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    about=__doc__,
 )

@@ -9,16 +9,17 @@ receiver that offers a window can have it filled only by a sender that may keep 
 has it: twice the receive buffer is enough, and half of it is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from experiments.plots import line, name_axes
-from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, Segments, transfers
-from experiments.scenarios.sweeps import numbers
-from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.plots import curve, name_axes
+from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, segments, transfers
+from experiments.scenarios.sweeps import Several
+from experiments.study.blueprint import Ground
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.chain import By, split
 from experiments.testbed.profile import PROFILES
@@ -34,19 +35,17 @@ class BufferRatioOptions(Options):
 
     size: Size = Size(30_000_000)
     receive: Size = Size(1_000_000)
-    ratio: Annotated[
-        tuple[float, ...],
-        BeforeValidator(numbers(float)),
-        Field(min_length=1, description="numbers with commas between them, such as '0.5,2'"),
-    ] = (0.5, 1.0, 1.5, 2.0, 4.0)
+    ratio: Several[Annotated[float, Field(strict=False)]] = Field(
+        default=(0.5, 1.0, 1.5, 2.0, 4.0), description="numbers with commas between them, such as '0.5,2'"
+    )
 
 
 def _points(options: BufferRatioOptions, _topology: Topology) -> list[Point]:
     return [{"ratio": f"{ratio:g}"} for ratio in options.ratio]
 
 
-def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Segments:
-    return Segments(split(Topology.of(profile).links[0], 2))
+def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Ground[Acceleration]:
+    return segments(split(Topology.of(profile).links[0], 2))
 
 
 def _measure(built: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:
@@ -64,33 +63,20 @@ def _growing_to(most: int) -> str:
     return f"{_LEAST} {min(_DEFAULT, most)} {most}"
 
 
-def _judge(_options: BufferRatioOptions, _topology: Topology, readings: Readings) -> Sequence[Verdict]:
-    rates = {ratio: readings.at(ratio=f"{ratio:g}").repeated("rate_mbps") for ratio in _ratios(readings)}
-    most = Repeated.of(lambda *each: max(each), *rates.values())
-    enough = [rate for ratio, rate in rates.items() if ratio >= _ENOUGH]
-    verdicts = []
-    if enough:
-        claim = "twice the receive buffer reaches 97 % of the most"
-        reached = _percent(Repeated.of(lambda *each: min(each), *enough), most)
-        verdicts.append(at_least(claim, reached, 97, "%"))
+def _judge(_options: BufferRatioOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    rates = {ratio: these.repeated("rate_mbps") for ratio, these in readings.over("ratio").items()}
+    most = Repeated.of_all(max, rates.values())
+    if enough := [rate for ratio, rate in rates.items() if ratio >= _ENOUGH]:
+        reached = Repeated.of_all(min, enough) / most * 100
+        yield at_least("twice the receive buffer reaches 97 % of the most", reached, 97, "%")
     if _TOO_LITTLE in rates:
-        claim = "half of it does not reach 80 %"
-        verdicts.append(at_most(claim, _percent(rates[_TOO_LITTLE], most), 80, "%"))
-    return verdicts
-
-
-def _percent(rate: Repeated, most: Repeated) -> Estimate:
-    return Repeated.of(lambda own, best: 100 * own / best, rate, most).estimate
-
-
-def _ratios(readings: Readings) -> list[float]:
-    return sorted({float(reading.point["ratio"]) for reading in readings})
+        reached = rates[_TOO_LITTLE] / most * 100
+        yield at_most("half of it does not reach 80 %", reached, 80, "%")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
-    rates = {ratio: readings.at(ratio=f"{ratio:g}").estimate("rate_mbps") for ratio in _ratios(readings)}
-    line(axes, rates, color="black")
+    curve(axes, readings.over("ratio"), "rate_mbps", color="black")
     name_axes(axes, "send buffer, in receive buffers", "Mbit/s", "y")
 
 
@@ -107,5 +93,4 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
 )

@@ -12,8 +12,9 @@ slow start takes R directly and half of D: the longer the transfer, the longer a
 where the model has them, also with one round more (see ``acceleration``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from matplotlib.figure import Figure
 
@@ -22,12 +23,13 @@ from experiments.scenarios.acceleration import (
     Acceleration,
     AccelerationOptions,
     Model,
-    Segments,
     gain,
+    segments,
     sizes_in,
     transfers,
 )
 from experiments.scenarios.sweeps import Durations, Sizes
+from experiments.study.blueprint import Ground
 from experiments.study.readings import (
     Decision,
     Estimate,
@@ -65,11 +67,11 @@ def _points(options: OffPathOptions, _topology: Topology) -> list[Point]:
     return [{"side": str(_DIRECT), "by": By.DIRECT.value}, *detours]
 
 
-def _ground(_options: OffPathOptions, profile: Profile, point: Point) -> Segments:
-    return Segments(split(_detour(Topology.of(profile).links[0], Duration.parse(point["side"])), 2))
+def _ground(_options: OffPathOptions, profile: Profile, point: Point) -> Ground[Acceleration]:
+    return segments(split(detour(Topology.of(profile).links[0], Duration.parse(point["side"])), 2))
 
 
-def _detour(link: Link, side: Duration) -> Link:
+def detour(link: Link, side: Duration) -> Link:
     """``link`` as long as the way by a proxy that is so far from either end."""
     delay = Duration(2 * side.amount)
     return replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
@@ -80,31 +82,20 @@ def _measure(built: Acceleration, options: OffPathOptions, point: Point, repetit
     return Reading(point, repetition, transfers(built.chain, By(point["by"]), options), {})
 
 
-def _judge(options: OffPathOptions, topology: Topology, readings: Readings) -> Sequence[Verdict]:
-    return list(_verdicts(options, topology.links[0], readings))
-
-
-def _verdicts(options: OffPathOptions, link: Link, readings: Readings) -> Iterator[Verdict]:
-    direct = readings.at(by=By.DIRECT.value)
+def _judge(options: OffPathOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
     first_byte = _first_byte(options)
+    values = [first_byte, *(f"whole_ms_{size.amount // 1000}" for size in options.size)]
     for by in _BY:
-        judged = {
-            f"{value} at {side}": decision
-            for side in options.side
-            for value in (first_byte, *(f"whole_ms_{size.amount // 1000}" for size in options.size))
-            for measured in [gain(direct, readings.at(side=str(side), by=by.value), value)]
-            for decision in [_as_by_the_model(link, side, by, value, measured)]
-        }
-        wrong, unclear = (
-            [place for place, each in judged.items() if each is decision]
-            for decision in (Decision.FAILS, Decision.UNDECIDED)
-        )
-        claim = f"a detour gains and loses where the model has it ({by.value})"
-        named = "; ".join(
-            f"{what}: {', '.join(them)}" for what, them in (("wrong", wrong), ("unclear", unclear)) if them
-        )
-        bound = "none on the other side"
-        yield Verdict(claim, named or "none on the other side", bound, together(judged.values()))
+        judged = {}
+        for side, value in product(options.side, values):
+            measured = gain(direct, readings.at(side=str(side), by=by.value), value).estimate
+            judged[f"{value} at {side}"] = _as_by_the_model(link, side, by, value, measured)
+        called = {Decision.FAILS: "wrong", Decision.UNDECIDED: "unclear"}
+        places = {name: [place for place, each in judged.items() if each is which] for which, name in called.items()}
+        named = "; ".join(f"{name}: {', '.join(them)}" for name, them in places.items() if them)
+        claim, bound = f"a detour gains and loses where the model has it ({by.value})", "none on the other side"
+        yield Verdict(claim, named or bound, bound, together(judged.values()))
     nearest, farthest = options.side[0], options.side[-1]
     early = {side: readings.at(side=str(side), by=By.EARLY.value) for side in (nearest, farthest)}
     if _expected(link, nearest, By.EARLY, first_byte) > _SURE:
@@ -130,26 +121,23 @@ def _first_byte(options: OffPathOptions) -> str:
 
 def _expected(link: Link, side: Duration, by: By, value: str, more_rounds: int = 0) -> float:
     """By how many per cent ``value`` is shorter by the model, or with so many ``more_rounds`` of slow start."""
-    direct, detour = Model(link, 1, By.DIRECT), Model(_detour(link, side), 1, by)
+    direct, by_proxy = Model(link, 1, By.DIRECT), Model(detour(link, side), 1, by)
     if value.startswith("first_byte"):
-        return 100 * (1 - detour.first_byte / direct.first_byte)
+        return 100 * (1 - by_proxy.first_byte / direct.first_byte)
     size = 1000 * int(value.rpartition("_")[2])
-    return 100 * (1 - (detour.whole(size) + more_rounds * detour.round) / direct.whole(size))
+    return 100 * (1 - (by_proxy.whole(size) + more_rounds * by_proxy.round) / direct.whole(size))
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     figure.set_size_inches(10, 4.5)
     link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
-    detours = readings.at(by=_BY[0].value)
-    found = sorted({Duration.parse(reading.point["side"]) for reading in detours}, key=lambda side: side.amount)
-    sides = {1000 * side.seconds: side for side in found}
     first, *sizes = sizes_in(readings)
     lines = {"first byte": f"first_byte_ms_{first}", **{f"{size} kB": f"whole_ms_{size}" for size in sizes}}
     for axes, by in zip(figure.subplots(1, 2, sharey=True), _BY, strict=True):
+        taken = readings.at(by=by.value).over("side", lambda text: 1000 * Duration.parse(text).seconds)
         for (label, value), colour in zip(lines.items(), _COLOURS, strict=False):
-            taken = {ms: readings.at(side=str(side), by=by.value) for ms, side in sides.items()}
-            line(axes, {ms: gain(direct, each, value) for ms, each in taken.items()}, label, color=colour)
-            theory(axes, {ms: _expected(link, side, by, value) for ms, side in sides.items()}, colour)
+            line(axes, {ms: gain(direct, each, value).estimate for ms, each in taken.items()}, label, color=colour)
+            theory(axes, {ms: _expected(link, Duration(round(1000 * ms)), by, value) for ms in taken}, colour)
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_title(by.value, fontsize=10)
         axes.set_xlabel("ms from the proxy to either end (dotted: the model)")
@@ -171,5 +159,4 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
 )

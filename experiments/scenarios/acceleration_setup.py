@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from experiments.plots import line, name_axes
+from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.scenarios.sweeps import numbers
+from experiments.scenarios.sweeps import Several
 from experiments.study.metrics import Metric
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, no_more_than
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
@@ -59,11 +59,10 @@ early_syn = true
 class SetupOptions(Options):
     """``connections``: how many others stand, or begin in the same moment."""
 
-    connections: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=8000)], ...],
-        BeforeValidator(numbers(int)),
-        Field(min_length=1, description="numbers from 1 to 8000 with commas between them, such as '30,230'"),
-    ] = (30, 80, 130, 180, 230, 1000, 5000)
+    connections: Several[Annotated[int, Field(ge=1, le=8000, strict=False)]] = Field(
+        default=(30, 80, 130, 180, 230, 1000, 5000),
+        description="numbers from 1 to 8000 with commas between them, such as '30,230'",
+    )
 
 
 @dataclass(frozen=True)
@@ -106,18 +105,15 @@ def transparent(cabling: Cabling, most: int) -> Iterator[None]:
         yield
 
 
-def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     through = readings.at(by=CONVERTER)
-    beside = {each: through.at(connections=str(each)).repeated("beside_ms") for each in sorted(options.connections)}
+    beside = {each: through.at(connections=str(each)).repeated("beside_ms") for each in options.connections}
     fewest, most = min(beside), max(beside)
-    verdicts = []
     if _PAPERS in beside:
-        taken = beside[_PAPERS].estimate
-        verdicts.append(at_most(f"a connection stands beside {_PAPERS} others in time", taken, _MOST, "ms"))
+        yield at_most(f"a connection stands beside {_PAPERS} others in time", beside[_PAPERS], _MOST, "ms")
     if most > fewest:
         claim = f"beside {most} it takes no more than twice the time that it takes beside {fewest}"
-        verdicts.append(no_more_than(claim, beside[most], beside[fewest] * _FLAT, "ms"))
-    return verdicts
+        yield at_most(claim, beside[most], beside[fewest] * _FLAT, "ms")
 
 
 def metrics(readings: Readings) -> list[Metric]:
@@ -125,10 +121,9 @@ def metrics(readings: Readings) -> list[Metric]:
     other while N others stand. ``setup_at_once_ms_N``: of N that begin in the same moment; the last one waits for the
     processor's work on all.
     """
-    through = readings.at(by=CONVERTER)
     return [
-        Metric(f"{name}_{connections}", through.at(connections=str(connections)).values(value))
-        for connections in sorted({int(reading.point["connections"]) for reading in through})
+        Metric(f"{name}_{connections}", through.values(value))
+        for connections, through in readings.at(by=CONVERTER).over("connections", int).items()
         for name, value in (("setup_ms", "beside_ms"), ("setup_at_once_ms", "at_once_ms"))
     ]
 
@@ -136,12 +131,12 @@ def metrics(readings: Readings) -> list[Metric]:
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
     axes.set_yscale("log")
-    others = sorted({int(reading.point["connections"]) for reading in readings})
     for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
+        others = readings.at(by=by).over("connections")
         for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
-            taken = {float(each): readings.at(by=by, connections=str(each)).estimate(f"{how}_ms") for each in others}
-            line(axes, taken, f"{how.replace('_', ' ')}, {who}", color=colour, linestyle=style, marker=marker)
-    name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=others)
+            label = f"{how.replace('_', ' ')}, {who}"
+            curve(axes, others, f"{how}_ms", label, color=colour, linestyle=style, marker=marker)
+    name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=[*others])
 
 
 SCENARIO = Scenario(
@@ -158,6 +153,5 @@ SCENARIO = Scenario(
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    about=__doc__,
     any_links=False,
 )

@@ -11,6 +11,7 @@ that runs: to keep within 12 ms is asked of it, and is no comparison of the two.
 one: a share makes it stand still for a while, a slow clock does not.
 """
 
+from collections.abc import Iterator
 from statistics import median
 
 from matplotlib.figure import Figure
@@ -19,7 +20,7 @@ from pydantic import Field
 from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
-from experiments.plots import line, name_axes
+from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import Cabled, Cables
 from experiments.scenarios.sweeps import Shares, Sizes
 from experiments.study.metrics import Metric
@@ -89,12 +90,10 @@ def converter(cabling: Cabling) -> list[str]:
     return [str(cabling.programs.converter), "--config", str(settings)]
 
 
-def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    verdicts = []
+def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     for limit in limits(options)[: 1 + len(options.memory)]:
         claim = "it takes a connection in time" + ("" if limit["memory"] == UNLIMITED else f", with {limit['memory']}")
-        verdicts.append(at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms"))
-    return verdicts
+        yield at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms")
 
 
 def metrics(readings: Readings) -> list[Metric]:
@@ -119,8 +118,8 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     for axes, (limit, kind, title) in zip(panels, kinds, strict=True):
         found = {reading.point[limit] for reading in readings} - {UNLIMITED}
         points = [str(each) for each in sorted(map(kind.parse, found), key=lambda each: each.amount)]
-        taken = {float(place): readings.at(**{limit: each}).estimate("start_ms") for place, each in enumerate(points)}
-        line(axes, taken, color="black")
+        taken = {place: readings.at(**{limit: each}) for place, each in enumerate(points)}
+        curve(axes, taken, "start_ms", color="black")
         axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
         axes.set_xticks(list(taken), points)
         name_axes(axes, f"{title} (dotted: without limits)", "ms until the first connection", "y")
@@ -140,6 +139,5 @@ SCENARIO = Scenario(
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    about=__doc__,
     any_links=False,
 )

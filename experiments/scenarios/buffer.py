@@ -16,18 +16,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, draw_paths, name_paths
-from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, counted_reading, draw_sweep
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
-from experiments.study.readings import (
-    Point,
-    Reading,
-    Readings,
-    Repeated,
-    Verdict,
-    no_less_than,
-    no_more_than,
-    within,
+from experiments.scenarios.sweeps import (
+    Sizes,
+    TimedOptions,
+    bound_what_is_received,
+    counted_reading,
+    draw_sweep,
+    megabytes,
 )
+from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -71,46 +69,38 @@ def _measure(built: StandingTestbed, options: BufferOptions, point: Point, repet
     return counted_reading(built, options, point, repetition)
 
 
-def _judge(options: BufferOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        verdict
-        for converter in CONVERTERS
-        for verdict in (
-            *_on_the_papers_sizes(options, topology, readings.at(by=converter), converter),
-            *_on_the_knee(options, needed(topology), readings.at(by=converter, family="ipv4"), converter),
-        )
-    ]
+def _judge(options: BufferOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for converter in CONVERTERS:
+        ours = readings.at(by=converter)
+        if {_TOO_SMALL, _LARGE} <= set(options.buffer):
+            yield from _on_the_papers_sizes(topology, ours, converter)
+        yield from _on_the_knee(options, needed(topology), ours.at(family="ipv4"), converter)
 
 
-def _on_the_papers_sizes(
-    options: BufferOptions, topology: Topology, readings: Readings, converter: str
-) -> Iterator[Verdict]:
-    if not {_TOO_SMALL, _LARGE} <= set(options.buffer):
-        return
+def _on_the_papers_sizes(topology: Topology, readings: Readings, converter: str) -> Iterator[Verdict]:
     for family in topology.families:
         small, large = (
             readings.at(family=family, buffer=str(size)).repeated("steady_mbps") for size in (_TOO_SMALL, _LARGE)
         )
         claim = f"0.18 MB cost a fifth or more of what 0.72 MB give ({converter}, {family})"
-        yield no_more_than(claim, small, large * 0.8, "Mbit/s")
+        yield at_most(claim, small, large * 0.8, "Mbit/s")
 
 
 def _on_the_knee(options: BufferOptions, theory: float, readings: Readings, converter: str) -> Iterator[Verdict]:
-    reached = {size: readings.at(buffer=str(size)).repeated("steady_mbps") for size in sorted(options.buffer)}
-    if _LARGE in reached:
-        best = Repeated.of(lambda *each: max(each), *reached.values())
-        claim = f"0.72 MB are enough: 95 % of the best size ({converter})"
-        yield no_less_than(claim, reached[_LARGE], best * _GOOD, "Mbit/s")
+    reached = {size: these.repeated("steady_mbps") for size, these in readings.over("buffer", megabytes).items()}
+    if large := reached.get(_LARGE.amount / 1e6):
+        best = Repeated.of_all(max, reached.values())
+        yield at_least(f"0.72 MB are enough: 95 % of the best size ({converter})", large, best * _GOOD, "Mbit/s")
     if min(options.buffer).amount < theory < max(options.buffer).amount:
         claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
-        yield within(claim, knee(reached).estimate, theory / 2e6, theory / 5e5, "MB")
+        yield within(claim, knee(reached), theory / 2e6, theory / 5e5, "MB")
 
 
-def knee(reached: Mapping[Size, Repeated]) -> Repeated:
-    """The smallest size of those ``reached``, in MB, that gives _GOOD of the best in the same repetition."""
+def knee(reached: Mapping[float, Repeated]) -> Repeated:
+    """The smallest size in MB, of those ``reached`` in their order, that gives _GOOD of the best in a repetition."""
 
     def of_one(*rates: float) -> float:
-        return next(size for size, rate in zip(reached, rates, strict=True) if rate >= _GOOD * max(rates)).amount / 1e6
+        return next(size for size, rate in zip(reached, rates, strict=True) if rate >= _GOOD * max(rates))
 
     return Repeated.of(of_one, *reached.values())
 
@@ -131,8 +121,7 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
 
 
 def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings, theory: float) -> None:
-    sizes = sorted({reading.point["buffer"] for reading in readings}, key=lambda text: Size.parse(text).amount)
-    over = [(Size.parse(size).amount / 1e6, readings.at(buffer=size)) for size in sizes]
+    over = readings.over("buffer", megabytes)
     for converter in CONVERTERS:
         draw_sweep(throughput, over, "steady_mbps", converter)
         draw_sweep(waited, over, "segments_that_waited", converter, scale=1e-3)
@@ -158,7 +147,6 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     real_links=True,
     any_links=False,
 )

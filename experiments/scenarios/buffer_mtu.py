@@ -10,18 +10,17 @@ the scenario `buffer`), and at smaller ones no more than in proportion to what a
 bytes, as the paper advises ("a proportionate TCP memory extension").
 """
 
-from typing import Annotated
+from collections.abc import Iterator
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
 
-from experiments.plots import line, name_axes, theory
+from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
-from experiments.scenarios.downloads import values_of
+from experiments.scenarios.downloads import reading_of, values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, numbers, timed
+from experiments.scenarios.sweeps import Mtus, Sizes, TimedOptions, bound_what_is_received, megabytes, timed
 from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, no_less_than, no_more_than
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
@@ -36,11 +35,7 @@ _ROOM = 1.5  # times the proportion: the sizes tried are a step of 1.4 apart
 class BufferMtuOptions(TimedOptions):
     """``mtu``: sizes of packets to try, in bytes; ``buffer``: the most that the client's receive buffer may take."""
 
-    mtu: Annotated[
-        tuple[Annotated[int, Field(ge=576, le=9000)], ...],
-        BeforeValidator(numbers(int)),
-        Field(min_length=1, description="numbers from 576 to 9000 with commas between them, such as '1500,1000'"),
-    ] = (1500, 1280, 1000, 576)
+    mtu: Mtus = (1500, 1280, 1000, 576)
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
 
 
@@ -61,47 +56,41 @@ def _measure(built: StandingTestbed, options: BufferMtuOptions, point: Point, re
     built.testbed.set_mtu(int(point["mtu"]))
     bound_what_is_received(built.testbed, Size.parse(point["buffer"]))
     download = timed(built, options, point, repetition)
-    return Reading(point, repetition, values_of(download, options.warm_up), download.series(), sending=download.sending)
+    return reading_of(download, point, repetition, values_of(download, options.warm_up))
 
 
-def _proportion(mtu: int) -> float:
+def _proportion(mtu: float) -> float:
     """How many times the packets that as much payload takes, beside full ones."""
     return (_FULL - _HEADERS) / (mtu - _HEADERS)
 
 
-def knees(readings: Readings) -> dict[int, Repeated]:
+def knees(readings: Readings) -> dict[float, Repeated]:
     """In MB, by MTU."""
-    sizes = sorted({Size.parse(reading.point["buffer"]) for reading in readings}, key=lambda size: size.amount)
     return {
-        mtu: knee({size: readings.at(mtu=str(mtu), buffer=str(size)).repeated("steady_mbps") for size in sizes})
-        for mtu in sorted({int(reading.point["mtu"]) for reading in readings})
+        mtu: knee({size: each.repeated("steady_mbps") for size, each in these.over("buffer", megabytes).items()})
+        for mtu, these in readings.over("mtu", int).items()
     }
 
 
-def _judge(_options: BufferMtuOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+def _judge(_options: BufferMtuOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     found = knees(readings)
-    if _FULL not in found:
-        return []
-    verdicts = []
-    for mtu in (each for each in found if each < _FULL):
-        claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
-        verdicts.append(no_less_than(claim, found[mtu], found[_FULL], "MB"))
-        claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
-        verdicts.append(no_more_than(claim, found[mtu], found[_FULL] * (_ROOM * _proportion(mtu)), "MB"))
-    return verdicts
+    if full := found.get(_FULL):
+        for mtu in (each for each in found if each < _FULL):
+            claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
+            yield at_least(claim, found[mtu], full, "MB")
+            claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
+            yield at_most(claim, found[mtu], full * (_ROOM * _proportion(mtu)), "MB")
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     throughput, least = figure.subplots(1, 2)
     by_mtu = knees(readings)
-    sizes = sorted({Size.parse(reading.point["buffer"]) for reading in readings}, key=lambda size: size.amount)
     throughput.set_xscale("log")
-    for mtu in by_mtu:
-        found = {each.amount / 1e6: readings.at(mtu=str(mtu), buffer=str(each)) for each in sizes}
-        line(throughput, {size: these.estimate("steady_mbps") for size, these in found.items()}, f"{mtu} bytes")
+    for mtu, these in readings.over("mtu", int).items():
+        curve(throughput, these.over("buffer", megabytes), "steady_mbps", f"{mtu} bytes")
     name_axes(throughput, "receive buffer, MB", "payload, Mbit/s", legend=True)
-    line(least, {float(mtu): knee.estimate for mtu, knee in by_mtu.items()}, "measured", color="black")
-    expected = {float(mtu): needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu}
+    line(least, {mtu: knee.estimate for mtu, knee in by_mtu.items()}, "measured", color="black")
+    expected = {mtu: needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu}
     theory(least, expected, "#999999", "0.48 MB in proportion")
     name_axes(least, "MTU, bytes", "smallest buffer with 95 % of the best, MB", legend=True)
 
@@ -118,7 +107,6 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     blueprint=_ground,
 )

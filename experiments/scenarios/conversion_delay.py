@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from statistics import median, quantiles
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.conversion import ONE_AT_A_TIME, Delays, watched
 from experiments.plots import tidy
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, no_more_than
-from experiments.study.scenario import Options, Scenario
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
+from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
 
@@ -35,7 +33,7 @@ _MOST = {"native": 1.0, "squid": 5.0}  # milliseconds, of the median SYN
 class DelayOptions(Options):
     """``seconds``: for how long to open new connections, and again to use one that is kept."""
 
-    seconds: float = Field(default=8.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 8.0
 
 
 def _points(_options: DelayOptions, _topology: Topology) -> list[Point]:
@@ -82,8 +80,9 @@ def _values(told: Delays) -> Iterator[tuple[str, float]]:
         yield f"{kind}_count", float(len(times))
 
 
-def _judge(_options: DelayOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    return [verdict for family in FAMILIES for verdict in _verdicts(readings.at(family=family), family)]
+def _judge(_options: DelayOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for family in FAMILIES:
+        yield from _verdicts(readings.at(family=family), family)
 
 
 def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
@@ -93,7 +92,7 @@ def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
         data = readings.at(by=converter).estimate("data_p50_us").scaled(1e-3)
         yield at_most(f"a request is converted in 1 ms, in the median ({converter}, {family})", data, 1.0, "ms")
     ours, squid = (readings.at(by=each).repeated("own_syn_p50_us") for each in ("native", "squid"))
-    yield no_more_than(f"the native converter takes no longer over a SYN than Squid ({family})", ours, squid, "µs")
+    yield at_most(f"the native converter takes no longer over a SYN than Squid ({family})", ours, squid, "µs")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
@@ -119,12 +118,10 @@ SCENARIO = Scenario(
     paper="table 1",
     claim="The converter delays a connection's SYN and its data by little.",
     expected="Tens of microseconds for each packet by the native converter, several times that by Squid.",
-    profile=DEFAULT,
     options=DelayOptions,
     quick={"repeat": 1, "seconds": 3.0},
     points=_points,
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
 )

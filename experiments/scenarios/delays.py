@@ -11,17 +11,18 @@ the difference about what the shorter path brings within it, one way: 40 Mbit/s 
 as a packet of 1,500 bytes takes over 2,000.
 """
 
+from collections.abc import Iterator
+
 from matplotlib.figure import Figure
 
 from experiments.scenarios.sweeps import Durations, TimedOptions, counted_reading, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
-from experiments.study.readings import Point, Readings, Verdict, at_least, at_most, no_more_than
+from experiments.study.readings import Point, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import NO_DELAY, Profile, Topology
 from tributary.settings.units import Duration
 
-_QUICK_DIFFERENCES = "0ms,80ms"
 _ALIKE = Duration(0)
 _HARDLY = 0.25  # of what the largest difference takes
 _TWO_BURSTS = 2 * 65.536 * 1.6  # kB of memory: MPTCP_SEND_BURST_SIZE, and packets of 1,420 bytes that take 2,304
@@ -54,25 +55,23 @@ def _ground(_options: DelaysOptions, profile: Profile, point: Point) -> TestbedB
     return TestbedBlueprint(Profile(links=links))
 
 
-def _judge(options: DelaysOptions, topology: Topology, readings: Readings) -> list[Verdict]:
+def _judge(options: DelaysOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
     waiting = {each: readings.at(difference=str(each)).repeated("waiting_kb") for each in options.difference}
     largest = max(options.difference, key=lambda duration: duration.amount)
     if largest == _ALIKE:
-        return []
+        return
     brought = topology.links[0].down.rate.amount * largest.seconds / 2 / 8 / 1000
     claim = f"with a difference of {largest} what the shorter path brings meanwhile waits in the client"
-    verdicts = [at_least(claim, waiting[largest].estimate, _IN_MEMORY * brought, "kB")]
-    if _ALIKE in waiting:
+    yield at_least(claim, waiting[largest], _IN_MEMORY * brought, "kB")
+    if alike := waiting.get(_ALIKE):
         claim = "with delays that are alike hardly anything waits, beside that"
-        hardly = no_more_than(claim, waiting[_ALIKE], waiting[largest] * _HARDLY, "kB").or_differs(_BURSTS)
-        burst = "with delays that are alike no more than two bursts of the scheduler wait"
-        verdicts += [hardly, at_most(burst, waiting[_ALIKE].estimate, _TWO_BURSTS, "kB")]
-    return verdicts
+        yield at_most(claim, alike, waiting[largest] * _HARDLY, "kB").or_differs(_BURSTS)
+        claim = "with delays that are alike no more than two bursts of the scheduler wait"
+        yield at_most(claim, alike, _TWO_BURSTS, "kB")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    found = {float(Duration.parse(reading.point["difference"]).seconds * 1000) for reading in readings}
-    over = [(each, readings.at(difference=str(Duration(round(1000 * each))))) for each in sorted(found)]
+    over = readings.over("difference", lambda text: 1000 * Duration.parse(text).seconds)
     panels = figure.subplots(1, 2)
     draw_sweep(panels[0], over, "waiting_kb", "native")
     panels[0].set_ylabel("kB of memory that wait out of order (mean)")
@@ -90,12 +89,11 @@ SCENARIO = Scenario(
     expected="A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile.",
     profile=PROFILES / "delays.toml",
     options=DelaysOptions,
-    quick={"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": _QUICK_DIFFERENCES},
+    quick={"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"},
     points=_points,
     measure=counted_reading,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     blueprint=_ground,
 )

@@ -27,14 +27,19 @@ QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up"
 class DownloadOptions(Options):
     """A file of ``size`` for every download; its rates count from ``warm_up`` seconds on, when slow start is over."""
 
-    size: Size = Field(default=Size(50_000_000), description="a size, such as '50MB'")
+    size: Size = Size(50_000_000)
     warm_up: float = Field(default=1.0, ge=0, description="a number of seconds")
 
 
 def measure(built: StandingTestbed, options: DownloadOptions, point: Point, repetition: int) -> Reading:
     """The download of a whole file."""
     download = fetched(built, point, random_file(options.size.amount, seed=repetition))
-    return Reading(point, repetition, values_of(download, options.warm_up), download.series(), sending=download.sending)
+    return reading_of(download, point, repetition, values_of(download, options.warm_up))
+
+
+def reading_of(download: Download, point: Point, repetition: int, values: Mapping[str, float]) -> Reading:
+    """What a ``download`` gave: these ``values``, each path's throughput over time, and what its sender knew."""
+    return Reading(point, repetition, values, download.series(), sending=download.sending)
 
 
 def fetched(

@@ -36,17 +36,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.fetch import fetch
 from experiments.plots import colours_of, paths
 from experiments.record import Download, Sample
-from experiments.scenarios.downloads import file_lasting
+from experiments.scenarios.downloads import file_lasting, reading_of
 from experiments.scenarios.events import EVENTS, Span, meanwhile
 from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, no_more_than, worst
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.profile import DEFAULT
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
+from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed.topology import Profile, Topology
 
 _LONGEST_GAP, _LONGEST_RETURN = 2.0, 2.0  # seconds
@@ -57,9 +55,9 @@ _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
 class FailoverOptions(Options):
     """Seconds of a download before the event, as long as it lasts, and after it."""
 
-    before: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
-    down: float = Field(default=5.0, gt=0, description="a number of seconds above 0")
-    after: float = Field(default=5.0, gt=0, description="a number of seconds above 0")
+    before: Seconds = 2.0
+    down: Seconds = 5.0
+    after: Seconds = 5.0
 
     @property
     def seconds(self) -> float:
@@ -98,19 +96,12 @@ def _measure(built: StandingTestbed, options: FailoverOptions, point: Point, rep
                 every=_EVERY,
             ),
         )
-    values = values_of(download, _since_request(span, download), _hit(point, topology))
+    since_request = Span(span.begun - download.started, span.ended - download.started)
+    hit = topology.links[1 if point["event"] == "address-change" else 0]
+    values = values_of(download, since_request, hit.name)
     whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
     drawn = replace(download, samples=_evenly(download.samples))
-    return Reading(point, repetition, values | whole, drawn.series(), sending=download.sending)
-
-
-def _hit(point: Point, topology: Topology) -> str:
-    """The path that the event happens to."""
-    return topology.links[1 if point["event"] == "address-change" else 0].name
-
-
-def _since_request(span: Span, download: Download) -> Span:
-    return Span(span.begun - download.started, span.ended - download.started)
+    return reading_of(drawn, point, repetition, values | whole)
 
 
 def values_of(download: Download, event: Span, path: str) -> dict[str, float]:
@@ -146,12 +137,14 @@ def _evenly(samples: Sequence[Sample]) -> list[Sample]:
     return [replace(_at(samples, at), at=at) for at in times]
 
 
-def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    points = _points(options, topology)
-    each = [verdict for point in points for verdict in _verdicts(point, topology, readings.at(**point))]
-    own, bare = (readings.at(**_point("cut", "native", settings=name)) for name in ("appliance", "kernel"))
+def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for point in _points(options, topology):
+        yield from _verdicts(point, topology, readings.at(**point))
+    own, bare = (
+        readings.at(**_point("cut", "native", settings=name)).repeated("back_s") for name in ("appliance", "kernel")
+    )
     sooner = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
-    return [*each, no_more_than(sooner, own.repeated("back_s"), bare.repeated("back_s"), "s after the event")]
+    yield at_most(sooner, own, bare, "s after the event")
 
 
 def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[Verdict]:
@@ -179,10 +172,8 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
 
 SCENARIO = Scenario(
     name="failover",
-    paper="new",
     claim="A download outlives what happens to one of its links, and uses the link again when it is over.",
     expected="Every byte right; a gap below 2 s when a link is cut, and the path back within 2 s of its return.",
-    profile=DEFAULT,
     options=FailoverOptions,
     quick={"repeat": 1, "before": 1.0, "down": 4.0, "after": 2.0},
     points=_points,
@@ -190,6 +181,5 @@ SCENARIO = Scenario(
     judge=_judge,
     draw=_draw,
     blueprint=_ground,
-    about=__doc__,
     least_links=2,
 )

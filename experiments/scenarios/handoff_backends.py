@@ -10,19 +10,18 @@ Derived: the time of a request behind the first one, the median. Expected: with 
 than a millisecond, and not more than a tenth of an answer passes the front's link.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.handoff import clients
-from experiments.handoff.contest import HANDOFF, Contest, Contesting, front_bytes, is_here
+from experiments.handoff.contest import HANDOFF, Contest, contest, is_here
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import bars, colours_of, name_axes
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
@@ -38,8 +37,8 @@ _PASSING = 10
 class BackendsOptions(Options):
     """``rate`` of a link; ``size`` of an object; so many ``requests`` by each of ``connections``, one at a time."""
 
-    rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
-    size: Size = Field(default=Size(256_000), description="a size, such as '256kB'")
+    rate: PositiveRate = PositiveRate(10**9)
+    size: Size = Size(256_000)
     requests: int = Field(default=20, ge=2, le=1000, description="a whole number from 2 to 1000")
     connections: int = Field(default=50, ge=1, description="a whole number of connections, at least 1")
 
@@ -54,9 +53,9 @@ def _measure(built: Contest, options: BackendsOptions, point: Point, repetition:
         return Reading(point, repetition, {}, {})
     names, size = _WHERE[point["next"]], options.size.amount
     urls = [built.url(point["by"], names[number % 2], size) for number in range(options.requests)]
-    before = front_bytes(built.network)
+    before = built.front_bytes
     times = clients.times(built.client, urls, "time_total", options.connections)
-    passed = front_bytes(built.network) - before
+    passed = built.front_bytes - before
     return Reading(point, repetition, told(times, passed, size), {})
 
 
@@ -71,44 +70,34 @@ def told(times: Sequence[Sequence[float]], passed: int, size: int) -> dict[str, 
     }
 
 
-def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    ours = readings.at(by=HANDOFF)
-    another, same = (ours.at(next=which).repeated("request_us") for which in (_ANOTHER, _SAME))
-    longer = (another - same).estimate
-    passed = ours.at(next=_ANOTHER).estimate("front_percent")
-    return [
-        at_most("another back end costs a request less than a millisecond", longer, _MORE, "us"),
-        at_most("no answer passes the front", passed, _PASSING, "% of their bytes"),
-    ]
+def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    another, same = (readings.at(by=HANDOFF, next=which) for which in (_ANOTHER, _SAME))
+    longer = another.repeated("request_us") - same.repeated("request_us")
+    yield at_most("another back end costs a request less than a millisecond", longer, _MORE, "us")
+    yield at_most("no answer passes the front", another.estimate("front_percent"), _PASSING, "% of their bytes")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     axes = figure.subplots()
     here = [by for by in _BY if readings.at(by=by).values("request_us")]
-    heights = {where: [readings.at(by=by, next=where).estimate("request_us") for by in here] for where in _WHERE}
-    bars(
-        axes,
-        here,
-        {f"{where} back end": each for where, each in heights.items()},
-        colours_of(f"{where} back end" for where in _WHERE),
-    )
+    heights = {
+        f"{where} back end": [readings.at(by=by, next=where).estimate("request_us") for by in here] for where in _WHERE
+    }
+    bars(axes, here, heights, colours_of(heights))
     name_axes(axes, y="microseconds of a request", along="y", legend=True)
 
 
 SCENARIO = Scenario(
     name="handoff-backends",
-    paper="new",
     claim="The requests of one connection may go to any back end each.",
     expected="It costs less than a millisecond, and no answer passes the front.",
-    profile=DEFAULT,
     options=BackendsOptions,
     quick={"repeat": 1, "connections": 3},
     points=_points,
-    blueprint=lambda options, _profile, _point: Contesting(options.rate, (options.size.amount,)),
+    blueprint=lambda options, _profile, _point: contest(options.rate, (options.size.amount,)),
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     in_turn=True,
 )

@@ -20,14 +20,13 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import wait_until_handed_over
-from experiments.handoff.faults import FAILING, FAULTS, OBJECT, Failing, Served
+from experiments.handoff.faults import FAILING, FAULTS, OBJECT, Served, failing
 from experiments.handoff.network import SERVICE
+from experiments.handoff.running import wait_until_handed_over
 from experiments.plots import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.profile import DEFAULT
-from experiments.testbed.topology import Profile, Topology
+from experiments.study.scenario import Options, Scenario, Seconds
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
@@ -45,9 +44,9 @@ _LONGEST = 120.0
 class FaultOptions(Options):
     """``rate`` of a link, ``size`` of the object, seconds ``before`` the fault. Back ends wait for ``idle`` seconds."""
 
-    rate: PositiveRate = Field(default=PositiveRate(200 * 10**6), description="a rate, such as '200mbit'")
-    size: Size = Field(default=Size(150_000_000), description="a size, such as '150MB'")
-    before: float = Field(default=1.0, gt=0, description="a number of seconds above 0")
+    rate: PositiveRate = PositiveRate(200 * 10**6)
+    size: Size = Size(150_000_000)
+    before: Seconds = 1.0
     idle: int = Field(default=30, ge=2, le=int(_LONGEST - _LATER), description="a whole number of seconds, 2 to 115")
 
 
@@ -55,13 +54,10 @@ def _points(_options: FaultOptions, _topology: Topology) -> list[Point]:
     return [{"fault": fault} for fault in FAULTS]
 
 
-def _blueprint(options: FaultOptions, _profile: Profile, _point: Point) -> Failing:
-    return Failing(options.rate, options.size.amount, options.idle)
-
-
-def _measure(running: Served, options: FaultOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Served, options: FaultOptions, point: Point, repetition: int) -> Reading:
     """Raises CommandError (exit 71) if the hand-off is not whole again after the fault before."""
-    network, fault = running.network, point["fault"]
+    running, fault = built.running, point["fault"]
+    network = running.network
     wait_until_handed_over(network)
     address, _, port = SERVICE.partition(":")
     file = network.objects(FAILING) / FAILING / OBJECT
@@ -72,16 +68,16 @@ def _measure(running: Served, options: FaultOptions, point: Point, repetition: i
         begun = time.time()
         with FAULTS[fault](running):
             if fault == _GONE:
-                return Reading(point, repetition, {"given_up_s": _given_up(running), "wrong": 0.0}, {})
+                return Reading(point, repetition, {"given_up_s": _given_up(built), "wrong": 0.0}, {})
             if client.popen.wait(_LONGEST):
                 raise CommandError(Exit.SYSTEM, f"the client failed: {client.output()}")
     return Reading(point, repetition, told(client.report(), begun), {})
 
 
-def _given_up(running: Served) -> float:
+def _given_up(built: Served) -> float:
     """Seconds until the back end has no connection any more, or the longest that is waited."""
     begun = time.monotonic()
-    while running.is_at_back_end() and time.monotonic() - begun < _LONGEST:
+    while built.is_at_back_end() and time.monotonic() - begun < _LONGEST:
         time.sleep(_LOOK)
     return time.monotonic() - begun
 
@@ -96,27 +92,24 @@ def told(seen: dict[str, object], begun: float) -> dict[str, float]:
     }
 
 
-def _judge(options: FaultOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    given_up = options.idle + _LATER
-    return [verdict for fault in FAULTS for verdict in _verdicts(fault, readings.at(fault=fault), given_up)]
+def _judge(options: FaultOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for fault in FAULTS:
+        these = readings.at(fault=fault)
+        yield worst(f"no byte is wrong ({fault})", these.values("wrong"), 0, "answers")
+        if fault in _LOST:
+            yield worst(f"the client is reset ({fault})", _others(these, "reset"), 0, "that were not")
+            yield worst(f"and soon ({fault})", these.values("seconds"), _LOST[fault], "s")
+        elif fault in _STAYS:
+            yield worst(f"the answer is whole ({fault})", _others(these, "whole"), 0, "that were not")
+            yield worst(f"without a long pause ({fault})", these.values("pause_s"), _PAUSE, "s")
+        else:
+            given_up = these.values("given_up_s")
+            yield worst(f"the back end gives it up ({fault})", given_up, options.idle + _LATER, "s")
 
 
-def _verdicts(fault: str, readings: Readings, given_up: float) -> Iterator[Verdict]:
-    def most(claim: str, values: list[float], bound: float, unit: str) -> Verdict:
-        return worst(f"{claim} ({fault})", values, bound, unit)
-
-    def none_but(outcome: str) -> list[float]:
-        return [1 - value for value in readings.values(outcome)]
-
-    yield most("no byte is wrong", readings.values("wrong"), 0, "answers")
-    if fault in _LOST:
-        yield most("the client is reset", none_but("reset"), 0, "that were not")
-        yield most("and soon", readings.values("seconds"), _LOST[fault], "s")
-    elif fault in _STAYS:
-        yield most("the answer is whole", none_but("whole"), 0, "that were not")
-        yield most("without a long pause", readings.values("pause_s"), _PAUSE, "s")
-    else:
-        yield most("the back end gives it up", readings.values("given_up_s"), given_up, "s")
+def _others(readings: Readings, outcome: str) -> list[float]:
+    """1 for each that has another ``outcome``."""
+    return [1 - value for value in readings.values(outcome)]
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
@@ -137,18 +130,15 @@ _MEANING = {"given_up_s": "until it is given up", "seconds": "until the reset", 
 
 SCENARIO = Scenario(
     name="handoff-faults",
-    paper="new",
     claim="A client whose back end is lost is reset within 6 s; other faults cost a pause, and no byte is wrong.",
     expected="As claimed: reset at once or after 5.7 s, whole answers without switch or front, given up after `idle`.",
-    profile=DEFAULT,
     options=FaultOptions,
     quick={"repeat": 1},
     points=_points,
-    blueprint=_blueprint,
+    blueprint=lambda options, _profile, _point: failing(options.rate, options.size.amount, options.idle),
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     in_turn=True,
 )

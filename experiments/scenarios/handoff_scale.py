@@ -10,18 +10,17 @@ with its answer's length.
 Expected: eight back ends give at least 7.2 times what one gives, and the front's link carries at most a twentieth.
 """
 
-from operator import truediv
+from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, Contesting, is_here
+from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, contest, is_here
 from experiments.handoff.network import MOST_BACK_ENDS
 from experiments.plots import name_axes
 from experiments.scenarios.handoff_sizes import draw_contenders
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
@@ -36,8 +35,8 @@ _PASSING = 5
 class ScaleOptions(Options):
     """``rate`` of a link, ``size`` of an object, ``connections`` by each back end, for ``seconds``."""
 
-    rate: PositiveRate = Field(default=PositiveRate(200 * 10**6), description="a rate, such as '200mbit'")
-    size: Size = Field(default=Size(1_000_000), description="a size, such as '1MB'")
+    rate: PositiveRate = PositiveRate(200 * 10**6)
+    size: Size = Size(1_000_000)
     connections: int = Field(default=4, ge=1, description="a whole number of connections, at least 1")
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
 
@@ -54,22 +53,19 @@ def _measure(built: Contest, options: ScaleOptions, point: Point, repetition: in
     return Reading(point, repetition, values, {})
 
 
-def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    ours = readings.at(by=HANDOFF)
-    one = ours.at(back_ends=_NUMBERS[0])
-    verdicts = []
-    for number in _NUMBERS[1:]:
-        times = Repeated.of(truediv, ours.at(back_ends=number).repeated("mbps"), one.repeated("mbps")).estimate
+def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    one, *more = (readings.at(by=HANDOFF, back_ends=number) for number in _NUMBERS)
+    for number, these in zip(_NUMBERS[1:], more, strict=True):
+        times = these.repeated("mbps") / one.repeated("mbps")
         claim = f"{number} back ends give nearly {number} times what one gives"
-        verdicts.append(at_least(claim, times, _LEAST * int(number), "x"))
-    passed = ours.at(back_ends=_NUMBERS[-1]).estimate("front_percent")
-    return [*verdicts, at_most("the front's link idles", passed, _PASSING, "% of the answers' bytes")]
+        yield at_least(claim, times, _LEAST * int(number), "x")
+    yield at_most("the front's link idles", more[-1].estimate("front_percent"), _PASSING, "% of the answers' bytes")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     panels = figure.subplots(1, 2)
     for axes, value in zip(panels, ("mbps", "front_cpu_percent"), strict=True):
-        draw_contenders(axes, value, {float(each): readings.at(back_ends=each) for each in _NUMBERS})
+        draw_contenders(axes, value, readings.over("back_ends"))
     name_axes(panels[0], "back ends", "Mbit/s that clients get", "y", legend=True)
     name_axes(panels[1], "back ends", "% of the front's processor", "y")
 
@@ -79,17 +75,15 @@ SCENARIO = Scenario(
     paper="Prism, throughput by back ends",
     claim="What clients get grows with the number of back ends, while the front idles.",
     expected="Eight back ends give at least 7.2 times what one gives; the front's link carries a twentieth at most.",
-    profile=DEFAULT,
     options=ScaleOptions,
     quick={"repeat": 1, "seconds": 1},
     points=_points,
-    blueprint=lambda options, _profile, _point: Contesting(
+    blueprint=lambda options, _profile, _point: contest(
         options.rate, (options.size.amount,), _NAMES, links_of_client=MOST_BACK_ENDS
     ),
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     in_turn=True,
 )

@@ -20,23 +20,23 @@ the next hop. `even_from_kb`: from this size of objects on hand-off gives at lea
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from operator import truediv
+from itertools import takewhile
 from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, RELAYED, SMALL, Contest, Contesting, is_here
-from experiments.handoff.network import SERVICE
+from experiments.handoff.contest import CONTENDERS, DIRECT, HANDOFF, SMALL, Contest, contest, is_here
+from experiments.handoff.network import BACK_ENDS, SERVICE
 from experiments.handoff.proxies import PROXIES
-from experiments.plots import colours_of, line, name_axes
+from experiments.handoff.running import RELAYED
+from experiments.plots import colours_of, curve, name_axes
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
-from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least
+from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 from tributary.settings.units import PositiveRate, Size
 
@@ -56,7 +56,7 @@ class SizesOptions(Options):
     ``count``: of transfers one after the other, of which a time is the median.
     """
 
-    rate: PositiveRate = Field(default=PositiveRate(10**9), description="a rate, such as '1gbit'")
+    rate: PositiveRate = PositiveRate(10**9)
     sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (16, 64, 128, 256, 512, 1000, 2000, 8000, 64_000))
     connections: int = Field(default=8, ge=1, description="a whole number of connections, at least 1")
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
@@ -113,27 +113,25 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
 
 def _seconds(options: SizesOptions, size: int) -> float:
     """As the options say, or as long as a proxy's link takes for enough objects from both back ends."""
-    bits = 8 * size * _ROUNDS * options.connections * len(Contesting.back_ends)
+    bits = 8 * size * _ROUNDS * options.connections * len(BACK_ENDS)
     return max(options.seconds, bits / options.rate.amount)
 
 
-def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    verdicts = []
+def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     for size in sorted(each.amount for each in options.sizes):
-        where = f"at {size // 1000} kB"
+        where, these = f"at {size // 1000} kB", readings.at(size=str(size))
         for by in PROXIES if size >= _EVEN else ():
-            if gain := _over(readings.at(size=str(size)), by):
+            if gain := _over(these, by):
                 least = _GAIN if size >= _LARGE else 1
-                verdicts.append(at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x"))
-        if size >= _LARGE and (share := _over(readings.at(size=str(size)), DIRECT)):
-            percent = share.scaled(100)
-            verdicts.append(at_least(f"and nearly what they get directly {where}", percent, _NEARLY, "%"))
-    return verdicts
+                yield at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x")
+        if size >= _LARGE and (share := _over(these, DIRECT)):
+            yield at_least(f"and nearly what they get directly {where}", share.scaled(100), _NEARLY, "%")
 
 
 def _over(readings: Readings, by: str) -> Estimate | None:
     """How many times what somebody else gives in the same repetition hand-off does."""
-    times = Repeated.of(truediv, *(readings.at(by=each).repeated("mbps") for each in (HANDOFF, by)))
+    ours, theirs = (readings.at(by=each).repeated("mbps") for each in (HANDOFF, by))
+    times = ours / theirs
     return times.estimate if times.numbers else None
 
 
@@ -143,12 +141,11 @@ def metrics(readings: Readings) -> list[Metric]:
 
 
 def _throughput(readings: Readings) -> Iterator[Metric]:
-    sizes = sorted({reading.point["size"] for reading in readings if "size" in reading.point}, key=int)
-    for size in sizes:
+    by_size = readings.over("size", int)
+    for size, these in by_size.items():
         for by in CONTENDERS:
-            rates = readings.at(by=by, size=size).values("mbps")
-            yield Metric(f"{by}, {int(size) // 1000} kB", rates, "Mbit/s")
-    even = even_from({size: _gains(readings.at(size=size)) for size in sizes})
+            yield Metric(f"{by}, {size // 1000} kB", these.at(by=by).values("mbps"), "Mbit/s")
+    even = even_from({size: _gains(these) for size, these in by_size.items()})
     yield Metric("even_from_kb", [] if even is None else [even / 1000])
 
 
@@ -159,15 +156,10 @@ def _gains(readings: Readings) -> list[float]:
     return [each.median for each in found if each.numbers]
 
 
-def even_from(gains: Mapping[str, list[float]]) -> int | None:
+def even_from(gains: Mapping[float, list[float]]) -> float | None:
     """The least size from which on all ``gains`` are at least 1; None if there is none, or no proxy. Pure."""
-    found = None
-    for size in sorted(map(int, gains), reverse=True):
-        these = gains[str(size)]
-        if not these or min(these) < 1:
-            break
-        found = size
-    return found
+    even = takewhile(lambda size: gains[size] and min(gains[size]) >= 1, sorted(gains, reverse=True))
+    return min(even, default=None)
 
 
 def _at_2mb(readings: Readings) -> Iterator[Metric]:
@@ -195,8 +187,7 @@ def _latencies(readings: Readings) -> Iterator[Metric]:
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     throughput, cost = figure.subplots(1, 2)
-    sizes = sorted({each.point["size"] for each in readings if "size" in each.point}, key=int)
-    over = {int(size) / 1000: readings.at(size=size) for size in sizes}
+    over = readings.over("size", lambda size: int(size) / 1000)
     draw_contenders(throughput, "mbps", over)
     draw_contenders(cost, "front_cpu_ms_per_gb", over, [by for by in CONTENDERS if by != DIRECT])
     cost.set_yscale("log")
@@ -215,8 +206,7 @@ def draw_contenders(
         if found and by in contenders:
             # What is directly there is what hand-off should give: both lines are to be seen where they are one.
             style = "--" if by == DIRECT else "-"
-            estimates = {place: these.estimate(value) for place, these in found.items()}
-            line(axes, estimates, by, color=colour, linestyle=style, markersize=3)
+            curve(axes, found, value, by, color=colour, linestyle=style, markersize=3)
 
 
 SCENARIO = Scenario(
@@ -224,16 +214,14 @@ SCENARIO = Scenario(
     paper="Prism, throughput by object size",
     claim="A hand-off gains over a proxy from objects of 2 MB on.",
     expected="Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly.",
-    profile=DEFAULT,
     options=SizesOptions,
     quick={"repeat": 1, "sizes": "64kB,2MB", "seconds": 1, "count": 10},
     points=_points,
-    blueprint=lambda options, _profile, _point: Contesting(options.rate, tuple(_sizes(options))),
+    blueprint=lambda options, _profile, _point: contest(options.rate, _sizes(options)),
     measure=_measure,
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     in_turn=True,
 )

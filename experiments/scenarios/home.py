@@ -35,16 +35,18 @@ not a kernel's WireGuard, is most of it. The links are as fast as two processors
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.home import events
-from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, HouseholdBlueprint
+from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, household
 from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading, one_way
 from experiments.plots import colours_of, paths
+from experiments.study.blueprint import Ground
 from experiments.study.metrics import Metric, metrics_of, ratio
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, no_more_than, worst
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
@@ -87,11 +89,11 @@ def _points(_options: HomeOptions, _topology: Topology) -> list[Point]:
     ]
 
 
-def _blueprint(_options: HomeOptions, profile: Profile, point: Point) -> HouseholdBlueprint:
+def _ground(_options: HomeOptions, profile: Profile, point: Point) -> Ground[Household]:
     what = point["what"]
     queue, share = (_QUEUE if what in (_WAITING, _RATES) else None, _ALLOWED if what == _RATES else None)
     shaped = what not in _UNSHAPED
-    return HouseholdBlueprint(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
+    return household(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
 
 
 def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
@@ -148,21 +150,20 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
     return values | spent.per_gigabyte(told["bytes"]), meter.series
 
 
-def _judge(_options: HomeOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    return [*_on_rates(readings), *_on_cuts(readings), *_on_waiting(readings)]
+def _judge(_options: HomeOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    return chain(_on_rates(readings), _on_cuts(readings), _on_waiting(readings))
 
 
 def _on_rates(readings: Readings) -> Iterator[Verdict]:
-    for leg in LEGS:
-        for many in _MANY:
-            share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
-            yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
+    for leg, many in product(LEGS, _MANY):
+        share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
+        yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
     tunnels, plain = (readings.at(leg=leg, what=_STRIPPED) for leg in (WIREGUARD, PLAIN))
     share = tunnels.estimate("share_percent")
     stripped = "past a provider that strips MPTCP's option, too (wireguard)"
     yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
     rate, best = plain.repeated("bonded_mbps"), plain.repeated(f"{_BEST}_mbps")
-    yield no_more_than("where the plain leg has one link left", rate, best, "Mbit/s")
+    yield at_most("where the plain leg has one link left", rate, best, "Mbit/s")
 
 
 def _on_cuts(readings: Readings) -> Iterator[Verdict]:
@@ -219,7 +220,6 @@ def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
 
 SCENARIO = Scenario(
     name="home",
-    paper="new",
     claim="A home router bonds its links by tunnels too, whatever providers do to TCP, and calls outlive a link.",
     expected="95 % of the sum by either leg; a call waits for less than a second where the carrier goes.",
     profile=PROFILES / "home.toml",
@@ -230,7 +230,6 @@ SCENARIO = Scenario(
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    blueprint=_blueprint,
-    about=__doc__,
+    blueprint=_ground,
     any_links=False,
 )

@@ -28,14 +28,13 @@ from pydantic import Field
 
 from experiments.plots import bars, name_axes
 from experiments.scenarios.sweeps import Durations
+from experiments.study.blueprint import Ground, Standing
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.counters import counted
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.selfcheck import Reading as LinkReading
-from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import LinkSettings, Profile
 from tributary.settings.units import Duration, PositiveRate, Size
 
@@ -60,47 +59,33 @@ class IntegrityOptions(Options):
 
 
 @dataclass(frozen=True)
-class Paths:
-    """Two ways from the client to the gateway's address ``listener``, ready for joins."""
+class Paths(Standing):
+    """Two ways from the client to the gateway's address ``listener``, ready for joins. No link is held to its
+    description: of what an emulator makes of 50 us, each reading tells.
+    """
 
     testbed: Testbed
     listener: str
-    emulation: str
-
-    @property
-    def links(self) -> list[LinkReading]:
-        """None that is held to its description: of what an emulator makes of 50 us, each reading tells."""
-        return []
 
 
-@dataclass(frozen=True)
-class Distance:
-    """The same before it stands: cables for no delay, links for a round trip of ``rtt``."""
-
-    rtt: Duration
-    checksum: bool
-
-    def as_json(self) -> dict[str, object]:
-        return {"rtt": str(self.rtt), "checksum": self.checksum}
+def distance(rtt: Duration, checksum: bool) -> Ground[Paths]:
+    """Cables for no delay, links for a round trip of ``rtt``."""
+    link = LinkSettings(rate=_RATE, delay=Duration(rtt.amount // 2), queue=_QUEUE)
+    profile = Profile(links={"path1": link, "path2": link}) if rtt.amount else IDLE
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Paths]:  # noqa: ARG002
-        """The paths, for the length of the block."""
-        with standing(name, self._profile(), seed=seed) as testbed:
+    def stands(name: str, seed: int, _tolerance: float) -> Iterator[Paths]:
+        with standing(name, profile, seed=seed) as testbed:
             for node in (testbed.client, testbed.gateway):
-                node.sysctl(net__mptcp__checksum_enabled=int(self.checksum))
-            if self.rtt.amount:
-                yield Paths(testbed, str(testbed.topology.links[0].gateway4), testbed.emulation)
+                node.sysctl(net__mptcp__checksum_enabled=int(checksum))
+            if rtt.amount:
+                yield Paths(testbed, str(testbed.topology.links[0].gateway4), emulation=testbed.emulation)
             else:
                 lay(testbed)
                 join_by_second(testbed)
-                yield Paths(testbed, LISTENER, "cables")
+                yield Paths(testbed, LISTENER)
 
-    def _profile(self) -> Profile:
-        if not self.rtt.amount:
-            return IDLE
-        link = LinkSettings(rate=_RATE, delay=Duration(self.rtt.amount // 2), queue=_QUEUE)
-        return Profile(links={"path1": link, "path2": link})
+    return Ground({"rtt": str(rtt), "checksum": checksum}, stands)
 
 
 def _points(options: IntegrityOptions, _topology: object) -> list[Point]:
@@ -158,8 +143,9 @@ def _round_trip(built: Paths) -> float:
     return times[len(times) // 2]
 
 
-def _judge(options: IntegrityOptions, _topology: object, readings: Readings) -> list[Verdict]:
-    return [verdict for rtt in options.rtt for verdict in _verdicts(rtt, readings.at(rtt=str(rtt)))]
+def _judge(options: IntegrityOptions, _topology: object, readings: Readings) -> Iterator[Verdict]:
+    for rtt in options.rtt:
+        yield from _verdicts(rtt, readings.at(rtt=str(rtt)))
 
 
 def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
@@ -173,9 +159,9 @@ def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
         decision = Decision.HOLDS if wrong == explained else Decision.FAILS
         yield Verdict(claim, named, "none of another kind", decision)
     else:
-        yield at_most(f"every byte is right {where}", Estimate(wrong, 0), 0, f"wrong of {every:.0f} transfers")
-    yield at_most(f"every transfer ends {where}", Estimate(failed, 0), 0, f"failed of {every:.0f}")
-    joins = Estimate(sum(readings.values("joins")) / every, 0)
+        yield at_most(f"every byte is right {where}", wrong, 0, f"wrong of {every:.0f} transfers")
+    yield at_most(f"every transfer ends {where}", failed, 0, f"failed of {every:.0f}")
+    joins = sum(readings.values("joins")) / every
     yield at_least(f"transfers have a second subflow {where}", joins, _JOINED, "joins a transfer")
 
 
@@ -204,17 +190,15 @@ def _per_thousand(readings: Readings, value: str) -> float:
 
 SCENARIO = Scenario(
     name="integrity",
-    paper="new",
     claim="Every byte that MPTCP carries arrives where it belongs.",
     expected="No wrong byte from a round trip of 0.1 ms on; without a delay, those of the kernel's fault alone.",
     profile=PROFILES / "long-path.toml",
     options=IntegrityOptions,
     quick={"repeat": 1, "transfers": 500},
     points=_points,
-    blueprint=lambda options, _profile, point: Distance(Duration.parse(point["rtt"]), options.checksum),
+    blueprint=lambda options, _profile, point: distance(Duration.parse(point["rtt"]), options.checksum),
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
 )

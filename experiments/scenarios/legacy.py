@@ -6,12 +6,14 @@ Derived: throughput behind slow start, and its share of the link's rate. Expecte
 queue holds its bandwidth-delay product; of each 1,500 bytes that the link carries 1,448 are payload, 1,428 by IPv6.
 """
 
+from collections.abc import Iterator
+from itertools import product
+
 from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import QUICK, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 
 _SHARE = 0.9  # of the link's rate, as payload
@@ -21,17 +23,11 @@ def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
     return legacy_points(topology)
 
 
-def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        at_least(
-            f"TCP over {link.name} fills it ({family})",
-            readings.at(link=link.name, family=family).estimate("steady_mbps"),
-            _SHARE * link.down.rate.amount / 1e6,
-            "Mbit/s",
-        )
-        for family in topology.families
-        for link in topology.links
-    ]
+def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for family, link in product(topology.families, topology.links):
+        reached = readings.at(link=link.name, family=family).estimate("steady_mbps")
+        bound = _SHARE * link.down.rate.amount / 1e6
+        yield at_least(f"TCP over {link.name} fills it ({family})", reached, bound, "Mbit/s")
 
 
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
@@ -44,13 +40,11 @@ SCENARIO = Scenario(
     paper="figure 2",
     claim="A client of legacy TCP gets the one link that it connects over, and no more.",
     expected="Each link filled to 90 % of its rate or more, by IPv4 and by IPv6.",
-    profile=DEFAULT,
     options=DownloadOptions,
     quick=QUICK,
     points=_points,
     measure=measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     real_links=True,
 )

@@ -15,27 +15,14 @@ With 4 MB the headers are all that is lost.
 """
 
 from collections.abc import Iterator
-from operator import truediv
-from typing import Annotated
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
 
-from experiments.scenarios.downloads import LEGACY, values_of
-from experiments.scenarios.sweeps import Sizes, TimedOptions, bound_what_is_received, draw_sweep, numbers, timed
+from experiments.scenarios.downloads import LEGACY, reading_of, values_of
+from experiments.scenarios.sweeps import Mtus, Sizes, TimedOptions, bound_what_is_received, draw_sweep, megabytes, timed
 from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
-from experiments.study.readings import (
-    Estimate,
-    Point,
-    Reading,
-    Readings,
-    Repeated,
-    Verdict,
-    at_least,
-    no_less_than,
-    no_more_than,
-)
+from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
@@ -47,17 +34,10 @@ _IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface belo
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 
 
-_ACCEPTED = "numbers from 576 to 9000 with commas between them, such as '1500,1000'"
-
-
 class MtuOptions(TimedOptions):
     """``mtu``: sizes to try, in bytes; ``buffer``: the most that the client may take, the paper's and a larger one."""
 
-    mtu: Annotated[
-        tuple[Annotated[int, Field(ge=576, le=9000)], ...],
-        BeforeValidator(numbers(int)),
-        Field(min_length=1, description=_ACCEPTED),
-    ] = (9000, 1500, 1280, 1000, 576)
+    mtu: Mtus = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))
 
 
@@ -107,36 +87,28 @@ def _measure(built: StandingTestbed, options: MtuOptions, point: Point, repetiti
         "converter_s_per_gb": (process_seconds(gateway) - converter) / gigabytes,
         "machine_s_per_gb": (machine_seconds(gateway) - machine) / gigabytes,
     }
-    return Reading(
-        point, repetition, values_of(download, options.warm_up) | costs, download.series(), sending=download.sending
-    )
+    return reading_of(download, point, repetition, values_of(download, options.warm_up) | costs)
 
 
-def _judge(options: MtuOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        verdict
-        for converter in CONVERTERS
-        for verdict in (
-            *_on_small_packets(options, readings.at(family="ipv4"), converter),
-            _on_every_size(options, readings, topology, converter),
-        )
-    ]
+def _judge(options: MtuOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for converter in CONVERTERS:
+        if {_FULL, _SMALL} <= set(options.mtu):
+            yield from _on_small_packets(options, readings.at(family="ipv4"), converter)
+        yield _on_every_size(options, readings, topology, converter)
 
 
 def _on_small_packets(options: MtuOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
-    if not {_FULL, _SMALL} <= set(options.mtu):
-        return
     small, ample = str(min(options.buffer)), str(max(options.buffer))
     legacy, ours = (readings.at(by=by) for by in (LEGACY, converter))
     mended = _lost(ours.at(buffer=ample))
     headers = _lost(legacy.at(buffer=ample)) + _MARGIN
     claim = f"with {ample} MPTCP loses at most 3 points more than legacy TCP from 1500 to 1000 bytes ({converter})"
-    yield no_more_than(claim, mended, headers, "%")
+    yield at_most(claim, mended, headers, "%")
     if small != ample:
         starved, beside = _lost(ours.at(buffer=small)), _lost(legacy.at(buffer=small))
         if beside.numbers:
-            yield no_less_than(f"with {small} MPTCP loses more than legacy TCP ({converter})", starved, beside, "%")
-        yield no_more_than(f"the larger buffer mends it: with {ample} less is lost ({converter})", mended, starved, "%")
+            yield at_least(f"with {small} MPTCP loses more than legacy TCP ({converter})", starved, beside, "%")
+        yield at_most(f"the larger buffer mends it: with {ample} less is lost ({converter})", mended, starved, "%")
 
 
 def _lost(readings: Readings) -> Repeated:
@@ -160,16 +132,14 @@ def _on_every_size(options: MtuOptions, readings: Readings, topology: Topology, 
 def _times_legacy(readings: Readings, point: Point, ample: Size) -> Estimate:
     """How many times what legacy TCP gets over the better link with the same packets and an ``ample`` buffer."""
     legacy = {**point, "by": LEGACY, "buffer": str(ample)}
-    both = (readings.at(**each).repeated("steady_mbps") for each in (point, legacy))
-    return Repeated.of(truediv, *both).estimate
+    ours, theirs = (readings.at(**each).repeated("steady_mbps") for each in (point, legacy))
+    return (ours / theirs).estimate
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     panels: list[Axes] = list(figure.subplots(1, 3))
     by_ipv4 = readings.at(family="ipv4")
-    buffers = sorted({reading.point["buffer"] for reading in by_ipv4}, key=lambda text: Size.parse(text).amount)
-    sizes = sorted({int(reading.point["mtu"]) for reading in by_ipv4})
-    over = [(float(size), by_ipv4.at(mtu=str(size))) for size in sizes]
+    (_, ample), *smaller = sorted(by_ipv4.over("buffer", megabytes).items(), reverse=True)
     shown = (
         ("steady_mbps", "payload, Mbit/s"),
         ("packets_per_mb", "packets received per MB"),
@@ -177,12 +147,11 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
     )
     for axes, (value, name) in zip(panels, shown, strict=True):
         for by in (LEGACY, *CONVERTERS):
-            draw_sweep(axes, [(size, these.at(buffer=buffers[-1])) for size, these in over], value, by)
-        if len(buffers) > 1:
-            scarce = [(size, these.at(buffer=buffers[0])) for size, these in over]
+            draw_sweep(axes, ample.over("mtu"), value, by)
+        for _, scarce in smaller[-1:]:
             # A run from before legacy TCP was measured with both buffers has none of it.
-            for by in (each for each in (LEGACY, "native") if list(by_ipv4.at(by=each, buffer=buffers[0]))):
-                draw_sweep(axes, scarce, value, by, about=f", {buffers[0]}")
+            for by in (each for each in (LEGACY, "native") if list(scarce.at(by=each))):
+                draw_sweep(axes, scarce.over("mtu"), value, by, about=f", {next(iter(scarce)).point['buffer']}")
         axes.set_ylim(0)
         axes.set_ylabel(name)
     panels[0].legend(frameon=False, fontsize=8)
@@ -201,7 +170,6 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     least_links=2,
     real_links=True,
     blueprint=_ground,

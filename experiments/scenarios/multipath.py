@@ -11,21 +11,15 @@ is for, a bottleneck that subflows share with others, is the scenario `shared-bo
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import (
-    LEGACY,
-    DownloadOptions,
-    draw_panels,
-    legacy_points,
-    measure,
-)
+from experiments.scenarios.downloads import LEGACY, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.metrics import Metric, ratio
-from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, no_less_than
+from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
-from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Topology
 
 _SHARE = 0.9  # of the sum of what legacy TCP gets over each link
@@ -45,31 +39,27 @@ def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
     return legacy_points(topology) + through
 
 
-def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-    return [
-        verdict
-        for family in topology.families
-        for converter in CONVERTERS
-        for verdict in _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
-    ]
+def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for family, converter in product(topology.families, CONVERTERS):
+        yield from _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
 
 
 def _verdicts(topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:
     alone = [readings.at(by=LEGACY, link=link.name).repeated("steady_mbps") for link in topology.links]
     together = readings.at(by=converter)
     reached = together.repeated("steady_mbps")
-    best_alone, total = Repeated.of(lambda *each: max(each), *alone), Repeated.of(lambda *each: sum(each), *alone)
-    yield no_less_than(f"both paths together beat the best one ({who})", reached, best_alone, "Mbit/s")
-    yield no_less_than(f"they reach 90 % of the paths' sum ({who})", reached, total * _SHARE, "Mbit/s")
+    best_alone, total = Repeated.of_all(max, alone), Repeated.of_all(sum, alone)
+    yield at_least(f"both paths together beat the best one ({who})", reached, best_alone, "Mbit/s")
+    yield at_least(f"they reach 90 % of the paths' sum ({who})", reached, total * _SHARE, "Mbit/s")
     best = max(topology.links, key=lambda link: link.down.rate).name
-    shares = together.each(lambda reading: 100 * _share(reading, best)).estimate
+    shares = together.each(lambda reading: 100 * _share(reading, best))
     yield at_least(f"the better path carries most ({who})", shares, 50, "%")
     rest = min(topology.links, key=lambda link: link.down.rate)
     used = together.each(
         lambda reading: 8e-6 * reading.values.get(f"{rest.name}_bytes", 0.0) / reading.values["seconds"]
     )
     idle = _IDLE * rest.down.rate.amount / 1e6
-    yield at_most(f"the slower one is hardly used ({who})", used.estimate, idle, "Mbit/s").or_differs(_NOT_COUPLED)
+    yield at_most(f"the slower one is hardly used ({who})", used, idle, "Mbit/s").or_differs(_NOT_COUPLED)
 
 
 def _share(reading: Reading, path: str) -> float:
@@ -84,7 +74,7 @@ def metrics(readings: Readings) -> list[Metric]:
     links = dict.fromkeys(reading.point["link"] for reading in these.at(by=LEGACY))
     alone = {f"legacy_{link}": these.at(by=LEGACY, link=link).repeated("mbps") for link in links}
     squid, native = (these.at(by=name).repeated("mbps") for name in ("squid", "native"))
-    best, total = (Repeated.of(how, *alone.values()) for how in (lambda *each: max(each), lambda *each: sum(each)))
+    best, total = Repeated.of_all(max, alone.values()), Repeated.of_all(sum, alone.values())
     rates = {**alone, "mptcp": squid, "native": native}
     return [
         *(Metric(f"{name}_mbps", [*rate.numbers.values()]) for name, rate in rates.items()),
@@ -104,7 +94,6 @@ SCENARIO = Scenario(
     paper="figure 3",
     claim="Through the converter a client of MPTCP uses both links at once, and the better one carries most.",
     expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
-    profile=DEFAULT,
     options=DownloadOptions,
     quick={"repeat": 1},
     points=_points,
@@ -112,7 +101,6 @@ SCENARIO = Scenario(
     judge=_judge,
     metrics=metrics,
     draw=_draw,
-    about=__doc__,
     least_links=2,
     real_links=True,
 )

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.overlay.faults import (
     agents_silent,
@@ -42,13 +41,13 @@ from experiments.overlay.faults import (
 from experiments.overlay.mesh import SERVER
 from experiments.overlay.running import PROXY, Running
 from experiments.plots import tidy
-from experiments.scenarios.whole_overlay import StandingOverlay, WholeOverlay
+from experiments.scenarios.whole_overlay import StandingOverlay, whole_overlay
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
-from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.study.scenario import Options, Repeat, Scenario, Seconds
 from experiments.testbed import native
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _BEST, _SECOND, _EGRESS = _NODES = ("ingress", "best", "second", "egress")
@@ -78,9 +77,9 @@ class FaultOptions(Options):
     """Seconds before a fault, as long as it lasts, and after it. A fault is a yes or no: one repetition says it."""
 
     repeat: Repeat = 1
-    before: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
-    down: float = Field(default=60.0, gt=0, description="a number of seconds above 0")
-    after: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
+    before: Seconds = 2.0
+    down: Seconds = 60.0
+    after: Seconds = 10.0
 
     @property
     def seconds(self) -> float:
@@ -121,10 +120,6 @@ def first_chain(overlay: Running) -> str:
 
 def _points(_options: FaultOptions, _topology: Topology) -> list[Point]:
     return [{"fault": fault} for fault in _FAULTS]
-
-
-def _blueprint(_options: FaultOptions, _profile: Profile, _point: Point) -> WholeOverlay:
-    return WholeOverlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND})
 
 
 def _measure(built: StandingOverlay, options: FaultOptions, point: Point, repetition: int) -> Reading:
@@ -207,8 +202,9 @@ def of_chains(chains: Sequence[tuple[float, str]], begun: float, ended: float, l
     return {"out_s": out, "back_s": back, "changes": float(changes)}
 
 
-def _judge(_options: FaultOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    return [verdict for fault in _FAULTS for verdict in _verdicts(fault, readings.at(fault=fault))]
+def _judge(_options: FaultOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    for fault in _FAULTS:
+        yield from _verdicts(fault, readings.at(fault=fault))
 
 
 def _verdicts(fault: str, readings: Readings) -> Iterator[Verdict]:
@@ -245,18 +241,16 @@ def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
 
 SCENARIO = Scenario(
     name="overlay-faults",
-    paper="new",
     claim="Nothing that stands is cut but what ran through a dead node.",
     expected="As claimed; no new connection fails, and a dead node is out of the routes within 3 s.",
     profile=PROFILES / "long-path.toml",
     options=FaultOptions,
     quick={"before": 1.0, "down": 8.0, "after": 5.0},
     points=_points,
-    blueprint=_blueprint,
+    blueprint=lambda _options, _profile, _point: whole_overlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND}),
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
     in_turn=True,
 )

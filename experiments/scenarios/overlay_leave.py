@@ -21,10 +21,8 @@ windows are told in units of 1 kB, rounded up to more than one segment of 1460 b
 what it has in flight is lost when the relay leaves.
 """
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -32,21 +30,22 @@ from statistics import fmean
 from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks
 from experiments.plots import colours_of, tidy
-from experiments.scenarios.one_link import Linked
-from experiments.scenarios.sweeps import numbers
+from experiments.scenarios.cabled import Wired, linked
+from experiments.scenarios.sweeps import Several
+from experiments.study.blueprint import Ground
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
-from experiments.testbed.build import Testbed, standing
+from experiments.testbed.build import Testbed
+from experiments.testbed.counters import counted
 from experiments.testbed.links import set_delay
-from experiments.testbed.node import Node, Process
+from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Link, Profile, Topology
+from experiments.testbed.topology import CLIENT, Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.settings.units import Duration, Size
@@ -65,7 +64,7 @@ _EARLIEST_TIMER = 200
 """Milliseconds by which a retransmission timer is longer than the round trip."""
 _GOES_ON = 0.9
 _BUFFERS = "4096 131072 6291456"
-_COUNTERS = {"timers": "TCPTimeouts", "early_timers": "TCPSpuriousRTOs", "sent_again": "RetransSegs"}
+_COUNTERS = {"timers": "TcpExtTCPTimeouts", "early_timers": "TcpExtTCPSpuriousRTOs", "sent_again": "TcpRetransSegs"}
 
 
 class LeaveOptions(Options):
@@ -73,48 +72,27 @@ class LeaveOptions(Options):
     passed.
     """
 
-    size: Size = Field(default=Size(150_000_000), description="a size, such as '150MB'")
-    rtt: Annotated[
-        tuple[Annotated[int, Field(ge=2, le=1000, multiple_of=2)], ...],
-        BeforeValidator(numbers(int)),
-        Field(min_length=1, description="even numbers from 2 to 1000 with commas between them, such as '20,100'"),
-    ] = (20, 100)
+    size: Size = Size(150_000_000)
+    rtt: Several[Annotated[int, Field(ge=2, le=1000, multiple_of=2, strict=False)]] = Field(
+        default=(20, 100), description="even numbers from 2 to 1000 with commas between them, such as '20,100'"
+    )
 
 
 def _points(options: LeaveOptions, _topology: Topology) -> list[Point]:
     return [{"rtt": str(rtt), "steps": steps} for rtt in options.rtt for steps in _STEPS]
 
 
-def _blueprint(_options: LeaveOptions, _profile: Profile, point: Point) -> "Legs":
+def _ground(_options: LeaveOptions, _profile: Profile, point: Point) -> Ground[Wired]:
+    """Two links between the same nodes, with the origin where the client is."""
     link = {"rate": f"{_RATE}mbit", "delay": f"{int(point['rtt']) // 2}ms", "queue": 1000}
     near = {"rate": "1gbit", "queue": 1000}
-    return Legs(check({"links": {_LINK: link, _NEAR: near}}, Profile, "the links"))
+    profile = check({"links": {_LINK: link, _NEAR: near}}, Profile, "the links")
+    return linked(profile, CLIENT, _origin(Topology.of(profile)))
 
 
-@dataclass(frozen=True)
-class Legs:
-    """Two links between the same nodes, with the origin where the client is."""
-
-    profile: Profile
-
-    def as_json(self) -> dict[str, object]:
-        return {"links": self.profile.model_dump(mode="json", exclude_none=True)}
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Linked]:  # noqa: ARG002
-        """The testbed for the length of the block."""
-        with standing(name, self.profile, seed=seed) as testbed:
-            origin = [str(native.build().load), "origin", "--listen", _origin(testbed)]
-            with testbed.client.start("origin", origin).wait_until_ready():
-                yield Linked(testbed)
-
-
-def _near(testbed: Testbed) -> Link:
-    return testbed.topology.links[1]
-
-
-def _origin(testbed: Testbed) -> str:
-    return f"{_near(testbed).client4}:8080"
+def _origin(topology: Topology) -> str:
+    """At the client, by the link that the server's is."""
+    return f"{topology.links[1].client4}:8080"
 
 
 @dataclass
@@ -139,28 +117,30 @@ class Steps:
             self._set(0)
 
     def _set(self, milliseconds: int) -> None:
-        self.now, link = milliseconds, _near(self.testbed)
+        self.now, link = milliseconds, self.testbed.topology.links[1]
         delay = Duration(milliseconds * 1000 // 2)
         changed = replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
         set_delay(changed, self.testbed.node(link.node), netem=self.testbed.netem)
 
 
-def _measure(built: Linked, options: LeaveOptions, point: Point, repetition: int) -> Reading:
+def _measure(built: Wired, options: LeaveOptions, point: Point, repetition: int) -> Reading:
     """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
     testbed, size = built.testbed, options.size.amount
-    where = ("--to", _origin(testbed), "--client-device", _LINK, "--server-device", _NEAR)
+    where = ("--to", _origin(testbed.topology), "--client-device", _LINK, "--server-device", _NEAR)
     command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
     testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
-    before = _counters(testbed.client)
     steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
-    with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
-        bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
-        with testbed.client.start("bulk", bulk) as client:
-            samples, change = _watch(client, relay, steps, size // 4)
-    after = _counters(testbed.client)
-    counted = {name: float(after[key] - before[key]) for name, key in _COUNTERS.items()}
+    bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
+    with (
+        counted(testbed.client) as counts,
+        testbed.gateway.start("offload-relay", command).wait_until_ready() as relay,
+        testbed.client.start("bulk", bulk) as client,
+    ):
+        samples, change = _watch(client, relay, steps, size // 4)
+        tcp = counts()
+    values = told(samples, change) | {name: float(tcp[counter]) for name, counter in _COUNTERS.items()}
     series = {"throughput": [(at - change, rate) for at, rate in _rates(samples)]}
-    return Reading(point, repetition, told(samples, change) | counted, series)
+    return Reading(point, repetition, values, series)
 
 
 def _watch(
@@ -204,11 +184,6 @@ def received(pid: int) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.split()[0] == f"{_LINK}:"), None)
 
 
-def _counters(node: Node) -> Mapping[str, int]:
-    kernel: dict[str, int] = json.loads(node.run("nstat", "--json", "--ignore", "--zeros", "--noupdate"))["kernel"]
-    return {name.removeprefix("TcpExt").removeprefix("Tcp"): number for name, number in kernel.items()}
-
-
 def _rates(samples: Sequence[tuple[float, int, float]]) -> list[tuple[float, float]]:
     """The middle of each time between two samples, and Mbit/s there."""
     return [((a[0] + b[0]) / 2, 8e-6 * (b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(samples)]
@@ -232,21 +207,17 @@ def told(samples: Sequence[tuple[float, int, float]], change: float) -> dict[str
     }
 
 
-def _judge(options: LeaveOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    verdicts = []
+def _judge(options: LeaveOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     for rtt, (steps, milliseconds) in product(options.rtt, _STEPS.items()):
         these = readings.at(rtt=str(rtt), steps=steps)
         where = f"({rtt} ms, {f'steps of {steps}' if milliseconds else 'no steps'})"
-        kept = these.estimate("kept")
-        verdicts.append(at_least(f"throughput comes back {where}", kept, _GOES_ON, "of that before"))
+        yield at_least(f"throughput comes back {where}", these.estimate("kept"), _GOES_ON, "of that before")
         if milliseconds or rtt < _EARLIEST_TIMER:
-            verdicts.append(worst(f"no timer ends {where}", these.values("timers"), 0, "timers"))
-    return verdicts
+            yield worst(f"no timer ends {where}", these.values("timers"), 0, "timers")
 
 
 def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    all_rtts = sorted({int(reading.point["rtt"]) for reading in readings})
-    colours = colours_of(str(each) for each in all_rtts)
+    colours = colours_of(str(rtt) for rtt in readings.over("rtt", int))
     axes = figure.subplots()
     for (rtt, colour), (steps, milliseconds) in product(colours.items(), _STEPS.items()):
         reading = next(iter(readings.at(rtt=rtt, steps=steps)))
@@ -269,10 +240,9 @@ SCENARIO = Scenario(
     options=LeaveOptions,
     quick={"repeat": 1, "size": "100MB", "rtt": "20"},
     points=_points,
-    blueprint=_blueprint,
+    blueprint=_ground,
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
 )

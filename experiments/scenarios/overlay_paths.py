@@ -14,19 +14,16 @@ longest hop does, and with enough of them the best chain is a minimax one. Each 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import nullcontext
+from itertools import product
 
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.plots import colours_of, name_paths, tidy
-from experiments.scenarios.cabled import Unlinked
+from experiments.study.blueprint import Ground, Standing
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, worst
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.profile import DEFAULT
-from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Profile, Topology
+from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.topology import Topology
 from overlay.calculator import ask
 from tributary.paths import ROOT
 
@@ -36,8 +33,6 @@ _PERCENTILES = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 _ROUNDS = ("1", "5", "10")
 _FEWER = {"5": 15.0, "10": 14.0}  # percent fewer converters than minimax, in the paper
 _BETTER = {"5": 15.0, "10": 10.0}  # percent less time, at most, for a fifth of the pairs
-
-
 _WHOLE = (
     "delays in whole milliseconds give many chains the same longest hop, and the shortest of these is the best chain "
     "itself for most pairs: which of them the paper takes is not known"
@@ -47,28 +42,11 @@ _WHOLE = (
 class PathOptions(Options):
     """Nothing is left to chance, so that one repetition says all."""
 
-    repeat: int = Field(default=1, ge=1, description="a whole number of repetitions, at least 1")
+    repeat: Repeat = 1
 
 
-class Computed(Unlinked):
-    """Nothing stands."""
-
-    @property
-    def emulation(self) -> str:
-        return "nothing: computed"
-
-
-@dataclass(frozen=True)
-class Computation:
-    """What needs no testbed."""
-
-    def as_json(self) -> dict[str, object]:
-        return {"graphs": "overlay/graphs"}
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Computed]:  # noqa: ARG002
-        """Nothing."""
-        yield Computed()
+COMPUTED = Ground({"graphs": "overlay/graphs"}, lambda *_: nullcontext(Standing(emulation="nothing: computed")))
+"""What needs no testbed."""
 
 
 def _points(_options: PathOptions, _topology: Topology) -> list[Point]:
@@ -76,11 +54,7 @@ def _points(_options: PathOptions, _topology: Topology) -> list[Point]:
     return [{"graph": graph, "rounds": rounds} for graph in graphs for rounds in _ROUNDS]
 
 
-def _blueprint(_options: PathOptions, _profile: Profile, _point: Point) -> Computation:
-    return Computation()
-
-
-def _measure(_built: Computed, _options: PathOptions, point: Point, repetition: int) -> Reading:
+def _measure(_built: Standing, _options: PathOptions, point: Point, repetition: int) -> Reading:
     """Of each of ``_OTHERS``: by how much its time is longer at each percentile of the pairs, for how many pairs at
     all and by over 40 %, and how many percent fewer converters the best chain has.
     """
@@ -100,31 +74,27 @@ def _longer(name: str, percentile: int) -> str:
     return f"{name}_longer_p{percentile}_percent"
 
 
-def _judge(_options: PathOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
+def _judge(_options: PathOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
     one = readings.at(rounds="1")
     longer = one.values(_longer("shortest", 100))
-    verdicts = [worst("one round: as short as the shortest path, for every pair", longer, 0.0, "%")]
-    for name in ("minimax", "tree"):
+    yield worst("one round: as short as the shortest path, for every pair", longer, 0.0, "%")
+    for name in _OTHERS[1:]:
         pairs = one.estimate(f"{name}_pairs_40_longer_percent")
-        verdicts.append(at_least(f"one round: {name} takes over 40 % longer for 10 % of the pairs", pairs, 10.0, "%"))
-    for rounds in _BETTER:
-        for name in ("minimax", "tree"):
-            verdicts += _against(name, rounds, readings.at(rounds=rounds))
-    return verdicts
+        yield at_least(f"one round: {name} takes over 40 % longer for 10 % of the pairs", pairs, 10.0, "%")
+    for rounds, name in product(_BETTER, _OTHERS[1:]):
+        for verdict in _against(name, rounds, readings.at(rounds=rounds)):
+            yield verdict.or_differs(_WHOLE)
 
 
-def _against(name: str, rounds: str, readings: Readings) -> list[Verdict]:
+def _against(name: str, rounds: str, readings: Readings) -> Iterator[Verdict]:
     """What the paper claims of several rounds; "up to" is the 99th percentile, as one pair of thousands is no claim."""
     gains = [_gain(longer) for longer in readings.values(_longer(name, 99))]
     pairs = readings.estimate(f"{name}_pairs_longer_percent")
     fewer = readings.estimate(f"{name}_fewer_converters_percent")
     where = f"{rounds} rounds, beside {name}"
-    verdicts = [
-        at_least(f"{where}: less time for 20 % of the pairs", pairs, 20.0, "%"),
-        at_least(f"{where}: up to {_BETTER[rounds]:g} % less time", Estimate.of(gains), _BETTER[rounds], "%"),
-        at_least(f"{where}: {_FEWER[rounds]:g} % fewer converters", fewer, _FEWER[rounds], "%"),
-    ]
-    return [verdict.or_differs(_WHOLE) for verdict in verdicts]
+    yield at_least(f"{where}: less time for 20 % of the pairs", pairs, 20.0, "%")
+    yield at_least(f"{where}: up to {_BETTER[rounds]:g} % less time", Estimate.of(gains), _BETTER[rounds], "%")
+    yield at_least(f"{where}: {_FEWER[rounds]:g} % fewer converters", fewer, _FEWER[rounds], "%")
 
 
 def _gain(longer: float) -> float:
@@ -157,14 +127,12 @@ SCENARIO = Scenario(
     paper="MOSTO",
     claim="A chain chosen by sum and longest hop beats one chosen by either; with fewer converters than by the latter.",
     expected="One round: as the shortest path. Many rounds: as minimax, which is far off where rounds are few.",
-    profile=DEFAULT,
     options=PathOptions,
     quick={},
     points=_points,
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
-    blueprint=_blueprint,
+    blueprint=lambda _options, _profile, _point: COMPUTED,
     any_links=False,
 )

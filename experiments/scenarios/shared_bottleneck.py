@@ -24,7 +24,7 @@ from experiments.record import Download
 from experiments.scenarios.downloads import LEGACY, fetched, file_lasting
 from experiments.study.blueprint import StandingTestbed
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, within
-from experiments.study.scenario import Options, Scenario
+from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -42,7 +42,7 @@ _NEXT = 1  # beyond the client's first address on the link
 class SharedOptions(Options):
     """Both downloads break off after ``seconds``; their rates count from ``warm_up`` seconds on."""
 
-    seconds: float = Field(default=40.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 40.0
     warm_up: float = Field(default=8.0, ge=0, description="a number of seconds")
 
 
@@ -94,12 +94,8 @@ def _whole(download: Download) -> list[tuple[float, float]]:
     return next(iter(download.series().values()))
 
 
-def _judge(_options: SharedOptions, _topology: Topology, readings: Readings) -> list[Verdict]:
-    return list(_verdicts({number: readings.at(subflows=number) for number in _SUBFLOWS}))
-
-
-def _verdicts(by_number: dict[str, Readings]) -> Iterator[Verdict]:
-    alone, both = (by_number[number].estimate("share_percent") for number in _SUBFLOWS)
+def _judge(_options: SharedOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    alone, both = (readings.at(subflows=number).estimate("share_percent") for number in _SUBFLOWS)
     low, high = _EVEN - _EVEN_WITHIN, _EVEN + _EVEN_WITHIN
     yield within("a session of one subflow has as much as legacy TCP beside it", alone, low, high, "% of both")
     claim = "a session of two subflows has no more than legacy TCP, as coupled congestion control would have it"
@@ -134,6 +130,5 @@ SCENARIO = Scenario(
     measure=_measure,
     judge=_judge,
     draw=_draw,
-    about=__doc__,
     any_links=False,
 )

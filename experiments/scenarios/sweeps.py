@@ -1,23 +1,23 @@
 """What the sweeps over one quantity have in common: downloads of equal length, and a value plotted over it."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, TypeVar
 
 from matplotlib.axes import Axes
 from pydantic import BeforeValidator, Field
 
 from experiments.plots import line, tidy
 from experiments.record import Download
-from experiments.scenarios.downloads import fetched, file_lasting, values_of
+from experiments.scenarios.downloads import fetched, file_lasting, reading_of, values_of
 from experiments.study.blueprint import StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options
+from experiments.study.scenario import Options, Seconds
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.counters import counted
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
-_NO_MARK = 4294967295
+NO_MARK = 4294967295
 """The kernel's own tcp_notsent_lowat."""
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
 
@@ -25,13 +25,15 @@ _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "lega
 class TimedOptions(Options):
     """Every download breaks off after ``seconds``; its rates count from ``warm_up`` seconds on."""
 
-    seconds: float = Field(default=6.0, gt=0, description="a number of seconds above 0")
+    seconds: Seconds = 6.0
     warm_up: float = Field(default=2.0, ge=0, description="a number of seconds")
 
 
 def listed(value: object) -> object:
-    """A text with commas as the tuple of its parts; anything else as it is."""
-    return tuple(value.split(",")) if isinstance(value, str) else value
+    """A text with commas as the tuple of its parts, and a number as one of itself; anything else as it is."""
+    if isinstance(value, str):
+        return tuple(value.split(","))
+    return (value,) if isinstance(value, int | float) else value
 
 
 def some_of(names: Sequence[str]) -> Callable[[object], object]:
@@ -46,44 +48,22 @@ def some_of(names: Sequence[str]) -> Callable[[object], object]:
     return read
 
 
-def numbers(kind: type[int] | type[float]) -> Callable[[object], object]:
-    """Reads a number, or a text with commas, as the tuple of the numbers in it; leaves all else as it is."""
-
-    def read(value: object) -> object:
-        parts = listed(value)
-        if isinstance(parts, int | float):
-            return (parts,)
-        return tuple(map(number, parts)) if isinstance(parts, tuple) else parts
-
-    def number(part: object) -> object:
-        try:
-            return kind(part) if isinstance(part, str) else part
-        except ValueError:
-            return part
-
-    return read
-
-
-Sizes = Annotated[
-    tuple[Size, ...],
-    BeforeValidator(listed),
-    Field(min_length=1, description="sizes with commas between them, such as '0.18MB,0.72MB'"),
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], BeforeValidator(listed), Field(min_length=1)]
+"""What --set takes with commas between them. Numbers need ``strict=False``, so that they may be text."""
+Sizes = Several[Size]
+Durations = Several[Duration]
+Shares = Several[Share]
+Rates = Several[PositiveRate]
+Mtus = Annotated[
+    Several[Annotated[int, Field(ge=576, le=9000, strict=False)]],
+    Field(description="numbers from 576 to 9000 with commas between them, such as '1500,1000'"),
 ]
-Durations = Annotated[
-    tuple[Duration, ...],
-    BeforeValidator(listed),
-    Field(min_length=1, description="times with commas between them, such as '0ms,40ms'"),
-]
-Shares = Annotated[
-    tuple[Share, ...],
-    BeforeValidator(listed),
-    Field(min_length=1, description="shares with commas between them, such as '0%,1%'"),
-]
-Rates = Annotated[
-    tuple[PositiveRate, ...],
-    BeforeValidator(listed),
-    Field(min_length=1, description="rates with commas between them, such as '1mbit,100mbit'"),
-]
+
+
+def megabytes(size: str) -> float:
+    """What a point calls ``size``, as a number."""
+    return Size.parse(size).amount / 1e6
 
 
 def bound_what_is_received(testbed: Testbed, most: Size) -> None:
@@ -93,7 +73,7 @@ def bound_what_is_received(testbed: Testbed, most: Size) -> None:
     does with a smaller buffer.
     """
     bound_receive_buffer(testbed, most.amount)
-    testbed.gateway.sysctl(net__ipv4__tcp_notsent_lowat=_NO_MARK)
+    testbed.gateway.sysctl(net__ipv4__tcp_notsent_lowat=NO_MARK)
 
 
 def timed(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Download:
@@ -113,20 +93,18 @@ def counted_reading(built: StandingTestbed, options: TimedOptions, point: Point,
             "segments_sent_again": float(gateway["MPTcpExtMPTCPRetrans"]),
             "tcp_retransmits": float(gateway["TcpRetransSegs"]),
         }
-    return Reading(
-        point, repetition, values_of(download, options.warm_up) | counts, download.series(), sending=download.sending
-    )
+    return reading_of(download, point, repetition, values_of(download, options.warm_up) | counts)
 
 
 def draw_sweep(
-    axes: Axes, over: Iterable[tuple[float, Readings]], value: str, by: str, scale: float = 1, about: str = ""
+    axes: Axes, over: Mapping[float, Readings], value: str, by: str, scale: float = 1, about: str = ""
 ) -> None:
-    """``value`` times ``scale`` as ``by`` has it, with its interval, over the quantity that comes with the readings.
+    """``value`` times ``scale`` as ``by`` has it, with its interval, ``over`` a quantity.
 
     A line with something to say ``about`` it is pale.
     """
     colour, marker, how = _STYLES[by]
-    found = {place: readings.at(by=by).estimate(value).scaled(scale) for place, readings in over}
+    found = {place: readings.at(by=by).estimate(value).scaled(scale) for place, readings in over.items()}
     style = {"color": colour, "marker": marker, "linestyle": how, "alpha": 0.4 if about else 1}
     line(axes, found, f"{by}{about}", **style)
     tidy(axes, "both")

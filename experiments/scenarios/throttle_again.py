@@ -24,14 +24,10 @@ SCENARIO = held_download(
     INSTALLED,
     _verdict,
     "rule installed before",
-    (
-        JOINED,
-        HELD,
-    ),
+    (JOINED, HELD),
     name="throttle-again",
     paper="figure 6b",
     claim="With the policy already installed the same client's next download is throttled from its beginning.",
     expected="The path is held before the other one joins and keeps to its rate; the other one carries most.",
     quick={"repeat": 1},
-    about=__doc__,
 )

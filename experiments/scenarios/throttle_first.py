@@ -25,14 +25,10 @@ SCENARIO = held_download(
     ALWAYS,
     _verdict,
     "held from the join on",
-    (
-        JOINED,
-        HELD,
-    ),
+    (JOINED, HELD),
     name="throttle-first",
     paper="figure 6a",
     claim="The first download is throttled by itself when the second subflow joins, after what that takes to complete.",
     expected="The hold comes milliseconds after the join; the held path keeps to its rate, the other one carries most.",
     quick={"repeat": 1},
-    about=__doc__,
 )

@@ -31,9 +31,7 @@ SCENARIO = held_download(
     "held midway",
     (HELD,),
     name="throttle-midway",
-    paper="new",
     claim="A throttle that an operator sets in the middle of a download moves the load and breaks nothing.",
     expected="The held path falls to its rate within a third of a second, and the other one carries more.",
     quick={"repeat": 1, "size": "12MB"},
-    about=__doc__,
 )

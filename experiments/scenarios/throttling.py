@@ -9,13 +9,12 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import Field
 
 from experiments.enforcement import Enforcement, watched
 from experiments.record import Download
-from experiments.scenarios.downloads import draw_panels, fetched
+from experiments.scenarios.downloads import draw_panels, fetched, reading_of
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
-from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, exactly, no_less_than
+from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, exactly
 from experiments.study.scenario import Options, Scenario
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
@@ -43,9 +42,9 @@ class ThrottleOptions(Options):
     ``buffer`` is the most that the client's receive buffer may take.
     """
 
-    size: Size = Field(default=Size(5_000_000), description="a size, such as '5MB'")
-    rate: PositiveRate = Field(default=PositiveRate(1_000_000), description="a rate, such as '1mbit'")
-    buffer: Size = Field(default=Size(720_000), description="a size, such as '0.72MB'")
+    size: Size = Size(5_000_000)
+    rate: PositiveRate = PositiveRate(1_000_000)
+    buffer: Size = Size(720_000)
 
 
 def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
@@ -73,7 +72,7 @@ def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repe
     if commanded:
         moments = {HELD: commanded[0].result() - download.started}
     values = _values(download, testbed.topology, moments.get(HELD, 0.0))
-    return Reading(point, repetition, values | moments, download.series(), sending=download.sending)
+    return reading_of(download, point, repetition, values | moments)
 
 
 def _moments(enforcement: Enforcement, download: Download) -> dict[str, float]:
@@ -129,11 +128,10 @@ def _hold(testbed: Testbed, options: ThrottleOptions, path: str) -> float:
 def verdicts_on_hold(options: ThrottleOptions, topology: Topology, readings: Readings, who: str) -> Iterator[Verdict]:
     """What holds of every download behind its hold: the first path is slow, others carry most, nothing reconnected."""
     first, *others = topology.links
-    rate = options.rate.amount / 1e6
-    slow = readings.repeated(f"{first.name}_after_mbps")
-    yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow.estimate, _HELD * rate, "Mbit/s")
+    slow, bound = readings.repeated(f"{first.name}_after_mbps"), _HELD * options.rate.amount / 1e6
+    yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow, bound, "Mbit/s")
     carried = readings.each(lambda reading: sum(reading.values[f"{link.name}_after_mbps"] for link in others))
-    yield no_less_than(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow, "Mbit/s")
+    yield at_least(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow, "Mbit/s")
     counts = sorted({int(count) for count in readings.values("subflows")})
     yield exactly(f"no subflow was lost or made anew ({who})", ", ".join(map(str, counts)), str(len(topology.links)))
 
@@ -162,13 +160,11 @@ def held_download(
             for converter in CONVERTERS
         ]
 
-    def judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> list[Verdict]:
-        verdicts = []
+    def judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
         for point in points(options, topology):
             who, these = f"{point['by']}, {point['family']}", readings.at(**point)
-            verdicts.append(own(options, point["link"], these, who))
-            verdicts += verdicts_on_hold(options, topology, these, who)
-        return verdicts
+            yield own(options, point["link"], these, who)
+            yield from verdicts_on_hold(options, topology, these, who)
 
     def draw(figure: Figure, topology: Topology, readings: Readings) -> None:
         titled = {f"{title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}

@@ -176,9 +176,19 @@ def parser() -> Arguments:
     new.set_handler(New, _new)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
-    _describe_report(commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END))
+    report = commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END)
+    report.set_handler(Report, _report)
     about = "write what is worth keeping under version control"
-    _describe_publish(commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END))
+    publish = commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END)
+    publish.set_handler(Publish, _publish)
+    for each in (report, publish):
+        # Not by choices: argparse holds an empty list, too, against them.
+        about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
+        each.add_argument("names", nargs="*", type=_known, metavar="NAME", help=about)
+        add_results(each, "where the results are")
+    about = "the page to write (default: DIR/experiment/report.html)"
+    report.add_argument("--output", type=Path, metavar="FILE", help=about)
+    publish.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
     return made
 
 
@@ -224,28 +234,6 @@ def _describe_run(parser: Arguments) -> None:
         " it takes processor time from what is measured",
     )
     parser.add_argument("--dry-run", action="store_true", help="print what would be measured, and do nothing")
-
-
-def _describe_publish(parser: Arguments) -> None:
-    parser.set_handler(Publish, _publish)
-    _add_names(parser)
-    add_results(parser, "where the results are")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
-
-
-def _add_names(parser: Arguments) -> None:
-    # Not by choices: argparse holds an empty list, too, against them.
-    about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
-    parser.add_argument("names", nargs="*", type=_known, metavar="NAME", help=about)
-
-
-def _describe_report(parser: Arguments) -> None:
-    parser.set_handler(Report, _report)
-    _add_names(parser)
-    add_results(parser, "where the results are")
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="the page to write (default: DIR/experiment/report.html)"
-    )
 
 
 def _known(name: str) -> str:
@@ -396,9 +384,9 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
 
 
 def _write_report(chosen: Sequence[Scenario[Any]], records: Mapping[str, Record], output: Path) -> None:
-    from experiments.study.report import page, render
+    from experiments.study.report import report
 
-    _write(render(page(chosen, records, datetime.now(UTC))), output)
+    _write(report(chosen, records, datetime.now(UTC)), output)
 
 
 def _write(text: str, output: Path) -> None:

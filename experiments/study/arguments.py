@@ -13,21 +13,13 @@ _MOST_STOLEN = Share(20_000)
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """How far a machine may be from quiet.
-
-    A hypervisor may take the share ``most_stolen`` of its processors' time during a reading; a link may be off its
-    description by the share ``tolerance``.
+class Measuring:
+    """A hypervisor may take the share ``most_stolen`` of the processors' time during a reading; a link may be off its
+    description by the share ``tolerance``. ``results`` is their folder.
     """
 
     most_stolen: Share
     tolerance: Share
-
-
-@dataclass(frozen=True)
-class Measuring(Allowed):
-    """Beside that, the folder for ``results``; and whether to be ``quick``, and to print ``json``."""
-
     results: Path
     quick: bool
     json: bool

@@ -108,7 +108,7 @@ def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> S
         return [
             replace(verdict, claim=f"{verdict.claim} ({combination})")
             for combination in combinations
-            for verdict in scenario.judge(options, combination.topology, readings.at(**combination.values))
+            for verdict in scenario.judged(options, combination.topology, readings.at(**combination.values))
         ]
 
     def draw(figure: "Figure", _topology: Topology, readings: Readings) -> None:

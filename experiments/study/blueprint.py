@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from experiments.testbed.appliance import start_converter, start_squid, tune
 from experiments.testbed.build import Testbed, standing
@@ -24,16 +24,15 @@ Stands = Callable[[str, Profile, int], AbstractContextManager[Testbed]]
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
 
-class Standing(Protocol):
-    """What stands, as far as a run has to know of it; a scenario knows more."""
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What stands, as far as a run has to know of it; a scenario knows more.
 
-    @property
-    def links(self) -> list[LinkReading]:
-        """How they measured before the first reading."""
+    ``links`` is how they measured before the first reading, ``emulation`` what emulates them: nothing on plain cables.
+    """
 
-    @property
-    def emulation(self) -> str:
-        """What emulates them."""
+    links: list[LinkReading] = field(default_factory=list)
+    emulation: str = "cables"
 
 
 class Blueprint(Protocol):
@@ -48,16 +47,29 @@ class Blueprint(Protocol):
         """
 
 
+Stood = TypeVar("Stood", bound=Standing)
+
+
 @dataclass(frozen=True)
-class StandingTestbed:
-    """A testbed with everything that serves running; ``links`` is how they measured before the first reading."""
+class Ground(Generic[Stood]):
+    """A Blueprint that is all in what is ``described``; ``stands`` is given a name, a seed and the tolerance."""
+
+    described: Mapping[str, object]
+    stands: Callable[[str, int, float], AbstractContextManager[Stood]] = field(compare=False)
+
+    def as_json(self) -> dict[str, object]:
+        return dict(self.described)
+
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Stood]:
+        """It, for the length of the block."""
+        return self.stands(name, seed, tolerance)
+
+
+@dataclass(frozen=True)
+class StandingTestbed(Standing):
+    """A testbed with everything that serves running."""
 
     testbed: Testbed
-    links: list[LinkReading]
-
-    @property
-    def emulation(self) -> str:
-        return self.testbed.emulation
 
 
 def _in_namespaces(name: str, profile: Profile, seed: int) -> AbstractContextManager[Testbed]:
@@ -109,7 +121,7 @@ class TestbedBlueprint:
             start_server(testbed, FILES)
             start_squid(testbed)
             start_converter(testbed)
-            yield StandingTestbed(testbed, links)
+            yield StandingTestbed(testbed, links=links, emulation=testbed.emulation)
 
     def _sweep(self, testbed: Testbed) -> None:
         for node in (testbed.client, testbed.gateway, testbed.server):

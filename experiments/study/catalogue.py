@@ -3,11 +3,12 @@
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tributary.paths import ROOT
@@ -16,55 +17,19 @@ from tributary.settings.errors import CommandError, Exit
 if TYPE_CHECKING:
     from experiments.study.scenario import Scenario
 
-_EXPERIMENTS = (
-    "legacy",
-    "multipath",
-    "shared-bottleneck",
-    "buffer",
-    "delays",
-    "mtu",
-    "buffer-mtu",
-    "throttle-first",
-    "throttle-again",
-    "throttle-long",
-    "throttle-midway",
-    "conversion-delay",
-    "grid",
-    "failover",
-    "latency",
-    "integrity",
-    "acceleration",
-    "acceleration-off-path",
-    "acceleration-buffer",
-    "acceleration-setup",
-    "acceleration-start",
-    "overlay-paths",
-    "overlay-transfer",
-    "overlay-leave",
-    "overlay-faults",
-    "handoff-sizes",
-    "handoff-backends",
-    "handoff-scale",
-    "handoff-faults",
-    "home",
-)
-_BENCHMARKS = (
-    "enforcement",
-    "converter",
-    "throttler-scale",
-    "queueing-delay",
-    "converter-soak",
-    "acceleration-instances",
-    "acceleration-one-core",
-    "accuracy",
-    "overlay",
-    "overlay-on-demand",
-    "overlay-node-out",
-    "offload",
-    "offload-soak",
-    "handoff-soak",
-    "console",
-)
+_EXPERIMENTS = """
+    legacy multipath shared-bottleneck buffer delays mtu buffer-mtu
+    throttle-first throttle-again throttle-long throttle-midway conversion-delay
+    grid never-below failover latency integrity
+    acceleration acceleration-off-path acceleration-buffer acceleration-setup acceleration-start
+    overlay-paths overlay-transfer overlay-leave overlay-faults
+    handoff-sizes handoff-backends handoff-scale handoff-faults home
+"""
+_BENCHMARKS = """
+    enforcement converter throttler-scale queueing-delay converter-soak
+    acceleration-instances acceleration-one-core accuracy overlay overlay-on-demand overlay-node-out
+    offload offload-soak handoff-soak console
+"""
 
 
 @dataclass(frozen=True)
@@ -74,8 +39,7 @@ class Catalogue(Mapping[str, "Scenario[Any]"]):
     modules: Mapping[str, str]
 
     def __getitem__(self, name: str) -> "Scenario[Any]":
-        found: Scenario[Any] = import_module(self.modules[name]).SCENARIO
-        return found
+        return _described(import_module(self.modules[name]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.modules)
@@ -84,15 +48,18 @@ class Catalogue(Mapping[str, "Scenario[Any]"]):
         return len(self.modules)
 
 
-def _in(room: str, names: Iterable[str]) -> dict[str, str]:
-    return {name: f"experiments.{room}.{name.removeprefix(BENCH).replace('-', '_')}" for name in names}
+def _in(room: str, names: str, prefix: str = "") -> Catalogue:
+    return Catalogue({f"{prefix}{name}": f"experiments.{room}.{name.replace('-', '_')}" for name in names.split()})
 
 
-BENCH = "bench-"
-"""What the name of a benchmark begins with among all scenarios."""
-SCENARIOS = Catalogue(_in("scenarios", _EXPERIMENTS))
-BENCHMARKS = Catalogue(_in("bench", (f"{BENCH}{name}" for name in _BENCHMARKS)))
+SCENARIOS = _in("scenarios", _EXPERIMENTS)
+BENCHMARKS = _in("bench", _BENCHMARKS, prefix="bench-")
 EVERYTHING = Catalogue({**SCENARIOS.modules, **BENCHMARKS.modules})
+
+
+def _described(module: ModuleType) -> "Scenario[Any]":
+    """The module's SCENARIO, whose description is the module's docstring."""
+    return replace(module.SCENARIO, about=module.__doc__ or "")
 
 
 def is_file(name: str) -> bool:
@@ -123,7 +90,7 @@ def from_file(path: Path) -> "Scenario[Any]":
         raise CommandError(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
     if found.name in EVERYTHING:
         raise CommandError(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
-    return replace(found, files=_digests(path))
+    return replace(_described(module), files=_digests(path))
 
 
 def _digests(path: Path) -> dict[str, str]:

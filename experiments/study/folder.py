@@ -23,6 +23,18 @@ class Record:
     verdicts: Sequence[Verdict]
     plot: str | None
 
+    @classmethod
+    def read(cls, path: Path, testbeds: Sequence[Mapping[str, Any]], readings: Readings) -> Self:
+        """With what lies at ``path`` beside testbeds and readings; raises OSError or ValueError if that cannot be."""
+        plot = path / "plot.svg"
+        return cls(
+            manifest=json.loads((path / "manifest.json").read_text()),
+            testbeds=testbeds,
+            readings=readings,
+            verdicts=[Verdict.read(each) for each in json.loads((path / "verdicts.json").read_text())],
+            plot=plot.read_text() if plot.exists() else None,
+        )
+
 
 @dataclass(frozen=True)
 class Folder:
@@ -49,15 +61,9 @@ class Folder:
 
     def record(self) -> Record:
         """All of a whole run; raises CommandError (exit 66) if a file that it needs is not there or cannot be read."""
-        plot = self.path / "plot.svg"
         try:
-            return Record(
-                manifest=json.loads((self.path / "manifest.json").read_text()),
-                testbeds=[json.loads(line) for line in (self.path / "testbeds.jsonl").read_text().splitlines()],
-                readings=self.readings(),
-                verdicts=[Verdict.read(each) for each in json.loads((self.path / "verdicts.json").read_text())],
-                plot=plot.read_text() if plot.exists() else None,
-            )
+            testbeds = [json.loads(line) for line in (self.path / "testbeds.jsonl").read_text().splitlines()]
+            return Record.read(self.path, testbeds, self.readings())
         except (OSError, ValueError) as error:
             raise CommandError(Exit.NO_INPUT, f"{self.path}: cannot be read: {error}") from error
 

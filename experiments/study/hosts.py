@@ -45,7 +45,7 @@ def placed(settings: HostsSettings, scenario: Scenario[Any], hosts: Hosts | None
         scenario,
         points=lambda options, topology: scenario.points(options, settings.placed(topology)),
         blueprint=lambda *about: _on(scenario.blueprint(*about), stands),
-        judge=lambda options, topology, readings: scenario.judge(options, settings.placed(topology), readings),
+        judge=lambda options, topology, readings: scenario.judged(options, settings.placed(topology), readings),
         hosts=hosts.as_json() if hosts else {},
     )
 

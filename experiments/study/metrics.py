@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import truediv
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,7 @@ def ratio(name: str, ours: Repeated, theirs: Repeated) -> Metric:
 
     What stands in one repetition was measured within moments: a machine that others slow down slows both.
     """
-    return Metric(name, [*Repeated.of(truediv, ours, theirs).numbers.values()], RATIO)
+    return Metric(name, [*(ours / theirs).numbers.values()], RATIO)
 
 
 def metrics_of(readings: Readings, values: Sequence[str], prefix: str = "") -> list[Metric]:

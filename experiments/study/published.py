@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.results import write_json
 from experiments.study.folder import Record
-from experiments.study.readings import Reading, Readings, Verdict
+from experiments.study.readings import Reading, Readings
 from tributary.settings.errors import CommandError, Exit
 
 _READINGS = "readings.jsonl.xz"
@@ -47,16 +47,9 @@ def published(path: Path) -> Record | None:
     """What was published in ``path``, if anything was; raises CommandError (66) for files that cannot be read."""
     if not (path / _READINGS).exists():
         return None
-    plot = path / "plot.svg"
     try:
         text = lzma.decompress((path / _READINGS).read_bytes()).decode()
         testbeds, *readings = (json.loads(line) for line in text.splitlines())
-        return Record(
-            testbeds=testbeds,
-            manifest=json.loads((path / "manifest.json").read_text()),
-            readings=Readings(map(Reading.read, readings)),
-            verdicts=[Verdict.read(each) for each in json.loads((path / "verdicts.json").read_text())],
-            plot=plot.read_text() if plot.exists() else None,
-        )
+        return Record.read(path, testbeds, Readings(map(Reading.read, readings)))
     except (OSError, ValueError, KeyError, lzma.LZMAError) as error:
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import sqrt
+from operator import sub, truediv
 from statistics import fmean, stdev
 from typing import Any, Self
 
@@ -111,14 +112,22 @@ class Repeated:
         common = [number for number in each[0].numbers if all(number in other.numbers for other in each)]
         return cls({number: how(*(other.numbers[number] for other in each)) for number in common})
 
+    @classmethod
+    def of_all(cls, how: Callable[[Sequence[float]], float], each: Iterable["Repeated"]) -> Self:
+        """``how``, such as max, makes one number of all of ``each``, likewise."""
+        return cls.of(lambda *numbers: how(numbers), *each)
+
     def __mul__(self, factor: float) -> "Repeated":
         return Repeated({repetition: factor * number for repetition, number in self.numbers.items()})
+
+    def __truediv__(self, other: "Repeated") -> "Repeated":
+        return Repeated.of(truediv, self, other)
 
     def __add__(self, more: float) -> "Repeated":
         return Repeated({repetition: number + more for repetition, number in self.numbers.items()})
 
     def __sub__(self, other: "Repeated") -> "Repeated":
-        return Repeated.of(lambda own, its: own - its, self, other)
+        return Repeated.of(sub, self, other)
 
     @property
     def estimate(self) -> Estimate:
@@ -141,6 +150,11 @@ class Readings:
         """Those whose point has all of these ``circumstances``."""
         wanted = circumstances.items()
         return Readings(reading for reading in self if all(reading.point.get(key) == value for key, value in wanted))
+
+    def over(self, axis: str, number: Callable[[str], float] = float) -> dict[float, "Readings"]:
+        """Those at each value of an ``axis`` of the points, by the ``number`` that it is, the least first."""
+        texts = {reading.point[axis] for reading in self if axis in reading.point}
+        return {number(text): self.at(**{axis: text}) for text in sorted(texts, key=number)}
 
     def values(self, name: str) -> list[float]:
         """The value ``name`` of every reading that has it."""
@@ -227,22 +241,53 @@ class Verdict:
         return asdict(self)
 
 
-def at_most(claim: str, measured: Estimate, bound: float, unit: str) -> Verdict:
-    """Holds if the mean does not exceed ``bound``, with its whole interval."""
-    return Verdict(claim, f"{measured} {unit}", f"at most {bound:.1f} {unit}", measured.keeps_to(bound))
+Measured = Estimate | Repeated | float
 
 
-def at_least(claim: str, measured: Estimate, bound: float, unit: str, because: str = "") -> Verdict:
-    """Holds if the mean reaches ``bound``, with its whole interval; ``because`` is what explains it if not."""
-    decision = measured.reaches(bound)
-    because = "" if decision is Decision.HOLDS else because
-    return Verdict(claim, f"{measured} {unit}", f"at least {bound:.1f} {unit}", decision, because)
+def at_most(claim: str, measured: Measured, bound: float | Repeated, unit: str) -> Verdict:
+    """Holds if the mean does not exceed ``bound``, with its whole interval.
+
+    What is repeated may have a bound of each repetition: then the interval of their differences decides.
+    """
+    return _compared(claim, measured, "at most", bound, unit, Estimate.keeps_to)
 
 
-def within(claim: str, measured: Estimate, least: float, most: float, unit: str) -> Verdict:
+def at_least(claim: str, measured: Measured, bound: float | Repeated, unit: str, because: str = "") -> Verdict:
+    """Holds if the mean reaches ``bound``, likewise; ``because`` is what explains it if not."""
+    verdict = _compared(claim, measured, "at least", bound, unit, Estimate.reaches)
+    return verdict if verdict.holds else replace(verdict, because=because)
+
+
+def _compared(
+    claim: str,
+    measured: Measured,
+    how: str,
+    bound: float | Repeated,
+    unit: str,
+    decide: Callable[[Estimate, float], Decision],
+) -> Verdict:
+    estimate, beside = _estimate(measured), ""
+    if isinstance(bound, Repeated):
+        assert isinstance(measured, Repeated), "a bound of each repetition is for what is repeated"
+        difference, bound = (measured - bound).estimate, bound.estimate.mean
+        decision = decide(difference, 0)
+        beside = f" ({difference} {unit} from the bound, by repetition)" if difference.margin else ""
+    else:
+        decision = decide(estimate, bound)
+    return Verdict(claim, f"{estimate} {unit}{beside}", f"{how} {bound:.1f} {unit}", decision)
+
+
+def _estimate(measured: Measured) -> Estimate:
+    if isinstance(measured, Repeated):
+        return measured.estimate
+    return measured if isinstance(measured, Estimate) else Estimate(measured, 0)
+
+
+def within(claim: str, measured: Measured, least: float, most: float, unit: str) -> Verdict:
     """Holds if the mean is neither below ``least`` nor above ``most``, with its whole interval."""
-    decision = together((measured.reaches(least), measured.keeps_to(most)))
-    return Verdict(claim, f"{measured} {unit}", f"{least:.2f} to {most:.2f} {unit}", decision)
+    estimate = _estimate(measured)
+    decision = together((estimate.reaches(least), estimate.keeps_to(most)))
+    return Verdict(claim, f"{estimate} {unit}", f"{least:.2f} to {most:.2f} {unit}", decision)
 
 
 def together(decisions: Iterable[Decision]) -> Decision:
@@ -256,26 +301,6 @@ def exactly(claim: str, measured: str, bound: str) -> Verdict:
     return Verdict(claim, measured, bound, Decision.HOLDS if measured == bound else Decision.FAILS)
 
 
-def no_more_than(claim: str, ours: Repeated, theirs: Repeated, unit: str) -> Verdict:
-    """Holds if ``ours`` does not exceed ``theirs`` of the same repetition, by the interval of their differences."""
-    verdict = at_most(claim, ours.estimate, theirs.estimate.mean, unit)
-    return _paired(verdict, ours - theirs, (ours - theirs).estimate.keeps_to(0), unit)
-
-
-def no_less_than(claim: str, ours: Repeated, theirs: Repeated, unit: str, because: str = "") -> Verdict:
-    """Holds if ``ours`` reaches ``theirs`` of the same repetition, by the interval of their differences."""
-    verdict = at_least(claim, ours.estimate, theirs.estimate.mean, unit)
-    decision = (ours - theirs).estimate.reaches(0)
-    verdict = replace(verdict, because="" if decision is Decision.HOLDS else because)
-    return _paired(verdict, ours - theirs, decision, unit)
-
-
-def _paired(verdict: Verdict, differences: Repeated, decision: Decision, unit: str) -> Verdict:
-    difference = differences.estimate
-    beside = f" ({difference} {unit} from the bound, by repetition)" if difference.margin else ""
-    return replace(verdict, measured=verdict.measured + beside, decision=decision)
-
-
 def worst(claim: str, numbers: Sequence[float], most: float, unit: str) -> Verdict:
     """Holds if not one of ``numbers`` exceeds ``most``: for what must never be, and not on average."""
-    return at_most(claim, Estimate(max(numbers), 0), most, unit)
+    return at_most(claim, max(numbers), most, unit)

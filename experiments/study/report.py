@@ -4,90 +4,30 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
-from experiments.study.readings import STOLEN, Decision, Readings, Verdict
+from experiments.study.readings import STOLEN, Readings
 from experiments.study.scenario import Scenario
-from experiments.study.tables import Table, links, numbers
+from experiments.study.tables import links, numbers
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
 
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 
 
-@dataclass(frozen=True)
-class Block:
-    """A paragraph of text, or a drawing, whose line breaks and spaces matter."""
-
-    text: str
-    drawn: bool
-
-
-@dataclass(frozen=True)
-class Section:
-    """What the page says of one run of ``scenario``."""
-
-    scenario: Scenario[Any]
-    about: Sequence[Block]
-    verdicts: Sequence[Verdict]
-    plot: Markup
-    facts: Mapping[str, str]
-    command: str
-    numbers: Table
-    links: Table
-    metrics: Mapping[str, str]
-    """What is quoted."""
-
-    @property
-    def decisions(self) -> Counter[Decision]:
-        """How many verdicts hold, fail, differ and are undecided, by their values."""
-        return Counter(verdict.decision for verdict in self.verdicts)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine, and the names of the scenarios that ran on it."""
-
-    scenarios: Sequence[str]
-    facts: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Page:
-    """``scenarios`` in the order of the catalogue; one that is not in ``sections`` has not run."""
-
-    scenarios: Sequence[Scenario[Any]]
-    sections: Mapping[str, Section]
-    machines: Sequence[Machine]
-    made: datetime
-
-    @property
-    def decisions(self) -> Counter[Decision]:
-        """The same of all sections."""
-        return sum((section.decisions for section in self.sections.values()), Counter())
-
-
-def page(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> Page:
-    """What to say of ``scenarios``, from the records by name of those that have run.
+def report(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> str:
+    """What to say of ``scenarios``, from the records by name of those that have run: one HTML document, all text of
+    which is escaped.
 
     Raises CommandError with exit 64 if a plot is missing and the links that it shows are not described as they are now.
     """
-    ran = [scenario for scenario in scenarios if scenario.name in records]
-    sections = {scenario.name: _section(scenario, records[scenario.name]) for scenario in ran}
-    return Page(scenarios, sections, _machines({name: records[name].manifest for name in sections}), made)
-
-
-def render(page: Page) -> str:
-    """The page as one HTML document; all text is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -96,22 +36,31 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("report.html.j2").render(page=page)
-
-
-def _section(scenario: Scenario[Any], record: Record) -> Section:
-    label = f"Plot of {scenario.name}; the numbers are in a table below."
-    return Section(
-        scenario=scenario,
-        about=_blocks(scenario.about),
-        verdicts=record.verdicts,
-        plot=inline(record.plot or _drawn_again(scenario, record), scenario.name, label),
-        facts=_facts(record),
-        command=shlex.join(record.manifest["command"]),
-        numbers=numbers(record.readings),
-        links=links(record.testbeds),
-        metrics={each.name: f"{each.median:.3f}" for each in scenario.quoted(record.readings)},
+    sections = {each.name: _section(each, records[each.name]) for each in scenarios if each.name in records}
+    return environment.get_template("report.html.j2").render(
+        scenarios=scenarios,
+        sections=sections,
+        decisions=sum((section["decisions"] for section in sections.values()), Counter()),
+        machines=_machines({name: records[name].manifest for name in sections}),
+        made=made,
     )
+
+
+def _section(scenario: Scenario[Any], record: Record) -> dict[str, Any]:
+    """What the page says of one run of ``scenario``; ``decisions`` count its verdicts."""
+    label = f"Plot of {scenario.name}; the numbers are in a table below."
+    return {
+        "scenario": scenario,
+        "about": _paragraphs(scenario.about),
+        "verdicts": record.verdicts,
+        "decisions": Counter(verdict.decision for verdict in record.verdicts),
+        "plot": inline(record.plot or _drawn_again(scenario, record), scenario.name, label),
+        "facts": _facts(record),
+        "command": shlex.join(record.manifest["command"]),
+        "numbers": numbers(record.readings),
+        "links": links(record.testbeds),
+        "metrics": {each.name: f"{each.median:.3f}" for each in scenario.quoted(record.readings)},
+    }
 
 
 def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
@@ -119,13 +68,10 @@ def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
     return plot(scenario, Topology.of(profile), record.readings)
 
 
-def _blocks(about: str) -> list[Block]:
-    """A docstring by its paragraphs; those that are indented are drawings."""
+def _paragraphs(about: str) -> list[tuple[str, bool]]:
+    """Those of a docstring; and whether it is a drawing, which is indented, and whose line breaks and spaces matter."""
     paragraphs = re.split(r"\n\s*\n", about.rstrip()) if about else []
-    return [
-        Block(dedent(text), drawn=True) if text.startswith(" ") else Block(" ".join(text.split()), drawn=False)
-        for text in paragraphs
-    ]
+    return [(dedent(text), True) if text.startswith(" ") else (" ".join(text.split()), False) for text in paragraphs]
 
 
 def _facts(record: Record) -> dict[str, str]:
@@ -172,12 +118,12 @@ def _stolen(readings: Readings) -> str:
     return f"a hypervisor took {mean:.1f} % of the processors' time from a reading on average, {most:.1f} % at worst"
 
 
-def _machines(manifests: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
-    """Each machine once."""
+def _machines(manifests: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], dict[str, str]]]:
+    """Each machine once: the names of the scenarios that ran on it, and its facts."""
     names: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, manifest in manifests.items():
         names.setdefault(tuple(_machine(manifest).items()), []).append(name)
-    return [Machine(scenarios, dict(facts)) for facts, scenarios in names.items()]
+    return [(ran, dict(facts)) for facts, ran in names.items()]
 
 
 def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -68,10 +68,9 @@ def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:
     return testbed.gateway.start("converter", command).wait_until_ready()
 
 
-def start_throttler(testbed: Testbed, policy: Path, metrics: str | None = None) -> Process:
-    """Start the throttler with ``policy``; raises CommandError if it does not become ready."""
-    given = ["--metrics", metrics] if metrics else []
-    command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy), *given]
+def start_throttler(testbed: Testbed, policy: Path, *options: str) -> Process:
+    """Start the throttler with ``policy`` and other options; raises CommandError if it does not become ready."""
+    command = [sys.executable, "-m", "throttler", "run", "--policy", str(policy), *options]
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 

@@ -71,6 +71,7 @@ address = "{next_hop}"
 mptcp = false
 fallback = "refuse"
 fast_open = true
+reuse = {reuse}
 """
 # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
 _NODE = """
@@ -115,29 +116,36 @@ class Chain:
         return self.nodes[-1]
 
     @contextmanager
-    def converting(self, by: By, at: Collection[int] | None = None) -> Iterator[None]:
-        """A converter on every proxy, or ``at`` these alone, for the length of the block; on none with DIRECT."""
+    def converting(self, by: By, at: Collection[int] | None = None, *, kept: bool = False) -> Iterator[None]:
+        """A converter on every proxy, or ``at`` these alone, for the length of the block; on none with DIRECT.
+
+        ``kept``: with 0-RTT Convert, connections between them carry one transfer after another, and keep their windows.
+        """
         numbers = [] if by is By.DIRECT else sorted(at or range(1, 1 + len(self.proxies)))
         with ExitStack() as stack:
             for number, following in zip_longest(numbers, numbers[1:]):
-                stack.enter_context(self._converter(number, following, by))
+                stack.enter_context(self._converter(number, following, by, kept))
             yield
 
     def convert(self, number: int) -> str:
         """Where this proxy can be asked by 0-RTT Convert: its address and port."""
         return f"{self.segments[number - 1].gateway4}:{CONVERT_PORT}"
 
-    def _converter(self, number: int, following: int | None, by: By) -> Process:
+    def _converter(self, number: int, following: int | None, by: By, kept: bool) -> Process:
         name = f"converter{number}"
+        self.proxies[number - 1].sysctl(net__ipv4__tcp_slow_start_after_idle=int(not kept))
         settings = self.directory / f"{name}.toml"
-        settings.write_text(_CONVERTER.format(directory=self.directory, name=name) + self._listener(following, by))
+        settings.write_text(
+            _CONVERTER.format(directory=self.directory, name=name) + self._listener(following, by, kept)
+        )
         command = [str(native.build().converter), "--config", str(settings)]
         return self.proxies[number - 1].start(name, command).wait_until_ready()
 
-    def _listener(self, following: int | None, by: By) -> str:
+    def _listener(self, following: int | None, by: By, kept: bool) -> str:
         if by is not By.ZERO_RTT:
             return _TRANSPARENT.format(port=PORT, early=str(by is By.EARLY).lower())
-        gateway = "" if following is None else _GATEWAY.format(next_hop=self.convert(following))
+        reuse = str(kept).lower()
+        gateway = "" if following is None else _GATEWAY.format(next_hop=self.convert(following), reuse=reuse)
         return gateway + _CONVERT.format(port=CONVERT_PORT, via_gateway=str(following is not None).lower())
 
 
@@ -179,8 +187,5 @@ def intercept(node: Node, interface: str) -> None:
 
     As long as nobody does, it is forwarded.
     """
-    rules = node.directory / f"{node.namespace}.nft"
-    rules.write_text(_TPROXY.format(interface=interface, port=PORT))
-    node.run("nft", "-f", str(rules))
-    node.ip("rule", "add", "fwmark", "1", "lookup", "100")
-    node.ip("route", "add", "local", "default", "dev", "lo", "table", "100")
+    node.run("nft", _TPROXY.format(interface=interface, port=PORT))
+    node.batch(["rule add fwmark 1 lookup 100", "route add local default dev lo table 100"])

@@ -17,15 +17,9 @@ class Programs:
     load: Path
 
 
-@dataclass
-class _Profile:
-    """How this process has the programs built: quickly, or as a package has them."""
-
-    released: bool = False
-
-
-_profile = _Profile()
 _asked: list[Path] = []
+_released = [False]
+"""Whether this process has the programs built as a package has them, or else quickly."""
 
 
 def measure_released() -> None:
@@ -33,13 +27,13 @@ def measure_released() -> None:
 
     Building them takes three times as long. To be called before the first of them is asked for.
     """
-    _profile.released = True
+    _released[0] = True
 
 
 def description() -> dict[str, object]:
     """For a manifest: how the programs that this process has asked for were built, and the digest of each."""
     digests = {program.name: hashlib.sha256(program.read_bytes()).hexdigest()[:12] for program in _asked}
-    return {"profile": "released" if _profile.released else "quick", "sha256": digests}
+    return {"profile": "released" if _released[0] else "quick", "sha256": digests}
 
 
 @cache
@@ -87,6 +81,6 @@ def converter_made_from() -> str:
 
 
 def _made(*names: str) -> list[Path]:
-    programs = cargo.build(*names, released=_profile.released)
+    programs = cargo.build(*names, released=_released[0])
     _asked.extend(programs)
     return programs

@@ -51,13 +51,14 @@ class Process:
 
     def wait_until_ready(self) -> Self:
         """Wait for a line ``ready`` in the log; raises CommandError if the process ends or stays silent instead."""
-        return self._wait_until(lambda: READY in self.output().splitlines())
+        return self.wait_until(lambda: READY in self.output().splitlines())
 
     def wait_for_output(self) -> Self:
         """Wait for anything in the log; raises CommandError if the process ends or stays silent instead."""
-        return self._wait_until(lambda: "\n" in self.output())
+        return self.wait_until(lambda: "\n" in self.output())
 
-    def _wait_until(self, done: Callable[[], bool]) -> Self:
+    def wait_until(self, done: Callable[[], bool]) -> Self:
+        """Wait for a fact; raises CommandError if the process ends before, or takes too long."""
         deadline = time.monotonic() + _START_SECONDS
         while not done():
             if self.popen.poll() is not None:
@@ -83,12 +84,15 @@ class Process:
 
     def stop(self, seconds: float = 10) -> int:
         """End the process, by SIGKILL if SIGTERM does not do in time; returns its exit code."""
-        self.popen.send_signal(signal.SIGTERM)
+        self._ask_to_end()
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             return self.popen.wait()
+
+    def _ask_to_end(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
 
     def _failed(self, how: str) -> NoReturn:
         self.stop()
@@ -141,6 +145,10 @@ class Node:
     def run(self, *arguments: str) -> str:
         """Run a command in the namespace and return what it printed; raises CommandError."""
         return run(self.command(arguments))
+
+    def listens(self, port: int, *, mptcp: bool = False) -> bool:
+        """Whether somebody in the namespace listens at a port, by TCP or by MPTCP."""
+        return bool(self.run("ss", "-HlnM" if mptcp else "-Hlnt", f"sport = :{port}"))
 
     def lines(self, *arguments: str) -> Iterator[str]:
         """Run a command in the namespace and yield its lines as they come; raises CommandError if it fails."""
@@ -203,15 +211,13 @@ class Node:
     def start(self, name: str, arguments: Sequence[str]) -> Process:
         """Start a process that outlives the caller; it prints into ``directory``/``name``.log."""
         log = self.directory / f"{name}.log"
+        return Process(self._popen(arguments, log, subprocess.DEVNULL), log)
+
+    def _popen(self, arguments: Sequence[str], log: Path, stdin: int) -> subprocess.Popen[bytes]:
         with log.open("wb") as output:
-            popen = subprocess.Popen(
-                self.command(arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            return subprocess.Popen(
+                self.command(arguments), stdin=stdin, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
-        return Process(popen, log)
 
 
 def _enter(namespace: int) -> None:

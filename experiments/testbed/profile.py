@@ -92,10 +92,6 @@ def _value(key: str, text: str) -> int | str:
 
 def _anchored(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A profile's ``document`` in which the relative paths of traces begin at ``folder``."""
-    return {key: _anchored_value(key, value, folder) for key, value in document.items()}
-
-
-def _anchored_value(key: str, value: object, folder: Path) -> object:
-    if isinstance(value, dict):
-        return _anchored(value, folder)
-    return str(folder / value) if key == "trace" and isinstance(value, str) and value else value
+    anchored = {key: _anchored(value, folder) if isinstance(value, dict) else value for key, value in document.items()}
+    trace = anchored.get("trace")
+    return anchored | ({"trace": str(folder / trace)} if trace and isinstance(trace, str) else {})

@@ -94,11 +94,8 @@ def as_json(readings: list[Reading]) -> list[dict[str, object]]:
 def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
     if link.rtt > 0:
         yield _round_trip(client, link)
-    for what, direction, source, sink, address in (
-        (DOWN, link.down, gateway, client, link.client4),
-        (UP, link.up, client, gateway, link.gateway4),
-    ):
-        flood = _Flood(f"flood-{link.name}-{what}", source, sink, str(address))
+    for what, direction in ((DOWN, link.down), (UP, link.up)):
+        flood = _flood(link, what, client, gateway)
         measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
         whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
         yield Reading(
@@ -115,12 +112,16 @@ def measured_anew(link: Link, what: str, client: Node, gateway: Node) -> float:
     if what == RTT:
         times = _pings(client, link)
         return times[len(times) // 2]
-    ends = (gateway, client, str(link.client4)) if what == DOWN else (client, gateway, str(link.gateway4))
-    flood = _Flood(f"flood-{link.name}-{what}", *ends)
+    flood = _flood(link, what, client, gateway)
     supposed = _FIRST_RATE
     while (arrived := flood.over_rate(supposed)) > supposed and supposed < _LAST_RATE:
         supposed *= _MORE
     return arrived / 1e6
+
+
+def _flood(link: Link, what: str, client: Node, gateway: Node) -> "_Flood":
+    ends = (gateway, client, str(link.client4)) if what == DOWN else (client, gateway, str(link.gateway4))
+    return _Flood(f"flood-{link.name}-{what}", *ends)
 
 
 def _round_trip(client: Node, link: Link) -> Reading:
@@ -158,9 +159,8 @@ class _Flood:
 
     def over_rate(self, bits_per_second: float) -> float:
         """The rate at which a short flood arrives, in IP bits per second."""
-        receive = ["-m", "experiments.probes.flood", "receive", self.address, str(_FLOOD_PORT)]
-        result = self._send(receive, _OVERLOAD * bits_per_second, _FLOOD_SECONDS)
-        return float(result["bits_per_second"])
+        told = self._send(["receive"], _OVERLOAD * bits_per_second, _FLOOD_SECONDS)
+        return float(told["bits_per_second"])
 
     def over_trace(self, trace: Trace) -> float:
         """The mean rate over whole periods of ``trace``, or over as much of one as time allows, in IP bits per second.
@@ -169,14 +169,15 @@ class _Flood:
         be busy at the trace's best moments as well.
         """
         seconds = min(_LONGEST_FLOOD, trace.period * math.ceil(_FLOOD_SECONDS / trace.period))
-        receive = ["-m", "experiments.probes.arrivals", self.address, str(_FLOOD_PORT), str(_SETTLING), str(seconds)]
-        result = self._send(receive, _OVERLOAD * trace.peak(_PEAK), _SETTLING + seconds + 1)
-        return float(8 * sum(result["bytes"]) / seconds)
+        received = ["arrivals", str(_SETTLING), str(seconds)]
+        told = self._send(received, _OVERLOAD * trace.peak(_PEAK), _SETTLING + seconds + 1)
+        return float(8 * sum(told["bytes"]) / seconds)
 
-    def _send(self, receive: list[str], bits_per_second: float, seconds: float) -> Any:
-        """Flood for so long; returns what ``receive``, arguments to Python, printed last."""
-        with self.sink.start(self.name, [sys.executable, *receive]).wait_until_ready() as receiver:
-            send = ("send", self.address, str(_FLOOD_PORT), str(bits_per_second), str(seconds))
-            self.source.run(sys.executable, "-m", "experiments.probes.flood", *send)
+    def _send(self, received: list[str], bits_per_second: float, seconds: float) -> dict[str, Any]:
+        """Flood for so long; returns what the receiver, told by its name and its own numbers, printed last."""
+        flood, at = (sys.executable, "-m", "experiments.probes.flood"), (self.address, str(_FLOOD_PORT))
+        receive = [*flood, received[0], *at, *received[1:]]
+        with self.sink.start(self.name, receive).wait_until_ready() as receiver:
+            self.source.run(*flood, "send", *at, str(bits_per_second), str(seconds))
             receiver.popen.wait(timeout=30)
             return receiver.report()

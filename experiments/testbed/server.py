@@ -7,14 +7,12 @@ import hashlib
 import os
 import random
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from tributary.paths import CACHE
-from tributary.settings.errors import CommandError, Exit
 
 FILES = CACHE / "files"
 _CHUNK = 1 << 20
@@ -83,13 +81,7 @@ def start_server(testbed: Testbed, files: Path) -> Process:
     text = _CONFIGURATION.format(directory=server.directory, files=server.there(files))
     configuration = server.write("nginx.conf", text)
     process = server.start("nginx", ["nginx", "-c", str(configuration), "-e", "stderr"])
-    deadline = time.monotonic() + 10
-    while "LISTEN" not in server.run("ss", "-Htln", "sport = :80"):
-        if process.popen.poll() is not None or time.monotonic() > deadline:
-            last = " | ".join(process.output().splitlines()[-3:])
-            raise CommandError(Exit.SYSTEM, f"nginx does not listen: {last or 'it printed nothing'}")
-        time.sleep(0.02)
-    return process
+    return process.wait_until(lambda: server.listens(80))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from experiments.testbed.node import Node
 
@@ -25,11 +24,6 @@ def process_seconds(node: Node) -> float:
     # One that has ended meanwhile counts no more.
     lines = node.run("sh", "-c", 'cat "$@" 2>/dev/null || true', "sh", "/dev/null", *paths).splitlines()
     return sum(map(_process_ticks, lines)) / _TICK
-
-
-def seconds_of(pid: int) -> float:
-    """Processor time that a process of this machine has taken so far."""
-    return _process_ticks(Path("/proc", str(pid), "stat").read_text()) / _TICK
 
 
 def machine_seconds(node: Node) -> float:

@@ -7,12 +7,10 @@ from image import partitions
 from image.check import on_any_board, on_rpi, on_x86
 from image.check.findings import Disk, Finding, found
 from image.firstboot.settings import Role
-from image.partitions import Partition, Table
+from image.partitions import Table
 from tributary.settings.errors import CommandError, Exit
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
-_BOOT_KINDS = (partitions.EFI_SYSTEM, partitions.FAT32)
-_ROOT_KINDS = (partitions.LINUX_ROOT_X86_64, partitions.LINUX)
 
 
 def examine(image: Path, board: str, role: str) -> list[Finding]:
@@ -27,27 +25,12 @@ def examine(image: Path, board: str, role: str) -> list[Finding]:
     findings = [*BOARDS[board].partitions(table), *_places(table, image.stat().st_size)]
     if any(not finding.fine for finding in findings):
         return findings
-    disk = Disk(image, table, _first(table, *_BOOT_KINDS), _first(table, *_ROOT_KINDS))
+    disk = Disk(image, table, Role(role), BOARDS[board].ARCHITECTURE)
     flaw = disk.root.flaw()
     findings.append(Finding("root: a clean ext4 file system", flaw or ""))
-    return findings if flaw else [*findings, *_inside(disk, BOARDS[board], Role(role))]
-
-
-def _inside(disk: Disk, board: ModuleType, role: Role) -> list[Finding]:
-    return [
-        *board.boot(disk),
-        *on_any_board.kernel(disk, board.ARCHITECTURE),
-        *on_any_board.data(disk),
-        *on_any_board.settings(disk, role),
-        *on_any_board.mounts(disk),
-        *on_any_board.identity(disk, role),
-        *on_any_board.units(disk, role),
-        *on_any_board.leftovers(disk),
-    ]
-
-
-def _first(table: Table, *kinds: str) -> Partition:
-    return next(each for each in table.partitions if each.kind in kinds)
+    for look in () if flaw else (BOARDS[board].boot, *on_any_board.ALL):
+        findings += look(disk)
+    return findings
 
 
 def _places(table: Table, size: int) -> list[Finding]:

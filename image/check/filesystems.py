@@ -7,15 +7,7 @@ from pathlib import Path
 
 from tributary.settings.errors import CommandError, Exit
 
-_ENTRY = re.compile(r"/(?P<inode>\d+)/(?P<mode>[0-7]+)/(?P<user>\d+)/(?P<group>\d+)/(?P<name>[^/]*)/(?P<size>\d*)/")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One name in a folder: ``mode`` has the kind of file, too, as in inode(7)."""
-
-    name: str
-    mode: int
+_ENTRY = re.compile(r"/\d+/[0-7]+/\d+/\d+/([^/]*)/\d*/")  # inode, mode, user, group, name, size
 
 
 @dataclass(frozen=True)
@@ -46,16 +38,10 @@ class Ext4:
     image: Path
     start: int
 
-    def entries(self, folder: str) -> tuple[Entry, ...]:
-        """What is in ``folder``, an absolute path; nothing if there is no such folder."""
-        found = _ENTRY.finditer(self._ask(f'ls -p "{folder}"').decode())
-        return tuple(
-            Entry(match["name"], int(match["mode"], 8)) for match in found if match["name"] not in ("", ".", "..")
-        )
-
     def names(self, folder: str) -> frozenset[str]:
-        """The names in ``folder``."""
-        return frozenset(entry.name for entry in self.entries(folder))
+        """What is in ``folder``, an absolute path; nothing if there is no such folder."""
+        found = _ENTRY.findall(self._ask(f'ls -p "{folder}"').decode())
+        return frozenset(found) - {"", ".", ".."}
 
     def read(self, path: str) -> bytes:
         """A file's contents; empty if there is none."""

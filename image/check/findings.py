@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.check.filesystems import Ext4, Fat
-from image.partitions import Partition, Table
+from image.firstboot.settings import Role
+from image.partitions import EFI_SYSTEM, FAT32, LINUX, LINUX_ROOT_X86_64, Table
 
 
 @dataclass(frozen=True)
@@ -30,24 +31,24 @@ def found(what: str, *, met: bool, otherwise: str) -> Finding:
 
 @dataclass(frozen=True)
 class Disk:
-    """An image for a ``board``: its table, its boot and root partitions, and the file systems on them."""
+    """An image for the ``role`` and the ``architecture``, its table, and the file systems on its partitions."""
 
     image: Path
     table: Table
-    boot_partition: Partition
-    root_partition: Partition
+    role: Role
+    architecture: str
 
     @property
     def boot(self) -> Fat:
         """What people see when they put the card into their computer."""
-        return Fat(self.image, self.boot_partition.start)
+        return Fat(self.image, self.table.of(EFI_SYSTEM, FAT32)[0].start)
 
     @property
     def root(self) -> Ext4:
         """The system."""
-        return Ext4(self.image, self.root_partition.start)
+        return Ext4(self.image, self.table.of(LINUX_ROOT_X86_64, LINUX)[0].start)
 
     @property
     def data(self) -> Ext4:
-        """What two slots share; of a disk that has slots, the last partition."""
+        """What two slots share: the last partition."""
         return Ext4(self.image, self.table.partitions[-1].start)

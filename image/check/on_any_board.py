@@ -42,22 +42,22 @@ _EMPTY = ("/var/lib/apt/lists", "/var/cache/apt/archives", "/etc/ssl/private", "
 _SMALL = {"lock", "partial"}  # folders that apt makes anew by itself
 
 
-def settings(disk: Disk, role: Role) -> Iterator[Finding]:
+def settings(disk: Disk) -> Iterator[Finding]:
     """tributary.toml on the boot partition, accepted as it is."""
     what = f"boot partition: {NAME} is accepted"
     if NAME not in disk.boot.names():
         yield Finding(what, "it is not there")
         return
     try:
-        read(disk.boot.read(NAME), role)
+        read(disk.boot.read(NAME), disk.role)
         yield Finding(what)
     except Wrong as wrong:
         yield Finding(what, wrong.lines[0])
 
 
-def kernel(disk: Disk, architecture: str) -> Iterator[Finding]:
+def kernel(disk: Disk) -> Iterator[Finding]:
     """The links that lead to the kernel, and what is there."""
-    for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, architecture)), ("initrd.img", initramfs_flaw)):
+    for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, disk.architecture)), ("initrd.img", initramfs_flaw)):
         path = disk.root.link(f"/{name}")
         given = disk.root.read(f"/{path}") if path else b""
         yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(given) or "" if given else "it is not there")
@@ -83,11 +83,13 @@ def mounts(disk: Disk) -> Iterator[Finding]:
         yield Finding(what, wrong or ("it has noauto" if "noauto" in fields[3].split(",") else ""))
 
 
-def identity(disk: Disk, role: Role) -> Iterator[Finding]:
+def identity(disk: Disk) -> Iterator[Finding]:
     """The role is written; keys, numbers and passwords are not."""
     root = disk.root
     written = root.read("/usr/lib/tributary/role").decode().strip()
-    yield found(f"root: the role is {role}", met=written == role, otherwise=f"it is {written or 'not written'}")
+    yield found(
+        f"root: the role is {disk.role}", met=written == disk.role, otherwise=f"it is {written or 'not written'}"
+    )
     keys = sorted(name for name in root.names("/etc/ssh") if name.startswith("ssh_host_"))
     yield found("root: no SSH host keys", met=not keys, otherwise=f"{', '.join(keys)}: every box must make its own")
     number = root.read("/etc/machine-id").decode().strip() if "machine-id" in root.names("/etc") else "missing"
@@ -110,10 +112,10 @@ def _accounts(disk: Disk) -> Iterator[Finding]:
     yield found("root: nobody has a key to it", met="authorized_keys" not in private, otherwise="authorized_keys")
 
 
-def units(disk: Disk, role: Role) -> Iterator[Finding]:
+def units(disk: Disk) -> Iterator[Finding]:
     """What is there for the role, what runs, and what must not."""
     there = disk.root.names("/usr/lib/systemd/system")
-    for name in _OF_ROLE[role]:
+    for name in _OF_ROLE[disk.role]:
         yield found(f"root: {name}.service is there", met=f"{name}.service" in there, otherwise="missing")
     for unit in _ENABLED:
         enabled = disk.root.names(_OTHER_PLACES.get(unit, _WANTS))
@@ -135,3 +137,7 @@ def leftovers(disk: Disk) -> Iterator[Finding]:
     for folder in _EMPTY:
         extra = sorted(disk.root.names(folder) - _SMALL)
         yield found(f"root: {folder} is empty", met=not extra, otherwise=f"{extra[:1]} and {len(extra) - 1} more")
+
+
+ALL = (kernel, data, settings, mounts, identity, units, leftovers)
+"""In the order in which they are looked at."""

@@ -19,7 +19,7 @@ def partitions(table: Table) -> Iterator[Finding]:
     wanted = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA]
     yield found("table: GPT", met=table.kind == "gpt", otherwise=table.kind)
     yield found("table: BIOS boot, EFI system, two roots, data", met=kinds == wanted, otherwise=", ".join(kinds))
-    sizes = {each.size for each in table.partitions if each.kind == LINUX_ROOT_X86_64}
+    sizes = {each.size for each in table.of(LINUX_ROOT_X86_64)}
     yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
 
 
@@ -53,7 +53,7 @@ def _menu(disk: Disk) -> Iterator[Finding]:
         yield Finding(f"GRUB: {_MENU} and {_ENVIRONMENT}", "missing on the boot partition")
         return
     text = disk.boot.read(_MENU).decode()
-    for slot in (each for each in disk.table.partitions if each.kind == LINUX_ROOT_X86_64):
+    for slot in disk.table.of(LINUX_ROOT_X86_64):
         words = (f"set root=$disk,gpt{slot.number}\n", f" root=PARTUUID={slot.name} ")
         missing = [word.strip() for word in words if word not in text]
         yield found(f"GRUB: {_MENU} names partition {slot.number}", met=not missing, otherwise=f"it has no {missing}")

@@ -31,7 +31,7 @@ Make this box what tributary.toml on its boot partition says.
 
 EPILOG = """\
 what it does
-  1. Makes SSH host keys if there are none; grows the root partition and its file system to the disk's end.
+  1. Makes SSH host keys if there are none; grows what both slots share, the data partition, to the disk's end.
   2. Reads tributary.toml. One that was applied already is left at that: edits on the box, of what it wrote, stay.
   3. Checks all of it. If anything is wrong nothing changes, and every line that is wrong is shown on the console, above
      the login prompt, and in tributary-errors.txt beside the file.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from image.firstboot import values
-from image.firstboot.values import Country, Passphrase, Ssid, Wireless
+from image.firstboot.values import Contradiction, Country, Passphrase, Ssid, Wireless
 from tributary.settings.files import Settings
 from tributary.settings.values import accepting, require
 
@@ -34,12 +34,17 @@ def _channel(value: object) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-class AccessPoint(Settings):
-    """A wireless network of the box's own, by WPA2, and by WPA3 as well where its interface can do that."""
+class WirelessNetwork(Settings):
+    """By WPA2, with a passphrase that all share."""
 
     country: Country = Field(title="where the box stands, which decides about channels", description=values.COUNTRY)
     ssid: Ssid = Field(title="the network's name", description=values.SSID)
     passphrase: Passphrase = Field(title="its passphrase", description=values.PASSPHRASE)
+
+
+class AccessPoint(WirelessNetwork):
+    """A wireless network of the box's own, by WPA3 as well where its interface can do that."""
+
     interface: Wireless = Field(
         None, title="by which interface; none: the first wireless one that is no link", description=values.WIRELESS
     )
@@ -64,7 +69,7 @@ def contradictions(
     joins: bool,
     wans: Mapping[str, Callable[[str], bool]],
     tables: Collection[str],
-) -> Iterator[tuple[str, object, str]]:
+) -> Iterator[Contradiction]:
     """Keys, values, and what is accepted instead.
 
     ``joining`` is the interface of [wifi], None if it names none, and ``joins`` whether there is such a table; ``wans``

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 PUBLIC, PRIVATE, PROGRAM = 0o644, 0o600, 0o755
 """Of files; the second kind's contents are nobody's business."""
-
 
 _HIDDEN = "(not shown)"
 
@@ -22,39 +21,42 @@ class Owner:
 ROOT = Owner(0, 0)
 
 
+class _Shown:
+    """Has a line that says what it does, with its fields."""
+
+    line: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.line.format_map(vars(self))
+
+
 @dataclass(frozen=True)
-class MakeFolder:
+class MakeFolder(_Shown):
     """A folder with this mode and owner, made if it is not there."""
 
+    line = "folder {path} (mode {mode:04o}, owner {owner.user}:{owner.group})"
     path: str
     mode: int
     owner: Owner = ROOT
 
-    def __str__(self) -> str:
-        return f"folder {self.path} {_whose(self.mode, self.owner)}"
-
 
 @dataclass(frozen=True)
-class WriteFile:
+class WriteFile(_Shown):
     """A file with this text, in place of what was there."""
 
+    line = "write {path} (mode {mode:04o}, owner {owner.user}:{owner.group})"
     path: str
     text: str
     mode: int = PUBLIC
     owner: Owner = ROOT
 
-    def __str__(self) -> str:
-        return f"write {self.path} {_whose(self.mode, self.owner)}"
-
 
 @dataclass(frozen=True)
-class RemoveFile:
+class RemoveFile(_Shown):
     """No file there; that there was none is no error."""
 
+    line = "remove {path}"
     path: str
-
-    def __str__(self) -> str:
-        return f"remove {self.path}"
 
 
 @dataclass(frozen=True)
@@ -69,77 +71,62 @@ class SetPassword:
 
 
 @dataclass(frozen=True)
-class SetHostname:
+class SetHostname(_Shown):
     """The running kernel's name, which was read from /etc/hostname before this program ran."""
 
+    line = "hostname {name}"
     name: str
-
-    def __str__(self) -> str:
-        return f"hostname {self.name}"
 
 
 @dataclass(frozen=True)
-class EnableUnit:
+class EnableUnit(_Shown):
     """A unit starts now, with the new files, and at every boot; ``gently`` by a reload if it runs.
 
     One that runs is left alone where it has named what it reads, and nothing of that is new.
     """
 
+    line = "enable {unit}"
     unit: str
     gently: bool = False
     reads: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        return f"enable {self.unit}"
-
 
 @dataclass(frozen=True)
-class DisableUnit:
+class DisableUnit(_Shown):
     """A unit ends now, and starts at no boot."""
 
+    line = "disable {unit}"
     unit: str
 
-    def __str__(self) -> str:
-        return f"disable {self.unit}"
-
 
 @dataclass(frozen=True)
-class MakeHostKeys:
+class MakeHostKeys(_Shown):
     """SSH's host keys of those kinds that have none (ssh-keygen -A)."""
 
-    def __str__(self) -> str:
-        return "make SSH host keys"
+    line = "make SSH host keys"
 
 
 @dataclass(frozen=True)
-class GrowPartition:
+class GrowPartition(_Shown):
     """Partition ``number`` of ``disk`` takes all that is free behind it (growpart(1): GPT and MBR)."""
 
+    line = "grow partition {number} of {disk}"
     disk: str
     number: int
 
-    def __str__(self) -> str:
-        return f"grow partition {self.number} of {self.disk}"
-
 
 @dataclass(frozen=True)
-class GrowFileSystem:
+class GrowFileSystem(_Shown):
     """The ext4 file system on ``device``, which is mounted, fills it (resize2fs(8))."""
 
+    line = "grow the file system on {device}"
     device: str
-
-    def __str__(self) -> str:
-        return f"grow the file system on {self.device}"
 
 
 OnFiles = MakeFolder | WriteFile | RemoveFile | SetPassword
 OnMachine = SetHostname | EnableUnit | DisableUnit
 Action = OnFiles | OnMachine
 Upkeep = MakeHostKeys | GrowPartition | GrowFileSystem
-
-
-def _whose(mode: int, owner: Owner) -> str:
-    return f"(mode {mode:04o}, owner {owner.user}:{owner.group})"
 
 
 def lines(action: Action | Upkeep, *, secrets: bool = False) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """One boot: what is looked after in any case, then the card's file, if it is not the one that was applied last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from image.firstboot import addresses, look, memory
+from image.firstboot import addresses, look, memory, upkeep
 from image.firstboot.actions import Action, Upkeep
 from image.firstboot.apply import System, apply, keep_up, run
 from image.firstboot.facts import Facts
@@ -14,7 +14,6 @@ from image.firstboot.plan import plan
 from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Role
-from image.firstboot.upkeep import upkeep
 from tributary.settings.errors import CommandError, Exit
 
 _SETTLE_SECONDS = 10
@@ -32,14 +31,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What there is to do; ``actions`` are empty if the file was applied already."""
+    """What there is to do; there are no ``actions`` if the file was applied already."""
 
     upkeep: tuple[Upkeep, ...]
     card: Card
     facts: Facts
     digest: str
-    is_news: bool
-    actions: tuple[Action, ...] = field(default=())
+    actions: tuple[Action, ...]
 
 
 def content(folder: Path) -> bytes:
@@ -56,7 +54,7 @@ def content(folder: Path) -> bytes:
 def look_ahead(task: Task) -> Outlook:
     """All that a boot would do; changes nothing. Raises CommandError (64, 66, 69) as ``read`` and ``plan`` do."""
     ahead = foresee(task, content(task.card))
-    return replace(ahead, upkeep=_upkeep(task.system))
+    return replace(ahead, upkeep=_due(task.system))
 
 
 def foresee(task: Task, text: bytes) -> Outlook:
@@ -65,12 +63,11 @@ def foresee(task: Task, text: bytes) -> Outlook:
     last = Memory.read(task.system.root)
     digest = memory.digest(text, task.role)
     facts = look.facts(task.system.root, task.role, last)
-    is_news = task.again or digest != last.digest
-    return Outlook((), card, facts, digest, is_news, plan(card, facts) if is_news else ())
+    return Outlook((), card, facts, digest, plan(card, facts) if task.again or digest != last.digest else ())
 
 
-def _upkeep(system: System) -> tuple[Upkeep, ...]:
-    return upkeep(look.condition(system.root)) if system.running else ()
+def _due(system: System) -> tuple[Upkeep, ...]:
+    return upkeep.due(system.root) if system.running else ()
 
 
 def boot(task: Task, report: Report) -> Sequence[Action]:
@@ -83,13 +80,13 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
         run(["udevadm", "settle", f"--timeout={_SETTLE_SECONDS}"], 1)
     try:
         ahead = look_ahead(task)
-        if ahead.is_news:
+        if ahead.actions:
             apply(ahead.actions, ahead.digest, task.system)
     except CommandError as failure:
         lines = failure.lines if isinstance(failure, Wrong) else (str(failure),)
         report.refused(lines, last=bool(Memory.read(task.system.root).digest))
         raise
-    if report.fine() or ahead.is_news:
+    if report.fine() or ahead.actions:
         tell(ahead.card, ahead.facts, report)
     if failed:
         raise failed[0]
@@ -99,7 +96,7 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
 def _keep_up(system: System, report: Report) -> list[CommandError]:
     """One that fails keeps no other from being done, and nobody out: keys and settings matter more than room."""
     failed = []
-    for action in _upkeep(system):
+    for action in _due(system):
         try:
             keep_up(action, system)
         except CommandError as failure:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from image.firstboot.values import Contradiction
 from squid.targets import RANGES, Network
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
@@ -116,7 +117,7 @@ def _holds_all(holds: Callable[[Any, Any], bool], outer: Sequence[Any], inner: S
     return not outer or (bool(inner) and all(any(holds(one, each) for one in outer) for each in inner))
 
 
-def contradictions(tables: Sequence[Bypass], links: Collection[str]) -> Iterator[tuple[str, object, str]]:
+def contradictions(tables: Sequence[Bypass], links: Collection[str]) -> Iterator[Contradiction]:
     """Keys, their values, and what is accepted instead; ``links`` are the names of all [wan.NAME]."""
     for name in (BEST, GATEWAY):
         if name in links:
@@ -132,7 +133,7 @@ def contradictions(tables: Sequence[Bypass], links: Collection[str]) -> Iterator
             yield f"bypass[{second}]", "(given)", f"one that bypass[{first}], which counts before it, leaves something"
 
 
-def too_often(tables: Sequence[Bypass]) -> Iterator[tuple[str, object, str]]:
+def too_often(tables: Sequence[Bypass]) -> Iterator[Contradiction]:
     """Domains that are in more tables than there may be where the LAN has IPv6, as contradictions."""
     for place, table in enumerate(tables):
         for number, domain in enumerate(table.domains):
@@ -142,9 +143,7 @@ def too_often(tables: Sequence[Bypass]) -> Iterator[tuple[str, object, str]]:
                 yield f"bypass[{place}].domains[{number}]", domain, accepted
 
 
-def overlapping(
-    key: str, values: Sequence[Any], holds: Callable[[Any, Any], bool]
-) -> Iterator[tuple[str, object, str]]:
+def overlapping(key: str, values: Sequence[Any], holds: Callable[[Any, Any], bool]) -> Iterator[Contradiction]:
     """Each of ``values`` that has something in common with an earlier one, as a contradiction."""
     for (first, one), (second, other) in combinations(enumerate(values), 2):
         if holds(one, other) or holds(other, one) or (isinstance(one, Ports) and one.overlaps(other)):

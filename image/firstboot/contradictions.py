@@ -6,11 +6,9 @@ from itertools import combinations
 from gateway.settings import HOST
 from image.firstboot import access_point, bypass, forward, names, pppoe, values, vlans
 from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
+from image.firstboot.values import Contradiction
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
 from tributary.settings.ports import Ports
-
-Contradiction = tuple[str, object, str]
-"""A key, its value, and what is accepted instead."""
 
 
 def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:

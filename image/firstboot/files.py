@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from image.firstboot import accounts
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
 from tributary.settings.errors import CommandError, Exit
 
@@ -34,20 +33,6 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
     for path, _ in made:
         _beside(path, "old").unlink(missing_ok=True)
     os.sync()
-
-
-def put(path: Path, text: str) -> None:
-    """One file by itself, also where there are neither links nor modes, as on the card; raises OSError.
-
-    It is there whole, or as it was before, and nobody but its owner reads what is new.
-    """
-    new = path.with_name(path.name + ".new")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
 
 
 def news(root: Path, actions: Iterable[OnFiles]) -> frozenset[str]:
@@ -86,8 +71,24 @@ def _shadow(root: Path, actions: Iterable[OnFiles]) -> Iterator[WriteFile]:
     path = inside(root, _SHADOW)
     text, status = path.read_text(), path.stat()
     for action in wanted:
-        text = accounts.with_password(text, action.user, action.hashed)
+        text = _with_password(text, action.user, action.hashed)
     yield WriteFile(_SHADOW, text, status.st_mode & 0o7777, Owner(status.st_uid, status.st_gid))
+
+
+def _with_password(shadow: str, user: str, hashed: str | None) -> str:
+    """The text ``shadow`` (shadow(5)) with ``hashed`` for ``user``; None locks, and leaves what is locked already.
+
+    Raises CommandError (69) if there is no such user.
+    """
+    lines = [line.split(":") for line in shadow.splitlines()]
+    own = next((fields for fields in lines if fields[0] == user and len(fields) > 1), None)
+    if own is None:
+        raise CommandError(Exit.UNAVAILABLE, f"/etc/shadow has no user {user}: the image has to bring one")
+    if hashed is not None:
+        own[1] = hashed
+    elif not own[1].startswith(("!", "*")):
+        own[1] = "!"
+    return "".join(":".join(fields) + "\n" for fields in lines)
 
 
 def _prepared(root: Path, action: OnFiles, undoing: ExitStack) -> tuple[Path, Path | None] | None:

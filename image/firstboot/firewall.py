@@ -12,7 +12,7 @@ from image.firstboot.gateway import PORTS as GATEWAY_PORTS
 from image.firstboot.gateway import tunnels
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.lan import TAKEN
-from image.firstboot.settings import Card, Lan, Role
+from image.firstboot.settings import Card, Lan
 from squid.targets import Network
 from tributary.settings.hosts import CONVERT_PORT
 
@@ -23,14 +23,11 @@ _PATH = "/etc/nftables.d/tributary-site-card.nft"
 _HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
 
 
-def firewall(card: Card, role: Role) -> Iterator[Action]:
+def firewall(card: Card) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lan = card.lan if role is Role.ROUTER and card.target else None
-    lines = [*_networks("admin_networks", card.admin_networks)]
-    if role is Role.GATEWAY:
-        lines += _gateway(card)
-    elif lan is not None:
-        lines += _home(lan)
+    lines = [*_networks("admin_networks", card.admin_networks), *_gateway(card)]
+    if card.lan and card.target:
+        lines += _home(card.lan)
     elif card.asks_by_page:
         lines.append(_page(card))
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from image.firstboot.bypass import DEVICE, mac_address, overlapping
+from image.firstboot.values import Contradiction
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, or_none
@@ -50,9 +51,7 @@ class Forward(Settings):
         return self
 
 
-def contradictions(
-    tables: Sequence[Forward], lan: IPv4Interface, *, hands_out: bool
-) -> Iterator[tuple[str, object, str]]:
+def contradictions(tables: Sequence[Forward], lan: IPv4Interface, *, hands_out: bool) -> Iterator[Contradiction]:
     """Keys, their values, and what is accepted instead; ``hands_out``: whether the box gives addresses by DHCP."""
     for place, table in enumerate(tables):
         hosts = (lan.network.network_address, lan.network.broadcast_address, lan.ip)

@@ -13,7 +13,7 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
 from image.firstboot.said import Said
-from image.firstboot.settings import Card, Lan, Network, Role, Wan
+from image.firstboot.settings import Card, Lan, Network, Wan
 from image.firstboot.vlans import Vlan
 from tributary.prefix_delegation import TOKEN
 
@@ -60,25 +60,25 @@ class _Place:
     link: str | None = None
 
 
-def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
+def networks(card: Card, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
     yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
-    lan = hostapd.bridged(card, facts).lan if role is Role.ROUTER else None
-    tagged = _tagged(card, role, lan)
+    lan = hostapd.bridged(card, facts).lan
+    tagged = _tagged(card, lan)
     for each in tagged:
         yield WriteFile(f"{_FOLDER}/20-tributary-{each.name}.netdev", each.netdev)
     if lan is not None:
         yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan, vlans.lines(tagged, lan.interface)))
         yield from hostapd.access_point(card, facts, _FOLDER)
     domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
-    places = _places(card, role, facts)
+    places = _places(card, facts)
     named = {place.match.get("Name") for place in places} | {lan.interface if lan else None}
     for below in dict.fromkeys(each.below for each in tagged if each.below not in named):
         yield WriteFile(f"{_FOLDER}/25-tributary-{below}.network", vlans.bare(below, vlans.lines(tagged, below)))
     for number, place in enumerate(places):
         wan, metric = card.wan[place.link] if place.link else None, _FIRST_METRIC + _STEP * number
-        asks = card.asks_links and role is Role.ROUTER and place.link is not None
+        asks = card.asks_links and place.link is not None
         file, more = f"{_FOLDER}/{30 + number}-tributary-{place.name}", vlans.lines(tagged, place.match.get("Name", ""))
         yield from _place(file, place, wan, Said(metric, domains, asks), more)
     if card.wifi is not None:
@@ -89,14 +89,13 @@ def networks(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
         yield EnableUnit(f"wpa_supplicant@{interface}.service", reads=(path,))
 
 
-def _tagged(card: Card, role: Role, lan: Lan | None) -> Sequence[Vlan]:
-    """The interfaces with a VLAN's tag, but for those that PPPoE makes by itself."""
-    wans = card.wan if role is Role.ROUTER else {}
-    names = (*(wan.interface for wan in wans.values()), *card.network, lan.interface if lan else None)
+def _tagged(card: Card, lan: Lan | None) -> Sequence[Vlan]:
+    """The interfaces with a VLAN's tag."""
+    names = (*(wan.interface for wan in card.wan.values()), *card.network, lan.interface if lan else None)
     keys = [
-        Vlan(vlans.interface(name), wan.interface, wan.vlan)
-        for name, wan in wans.items()
-        if wan.interface and wan.vlan is not None
+        Vlan(vlans.interface(name), wan.interface, number)
+        for name, wan in card.wan.items()
+        if wan.interface and (number := wan.pppoe.vlan if wan.pppoe else wan.vlan) is not None
     ]
     return [*keys, *vlans.named(names)]
 
@@ -107,26 +106,24 @@ def wireless(card: Card, facts: Facts) -> str:
     return said or next(iter(facts.wireless), "wlan0")
 
 
-def _places(card: Card, role: Role, facts: Facts) -> Sequence[_Place]:
+def _places(card: Card, facts: Facts) -> Sequence[_Place]:
     """In the order in which networkd tries them: the first whose [Match] fits an interface is the one for it."""
-    wans = card.wan if role is Role.ROUTER else {}
-    named = set(card.network) | {wan.interface for wan in wans.values() if wan.vlan is None}
-    places = [_Place(name, {"Name": name}, network, _link(card, wans, name)) for name, network in card.network.items()]
-    others = {name: wan for name, wan in wans.items() if wan.interface not in card.network}
+    named = set(card.network) | {wan.interface for wan in card.wan.values() if wan.vlan is None}
+    places = [_Place(name, {"Name": name}, network, _link(card, name)) for name, network in card.network.items()]
+    others = {name: wan for name, wan in card.wan.items() if wan.interface not in card.network}
     places += [_Place(f"wan-{name}", _match(name, wan), _BY_DHCP, name) for name, wan in _precise_first(others)]
     if card.wifi is not None and (name := wireless(card, facts)) not in named:
         places.append(_Place("wifi", {"Name": name}, _BY_DHCP))
     # The first-start page takes a port where nobody answers DHCP for the LAN's, so that has to be asked everywhere.
-    asks_by_page = role is Role.ROUTER and card.asks_by_page
-    if not wans and (asks_by_page or not card.network):
+    if not card.wan and (card.asks_by_page or not card.network):
         # Physical Ethernet, not what programs make: bridges and veth have a Kind (systemd.network(5)).
         places.append(_Place("ethernet", {"Type": "ether", "Kind": "!*"}, _BY_DHCP))
     return places
 
 
-def _link(card: Card, wans: Mapping[str, Wan], interface: str) -> str | None:
+def _link(card: Card, interface: str) -> str | None:
     """The link whose provider is asked for a prefix where ``interface`` has a table of its own."""
-    fitting = ((name, wan) for name, wan in _precise_first(wans) if wan.may_be(interface))
+    fitting = ((name, wan) for name, wan in _precise_first(card.wan) if wan.may_be(interface))
     return next((name for name, wan in fitting if card.may_bring_a_prefix(wan)), None)
 
 

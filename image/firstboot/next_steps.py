@@ -9,7 +9,7 @@ from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.identity import USER
 from image.firstboot.reading import NAME
-from image.firstboot.settings import Card, Role
+from image.firstboot.settings import OF_ROLE, Card, Role
 from tributary.settings.hosts import CONVERT_PORT
 
 _BY_HAND = f"add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
@@ -77,8 +77,7 @@ def _asking(card: Card, facts: Facts) -> Iterator[str]:
 
 
 def _unused(card: Card, role: Role) -> Iterator[str]:
-    of_a_home = ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward")
-    other = ("client_networks", "public_name", "routers") if role is Role.ROUTER else of_a_home
-    given = [key for key in other if getattr(card, key) != Card.model_fields[key].default]
+    used = card.used_by(role)
+    given = [key for keys in OF_ROLE.values() for key in keys if getattr(card, key) != getattr(used, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

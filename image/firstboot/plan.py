@@ -26,8 +26,9 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
     Raises CommandError (69) if the image has no such unit.
     """
     role = card.role or facts.role
-    for_lan = bridged(card, facts)
-    always = (*identity(card, facts), *networks(card, role, facts), *firewall(for_lan, role))
+    used = card.used_by(role)
+    for_lan = bridged(used, facts)
+    always = (*identity(card, facts), *networks(used, facts), *firewall(for_lan))
     found = [*always, *_services(for_lan, role, facts)]
     written = {action.path for action in found if isinstance(action, WriteFile)}
     files = [RemoveFile(path) for path in facts.owned_files if path not in written]

@@ -12,8 +12,8 @@ from pydantic import Field
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
-from image.firstboot.values import matching
-from image.firstboot.vlans import LONGEST_NAME, VLAN, Vlan, bare
+from image.firstboot.values import Contradiction, matching
+from image.firstboot.vlans import LONGEST_NAME, VLAN, bare
 from tributary.settings.files import Settings
 
 USER = "the name that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
@@ -39,7 +39,7 @@ def interface(name: str) -> str:
     return f"ppp-{name}"
 
 
-def contradictions(name: str, others: Collection[str], below: str | None) -> Iterator[tuple[str, object, str]]:
+def contradictions(name: str, others: Collection[str], below: str | None) -> Iterator[Contradiction]:
     """Keys, values, and what is accepted instead, for [wan.NAME] on the interface ``below``, or what stands for it.
 
     ``others`` are the keys beside ``interface`` that say which interface it is.
@@ -55,19 +55,16 @@ def contradictions(name: str, others: Collection[str], below: str | None) -> Ite
 
 
 def link(
-    file: str, name: str, below: str, pppoe: Pppoe, said: Said, others: Sequence[tuple[str, object]] = ()
+    file: str, name: str, below: str, pppoe: Pppoe, said: Said, tagged: Sequence[tuple[str, object]] = ()
 ) -> Iterator[Action]:
     """Files and unit of [wan.NAME]; ``file`` is how the names of its files for systemd-networkd begin.
 
-    ``others`` is what the file of the interface ``below`` says of VLANs of other links.
+    ``tagged`` is what the file of the interface ``below`` says of VLANs on it.
     """
-    carrier = below
-    if pppoe.vlan is not None:
-        vlan = Vlan(vlans.interface(name), below, pppoe.vlan)
-        carrier = vlan.name
-        yield WriteFile(f"{file}-vlan.netdev", vlan.netdev)
+    carrier = below if pppoe.vlan is None else vlans.interface(name)
+    if carrier != below:
         yield WriteFile(f"{file}-vlan.network", bare(carrier))
-    yield WriteFile(f"{file}.network", bare(below, [*([("VLAN", carrier)] if carrier != below else []), *others]))
+    yield WriteFile(f"{file}.network", bare(below, tagged))
     settings = f"/etc/ppp/peers/tributary.{name}"
     yield WriteFile(settings, _settings(name, carrier, pppoe, said), PRIVATE)
     yield WriteFile("/etc/ppp/ip-up.d/tributary-dns", _servers(said.domains), PROGRAM)

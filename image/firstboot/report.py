@@ -6,8 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot.files import inside, put
+from image.firstboot.files import inside
 from image.firstboot.reading import NAME
+from tributary.daemons.state_file import write_atomic
+from tributary.settings.errors import CommandError
 
 ERRORS, APPLIED = "tributary-errors.txt", "tributary-applied.txt"
 _ISSUE = "/etc/issue.d/50-tributary.issue"
@@ -56,9 +58,11 @@ class Report:
         if path.exists() and path.read_text(errors="replace") == text:
             return
         try:
-            put(path, text)
-        except OSError as error:
-            print(f"firstboot: {path}: cannot be written: {error.strerror}", file=sys.stderr)
+            with suppress(OSError):  # which the write finds as well
+                path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text.encode())
+        except CommandError as error:
+            print(f"firstboot: {error}", file=sys.stderr)
 
     def _say(self, text: str) -> None:
         if self.console is not None:

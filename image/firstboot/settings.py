@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values, vlans
-from image.firstboot.access_point import AccessPoint
+from image.firstboot.access_point import AccessPoint, WirelessNetwork
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
 from image.firstboot.modem import Modem
@@ -19,7 +19,6 @@ from image.firstboot.values import (
     Addresses,
     AnyNetwork,
     Bus,
-    Country,
     DhcpRange,
     Driver,
     Gateway,
@@ -28,11 +27,9 @@ from image.firstboot.values import (
     Interface,
     LanAddress,
     Mac,
-    Passphrase,
     PasswordHash,
     Pattern,
     PublicKey,
-    Ssid,
     Wireless,
 )
 from squid.values import CLIENTS, ClientNetwork
@@ -73,6 +70,13 @@ class Role(StrEnum):
     ROUTER = "router"
 
 
+OF_ROLE = {
+    Role.GATEWAY: ("client_networks", "public_name", "routers"),
+    Role.ROUTER: ("gateway", "enrolment", "wan", "lan", "access_point", "bypass", "forward"),
+}
+"""Keys that the other role does not use."""
+
+
 class Leg(StrEnum):
     """How the gateway is reached."""
 
@@ -86,12 +90,9 @@ class Routers(GatewaySettings):
     name: Host = Field("", validate_default=False, title="not here", description="no such key: public_name is the name")
 
 
-class Wifi(Settings):
-    """One wireless network to join, by WPA2 with a passphrase that all share."""
+class Wifi(WirelessNetwork):
+    """One wireless network to join."""
 
-    country: Country = Field(title="where the box stands, which decides about channels", description=values.COUNTRY)
-    ssid: Ssid = Field(title="the network's name", description=values.SSID)
-    passphrase: Passphrase = Field(title="its passphrase", description=values.PASSPHRASE)
     interface: Wireless = Field(
         None, title="by which interface; none: the first wireless one", description=values.WIRELESS
     )
@@ -141,7 +142,7 @@ class Wan(LinkPolicy):
         100,
         ge=1,
         le=1000,
-        title="the link of the least number carries first subflows",
+        title="the least number carries first subflows; of equals, through tunnels, the one that answers soonest",
         description="a whole number from 1 to 1000",
     )
     pppoe: Pppoe | None = Field(
@@ -323,6 +324,13 @@ class Card(Settings):
         title="router: ports of the gateway's public address that lead to devices",
         description=forward.TABLES,
     )
+
+    def used_by(self, role: Role) -> Self:
+        """Without what a box in ``role`` does not use."""
+        (other,) = (each for each in Role if each is not role)
+        unused = {key: type(self).model_fields[key].default for key in OF_ROLE[other]}
+        page = self.first_start_page and role is Role.ROUTER
+        return self.model_copy(update={**unused, "first_start_page": page})
 
     @property
     def has_router(self) -> bool:

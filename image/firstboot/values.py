@@ -15,6 +15,8 @@ from tributary.settings.values import accepting, as_text, or_none, require
 
 T = TypeVar("T")
 HostAddress = IPv4Interface | IPv6Interface
+Contradiction = tuple[str, object, str]
+"""A key that does not go with others, its value, and what is accepted instead."""
 
 KEY_DIGITS = 64
 """A Wi-Fi's pre-shared key in hexadecimal; passphrases are shorter."""

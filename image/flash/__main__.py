@@ -79,17 +79,6 @@ class Task(Enum):
 
 
 @dataclass(frozen=True)
-class Order:
-    """What the person asked for; ``force`` is for a disk that is built in."""
-
-    image: Path
-    device: Path
-    task: Task
-    force: bool
-    ask: bool
-
-
-@dataclass(frozen=True)
 class Options:
     """What flash-pi is given: the image and the device, or ``list_disks``."""
 
@@ -106,15 +95,8 @@ class Options:
             raise ValueError("--list takes neither IMAGE nor DEVICE")
         if not self.list_disks and not self.device:
             raise ValueError("accepted: IMAGE and DEVICE, or --list")
-        if self.order and self.order.ask and self.json and self.task is Task.WRITE:
+        if self.device and self.json and not self.yes and self.task is Task.WRITE:
             raise ValueError("--json cannot ask: give --yes as well")
-
-    @property
-    def order(self) -> Order | None:
-        """None if the disks are to be listed."""
-        if self.image is None or self.device is None:
-            return None
-        return Order(self.image, self.device, self.task, force=self.force, ask=not self.yes)
 
 
 def main(words: Sequence[str]) -> int:
@@ -123,12 +105,12 @@ def main(words: Sequence[str]) -> int:
 
 
 def _act(options: Options) -> None:
-    if options.order is None:
+    if options.image is None or options.device is None:
         _list(options.json)
         return
     progress = Json() if options.json else Text("flash-pi")
     try:
-        _run(options.order, progress)
+        _run(options, options.image, options.device, progress)
     except BaseException as error:  # Ctrl-C as well: a program must read that it is over
         progress.failed(_code(error), _words(error), getattr(error, "__notes__", []))
         raise
@@ -161,32 +143,32 @@ def _list(as_json: bool) -> None:
         print("no disks")
 
 
-def _run(order: Order, progress: Progress) -> None:
+def _run(options: Options, path: Path, device: Path, progress: Progress) -> None:
     """Everything is checked before the disk is touched."""
     cli.need_root("reading and writing whole disks")
-    disk = disks.at(order.device)
-    with source.opened(order.image) as image:
-        _check_fit(order, disk, 0)  # before the image is read, which takes seconds
-        writing = order.task is Task.WRITE
-        with card.opened(disk, writing=writing, alone=order.task is not Task.VERIFY) as opened:
+    disk = disks.at(device)
+    with source.opened(path) as image:
+        _check_fit(options, disk, 0)  # before the image is read, which takes seconds
+        writing = options.task is Task.WRITE
+        with card.opened(disk, writing=writing, alone=options.task is not Task.VERIFY) as opened:
             medium = disk.medium
             progress.event("disk", disk.facts(), disk.lines())
             with step(progress, "check", "1/4" if writing else "1/1", image.bytes) as advance:
                 contents = source.check(image, advance)
             _show(image, contents, progress)
-            _check_fit(order, disk, contents.size)
-            if order.task is Task.WRITE and order.ask:
+            _check_fit(options, disk, contents.size)
+            if writing and not options.yes:
                 _ask(disk)
             if disk.medium != medium:  # reading the image and asking take their time, and a card is changed quickly
                 raise CommandError(Exit.IN_USE, f"{disk.path}: another card was put in: nothing was written")
-            _carry_out(order, image, contents, opened, progress)
+            _carry_out(options, image, contents, opened, progress)
 
 
-def _check_fit(order: Order, disk: Device, needed: int) -> None:
-    if order.task is Task.VERIFY:
+def _check_fit(options: Options, disk: Device, needed: int) -> None:
+    if options.task is Task.VERIFY:
         refusal = disks.too_small(disk, needed)
     else:
-        refusal = disks.refusal(disk, force=order.force, needed=needed)
+        refusal = disks.refusal(disk, force=options.force, needed=needed)
     if refusal:
         raise CommandError(refusal.code, f"{disk.path}: {refusal.reason}")
 
@@ -206,11 +188,11 @@ def _ask(disk: Device) -> None:
         raise CommandError(Exit.USAGE, f"{disk.path}: not confirmed by typing {disk.name}: nothing was written")
 
 
-def _carry_out(order: Order, image: Image, contents: Contents, opened: Card, progress: Progress) -> None:
+def _carry_out(options: Options, image: Image, contents: Contents, opened: Card, progress: Progress) -> None:
     path = opened.disk.path
-    if order.task is Task.CHECK:
+    if options.task is Task.CHECK:
         progress.event("checked", {"path": path}, [f"{path} can be written; nothing was"])
-    elif order.task is Task.VERIFY:
+    elif options.task is Task.VERIFY:
         _verify(contents, opened, progress)
         progress.event("verified", {"path": path}, [f"{path} is what {image.path.name} says"])
     else:

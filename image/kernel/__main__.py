@@ -22,7 +22,7 @@ from image.kernel.build import (
     unpack_source,
 )
 from tributary.paths import CACHE, ROOT
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -71,7 +71,9 @@ def parser() -> Arguments:
     parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
     output, jobs = Path("results/kernel"), os.cpu_count() or 1
     parser.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
-    parser.add_argument("--jobs", type=int, default=jobs, help=f"processes at a time (default: {jobs})")
+    parser.add_argument(
+        "--jobs", type=whole_number(1, 1024), default=jobs, help=f"processes at a time (default: {jobs})"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     return parser
 

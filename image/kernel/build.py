@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.debian import System
-from image.kernel.fragments import Lost, check, lost, parse
+from image.kernel.fragments import check, lost, parse
 from tributary.settings.errors import CommandError, Exit
 
 SUITE, VERSION = "trixie", "6.12"
@@ -96,7 +96,8 @@ def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:
     system.run(["sh", "-c", f'cd {_TREE} && exec "$@"', "merge", *merging])
     system.run([*board.make, "olddefconfig"])
     text = tree.joinpath(".config").read_text()
-    _insist(lost({name: parse(each) for name, each in fragments.items()}, parse(text)))
+    if missing := lost({name: parse(each) for name, each in fragments.items()}, parse(text)):
+        raise CommandError(Exit.WRONG_RESULT, "; ".join(missing))
     return text
 
 
@@ -111,8 +112,3 @@ def build(system: System, board: Board, jobs: int, output: Path) -> list[Path]:
 def _debians_own(system: System, board: Board) -> bytes:
     packed = system.path(f"/usr/src/linux-config-{VERSION}/{board.config}.xz")
     return lzma.decompress(packed.read_bytes())
-
-
-def _insist(missing: list[Lost]) -> None:
-    if missing:
-        raise CommandError(Exit.WRONG_RESULT, "; ".join(str(each) for each in missing))

@@ -2,26 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tributary.settings.errors import CommandError, Exit
 
 _SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
 _COMMENT = re.compile(r"^(#.*)?$")
-
-
-@dataclass(frozen=True)
-class Lost:
-    """An ``option`` that ``fragment`` asks for as ``asked`` and that came out as ``result``."""
-
-    fragment: str
-    option: str
-    asked: str
-    result: str
-
-    def __str__(self) -> str:
-        return f"{self.option}={self.asked} of {self.fragment} came out as {self.result}"
 
 
 def parse(text: str) -> dict[str, str]:
@@ -45,15 +31,11 @@ def check(name: str, text: str) -> None:
             raise CommandError(Exit.USAGE, f"{name}: line {number}: {line!r}: accepted: {accepted}")
 
 
-def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) -> list[Lost]:
-    """What the kernel's own tools did not keep; a module that came out as built in is kept."""
+def lost(fragments: Mapping[str, Mapping[str, str]], result: Mapping[str, str]) -> list[str]:
+    """What the kernel's own tools did not keep, a line for each option; a module that came out as built in is kept."""
     return [
-        Lost(name, option, asked, got)
+        f"{option}={asked} of {name} came out as {got}"
         for name, options in fragments.items()
         for option, asked in options.items()
-        if not _kept(asked, got := result.get(option, "n"))
+        if (got := result.get(option, "n")) != asked and (asked, got) != ("m", "y")
     ]
-
-
-def _kept(asked: str, got: str) -> bool:
-    return got == asked or (asked, got) == ("m", "y")

@@ -37,7 +37,7 @@ class Base:
     @property
     def image(self) -> str:
         """The kind of image."""
-        return f"{self.role}-{self.board.name}"
+        return self.board.kind(self.role)
 
     def sources(self) -> tuple[str, ...]:
         """All that its packages depend on."""

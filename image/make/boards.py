@@ -60,6 +60,10 @@ class Board:
     """Of each of two root partitions, of which an upgrade writes the one that does not run. A system takes 0.7 to 1.2
     GiB; it also needs room for a second kernel and for what apt fetches."""
 
+    def kind(self, role: Role) -> str:
+        """What images of all versions have in common."""
+        return f"{role}-{self.name}"
+
     def all_packages(self, role: Role) -> tuple[str, ...]:
         """All that mmdebstrap is to install, sorted."""
         return tuple(sorted({*_EVERYWHERE, *self.packages, *role.packages}))

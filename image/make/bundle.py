@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from image.make.boards import MIB
 from image.make.command import Runner
-from image.make.layout import Partition
 from tributary.settings.errors import CommandError, Exit
 
 ENDING = ".raucb"
 
 _ROOT = "root.ext4"
-_MIB = 1 << 20
 # Zeros take nothing, and the packing as long as that of the image.
 _PACKING = "-comp zstd -Xcompression-level 12 -quiet -no-progress"
 
@@ -50,8 +49,8 @@ filename={_ROOT}
 """
 
 
-def make(disk: Path, place: Partition, text: str, signing: Signing, target: Path, runner: Runner) -> None:
-    """The file system at ``place`` in the file ``disk`` as the bundle ``target`` with the manifest ``text``.
+def make(disk: Path, start: int, size: int, text: str, signing: Signing, target: Path, runner: Runner) -> None:
+    """The ``size`` bytes from ``start`` on of the file ``disk`` as the bundle ``target`` with the manifest ``text``.
 
     Raises CommandError (69, 71).
     """
@@ -59,7 +58,7 @@ def make(disk: Path, place: Partition, text: str, signing: Signing, target: Path
         content = Path(folder) / "content"
         content.mkdir()
         (content / "manifest.raucm").write_text(text)
-        copying = [f"skip={place.start // _MIB}", f"count={place.size // _MIB}", f"bs={_MIB}", "conv=sparse"]
+        copying = [f"skip={start // MIB}", f"count={size // MIB}", f"bs={MIB}", "conv=sparse"]
         runner.run(["dd", f"if={disk}", f"of={content / _ROOT}", *copying])
         signed = [f"--cert={signing.certificate}", f"--key={signing.key}", f"--keyring={signing.certificate}"]
         runner.run(["rauc", *signed, f"--mksquashfs-args={_PACKING}", "bundle", str(content), str(target)])

@@ -6,14 +6,13 @@ Nothing is mounted and no device is needed: each tool is told where in the file 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
 
-from image.make import grub, layout, lock, slots
-from image.make.boards import MIB, Board
+from image.make import grub, lock, slots
+from image.make.boards import MIB
 from image.make.command import Runner
-from image.make.identity import Identity
-from image.make.layout import SECTOR, Layout, Partition
+from image.make.layout import Partition, Spec
 from image.make.root import FIRMWARE, GRUB, new_folder, unpack
+from image.partitions import SECTOR
 from tributary.settings.errors import CommandError, Exit
 
 DISK, MANIFEST = "disk.img", "manifest.txt"
@@ -29,81 +28,72 @@ _MKE2FS = {"UNIX_IO_NOZEROOUT": "1"}
 _NOT_YET = "^metadata_csum_seed,^orphan_file"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a disk is made from; ``seconds`` since 1970 is when its file systems say that they were made."""
-
-    board: Board
-    identity: Identity
-    root: Path
-    seconds: int
-
-    def make(self, target: Path, runner: Runner) -> None:
-        """The disk and its manifest in the folder ``target``; raises CommandError (71)."""
-        target.mkdir()
-        with new_folder(target) as root:
-            unpack(self.root, root, runner)
-            (target / MANIFEST).write_text(manifest(root))
-            boot = root.parent / "boot"
-            (root / FIRMWARE).rename(boot)
-            (root / FIRMWARE).mkdir()
-            insist_on_room(root, self.board.slot_bytes)
-            Disk(self, layout.layout(self.board, self.identity), target / DISK, runner).make(root, boot)
+def make(spec: Spec, root_tar: Path, target: Path, runner: Runner) -> None:
+    """The disk and its manifest in the folder ``target``; raises CommandError (71)."""
+    target.mkdir()
+    with new_folder(target) as root:
+        unpack(root_tar, root, runner)
+        (target / MANIFEST).write_text(manifest(root))
+        boot = root.parent / "boot"
+        (root / FIRMWARE).rename(boot)
+        (root / FIRMWARE).mkdir()
+        insist_on_room(root, spec.board.slot_bytes)
+        Disk(spec, target / DISK, runner).make(root, boot)
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of ``layout`` in the file ``path``."""
+    """The disk of ``spec`` in the file ``path``."""
 
-    plan: Plan
-    layout: Layout
+    spec: Spec
     path: Path
     runner: Runner
 
     def make(self, root: Path, boot: Path) -> None:
         """With the contents of both folders."""
         with self.path.open("wb") as file:
-            file.truncate(self.layout.size)
+            file.truncate(self.spec.layout.size)
         self._partition()
         self._make_boot(boot)
-        self._make_ext4(kept(root), self.layout.data, DATA_LABEL, self.plan.identity.data_filesystem)
-        self._make_ext4(root, self.layout.root, ROOT_LABEL, self.plan.identity.root_filesystem)
-        if self.layout.bios:
-            self._make_bootable(root / GRUB)
+        places = self.spec.layout.places
+        self._make_ext4(kept(root), places["data"], DATA_LABEL)
+        self._make_ext4(root, places["root-a"], ROOT_LABEL)
+        if bios := places.get("bios"):
+            self._make_bootable(root / GRUB, bios)
 
     def _partition(self) -> None:
         script = self.path.with_name("table")
-        script.write_text(self.layout.script())
+        script.write_text(self.spec.layout.script())
         self.runner.run(["sh", "-c", 'exec sfdisk --quiet "$0" <"$1"', str(self.path), str(script)])
         script.unlink()
 
     def _make_boot(self, folder: Path) -> None:
-        place = self.layout.boot
+        place = self.spec.layout.places["boot"]
         needed = sum(path.stat().st_size for path in folder.rglob("*"))
         if needed > place.size * 0.9:
             raise CommandError(Exit.SYSTEM, f"the boot partition has {place.size} bytes, its files take {needed}")
         # --invariant: no time of this machine's; it comes with a number of its own, which the next option replaces.
-        kind = ["--invariant", "-F", "32", "-s", str(cluster(place.size)), "-i", f"{self.plan.identity.volume:08x}"]
+        kind = ["--invariant", "-F", "32", "-s", str(cluster(place.size)), "-i", f"{self.spec.layout.volume:08x}"]
         where = [f"--offset={place.start // SECTOR}", str(self.path), str(place.size // 1024)]
         self.runner.run(["mkfs.vfat", *kind, "-n", LABEL, *where])
         files = [str(path) for path in sorted(folder.iterdir())]
         # -m: with their times, of which FAT keeps local ones.
         self.runner.run(["mcopy", "-s", "-m", "-i", f"{self.path}@@{place.start}", *files, "::/"], {"TZ": "UTC"})
 
-    def _make_ext4(self, folder: Path, place: Partition, label: str, number: UUID) -> None:
+    def _make_ext4(self, folder: Path, place: Partition, label: str) -> None:
+        number, seconds = str(place.filesystem), str(self.spec.seconds)
         extended = f"offset={place.start},hash_seed={number},lazy_itable_init=0,nodiscard"
-        kind = ["-q", "-F", "-t", "ext4", "-b", str(_BLOCK), "-m", "1", "-L", label, "-U", str(number)]
+        kind = ["-q", "-F", "-t", "ext4", "-b", str(_BLOCK), "-m", "1", "-L", label, "-U", number]
         command = ["mkfs.ext4", *kind, "-O", _NOT_YET, "-E", extended, "-d", str(folder), str(self.path)]
-        times = {"SOURCE_DATE_EPOCH": str(self.plan.seconds), "E2FSPROGS_FAKE_TIME": str(self.plan.seconds)}
+        times = {"SOURCE_DATE_EPOCH": seconds, "E2FSPROGS_FAKE_TIME": seconds}
         self.runner.run([*command, f"{place.size // 1024}k"], {**_MKE2FS, **times})
 
-    def _make_bootable(self, folder: Path) -> None:
-        assert self.layout.bios
-        first = self.layout.bios.start // SECTOR
-        core = grub.core((folder / "core.img").read_bytes(), first, self.layout.bios.size)
+    def _make_bootable(self, folder: Path, bios: Partition) -> None:
+        first = bios.start // SECTOR
+        core = grub.core((folder / "core.img").read_bytes(), first, bios.size)
         with self.path.open("r+b") as file:
             file.write(grub.boot_code((folder / "boot.img").read_bytes(), first))
-            file.seek(self.layout.bios.start)
+            file.seek(bios.start)
             file.write(core)
 
 

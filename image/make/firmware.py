@@ -11,13 +11,13 @@ from image.make import slots
 from image.make.layout import Layout
 from image.make.text import Text
 from image.upgrade.boot_partition import COMMAND_LINE, INITRAMFS, KERNEL
-from image.upgrade.choice import BACK, CONFIG, STATES, folder, states
+from image.upgrade.choice import BACK, CONFIG, SLOTS, STATES, folder, states
 
 PROGRAM = "/usr/lib/tributary/firmware-slots"
 
 _CONFIG = f"""\
 # For the Raspberry Pi's firmware. It belongs to the card: an upgrade changes the line os_prefix, and nothing else.
-os_prefix={folder(slots.SLOTS[0].name)}/
+os_prefix={folder(SLOTS[0])}/
 arm_64bit=1
 enable_uart=1
 upstream_kernel=1
@@ -88,6 +88,6 @@ def card(layout: Layout) -> Iterator[Text]:
     """Of the boot partition, but for the kernel: A starts, and B is empty."""
     top = "/boot/firmware"
     yield Text(f"{top}/{CONFIG}", _CONFIG)
-    yield Text(f"{top}/{STATES}", states(slots.SLOTS[0].name))
+    yield Text(f"{top}/{STATES}", states(SLOTS[0]))
     for slot, _, words in slots.starting(layout):
-        yield Text(f"{top}/{folder(slot.name)}/{COMMAND_LINE}", f"console=tty0 rootwait {words}\n")
+        yield Text(f"{top}/{folder(slot)}/{COMMAND_LINE}", f"console=tty0 rootwait {words}\n")

@@ -5,19 +5,19 @@ those of grub-core/boot/i386/pc/boot.S and diskboot.S, and include/grub/i386/pc/
 sector of one version may load an image of another.
 """
 
+from image.partitions import SECTOR
 from tributary.settings.errors import CommandError, Exit
 
 _CODE = 440  # the rest of the sector is the disk's number and the partition table
-_SECTOR = 512
 _KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
 _DRIVE_CHECK = 0x66  # GRUB_BOOT_MACHINE_DRIVE_CHECK: a jump that is taken out on hard disks, for BIOSes with a fault
 _JUMP, _NOTHING = b"\xeb\x05", b"\x90\x90"
-_LIST = _SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
+_LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
 
 
 def boot_code(boot: bytes, first_sector: int) -> bytes:
     """The code of the disk's first sector, 440 bytes, which loads core.img from ``first_sector``."""
-    if len(boot) != _SECTOR or boot[_DRIVE_CHECK : _DRIVE_CHECK + 2] != _JUMP:
+    if len(boot) != SECTOR or boot[_DRIVE_CHECK : _DRIVE_CHECK + 2] != _JUMP:
         raise CommandError(Exit.SYSTEM, "boot.img of GRUB is not as this program knows it")
     code = bytearray(boot[:_CODE])
     code[_KERNEL_SECTOR : _KERNEL_SECTOR + 8] = first_sector.to_bytes(8, "little")
@@ -27,7 +27,7 @@ def boot_code(boot: bytes, first_sector: int) -> bytes:
 
 def core(image: bytes, first_sector: int, room: int) -> bytes:
     """core.img as it lies from ``first_sector`` on, in one piece, in a partition of ``room`` bytes."""
-    rest = -(-len(image) // _SECTOR) - 1
+    rest = -(-len(image) // SECTOR) - 1
     if len(image) > room:
         raise CommandError(Exit.SYSTEM, f"core.img of GRUB takes {len(image)} bytes, there is room for {room}")
     if int.from_bytes(image[_LIST + 8 : _LIST + 10], "little") != rest:

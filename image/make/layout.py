@@ -1,105 +1,107 @@
-"""Where partitions lie on the disk, and by what names they are found. Pure."""
+"""What is made, and where its partitions lie on the disk, with the numbers by which they are found. Pure."""
 
 from dataclasses import dataclass
-from uuid import UUID
+from functools import cached_property
+from uuid import UUID, uuid5
 
-from image.make.boards import MIB, Board
-from image.make.identity import Identity
+from image.make.boards import MIB, Board, Role
+from image.partitions import BIOS_BOOT, EFI_SYSTEM, FAT32, LINUX, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR
 
-SECTOR = 512
+_NAMESPACE = UUID("6f2f6c1e-6a0a-5c0e-9f0e-5452494255a1")
 _FIRST = {True: 1 * MIB, False: 4 * MIB}  # 4 MiB: where cards' own erase blocks begin
 _BACKUP = 1 * MIB  # the second table of a GPT
 _DATA = 64 * MIB  # until the first boot has grown it
-
-# Types of partitions: the Discoverable Partitions Specification (UAPI), UEFI specification 2.10 section 5.3.3, and
-# GRUB's manual for the first. Of MBR: 0c is FAT32 by block number, 83 Linux.
-_BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
-_EFI_SYSTEM = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
-_LINUX_ROOT_X86_64 = "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709"
-_LINUX_DATA = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
 
 @dataclass(frozen=True)
 class Partition:
     """``start`` and ``size`` in bytes; ``kind`` and ``fields`` as sfdisk(8) takes them; ``name`` as fstab(5) does.
 
-    ``link`` is what it is called in /dev/tributary (image/make/slots.py).
+    ``filesystem`` is the number of the file system there.
     """
 
     start: int
     size: int
     kind: str
     name: str
-    fields: str = ""
-    link: str = ""
-
-    @property
-    def end(self) -> int:
-        """The first byte behind it."""
-        return self.start + self.size
+    fields: str
+    filesystem: UUID
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A disk of ``size`` bytes with the number ``disk``, whose last partition can grow.
+    """A disk of ``size`` bytes with the number ``disk``; ``places`` are its partitions, of which the last can grow.
 
-    ``other`` is a second root, and ``data`` what both share. ``bios`` is where GRUB lies on a GPT disk.
+    Their names are those in /dev/tributary (image/make/slots.py); "bios" is where GRUB lies on a GPT disk.
     """
 
     size: int
     disk: str
     head: str
-    boot: Partition
-    root: Partition
-    other: Partition
-    data: Partition
-    bios: Partition | None = None
+    places: dict[str, Partition]
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """In their order."""
-        given = (self.bios, self.boot, self.root, self.other, self.data)
-        return tuple(each for each in given if each is not None)
+    def volume(self) -> int:
+        """The boot partition's number, as FAT has it."""
+        return self.places["boot"].filesystem.time_low or 1
 
     def script(self) -> str:
         """What sfdisk(8) reads."""
         lines = [
-            f"start={each.start // SECTOR}, size={each.size // SECTOR}, type={each.kind}{each.fields}"
-            for each in self.partitions
+            f"start={each.start // SECTOR}, size={each.size // SECTOR}, type={each.kind}{each.fields}\n"
+            for each in self.places.values()
         ]
-        return f"{self.head}unit: sectors\n\n" + "".join(f"{line}\n" for line in lines)
+        return f"{self.head}unit: sectors\n\n{''.join(lines)}"
 
 
-def layout(board: Board, identity: Identity) -> Layout:
-    """The disk of ``board``."""
-    return _gpt(board, identity) if board.gpt else _mbr(board, identity)
+def layout(board: Board, image: str) -> Layout:
+    """The disk of ``board`` for the ``image`` of this name: the same one has the same numbers."""
+
+    def number(what: str) -> UUID:
+        return uuid5(_NAMESPACE, f"{image}/{what}")
+
+    wanted = {
+        **({"bios": (MIB, BIOS_BOOT)} if board.gpt else {}),
+        "boot": (board.boot_bytes, EFI_SYSTEM if board.gpt else FAT32),
+        "root-a": (board.slot_bytes, LINUX_ROOT_X86_64 if board.gpt else LINUX),
+        "root-b": (board.slot_bytes, LINUX_ROOT_X86_64 if board.gpt else LINUX),
+        "data": (_DATA, LINUX_DATA if board.gpt else LINUX),
+    }
+    # Of an MBR, 0 would say that there is none.
+    disk = str(number("disk")) if board.gpt else f"{number('disk').time_low or 1:08x}"
+    start, places = _FIRST[board.gpt], dict[str, Partition]()
+    for which, (link, (size, kind)) in enumerate(wanted.items(), start=1):
+        if board.gpt:
+            name, fields = str(number(link)), f', uuid={number(link)}, name="{link}"'
+        else:  # the kernel names these by the disk's number and theirs (block/partitions/msdos.c)
+            name, fields = f"{disk}-{which:02x}", ", bootable" if link == "boot" else ""
+        places[link] = Partition(start, size, kind, f"PARTUUID={name}", fields, number(f"{link} file system"))
+        start += size
+    if board.gpt:
+        head = f"label: gpt\nlabel-id: {disk}\nfirst-lba: {_FIRST[True] // SECTOR}\n"
+        return Layout(start + _BACKUP, disk, head, places)
+    return Layout(start, disk, f"label: dos\nlabel-id: 0x{disk}\n", places)
 
 
-def _gpt(board: Board, identity: Identity) -> Layout:
-    first = _FIRST[True]
-    bios = _named(first, MIB, _BIOS_BOOT, "bios", identity.bios)
-    boot = _named(bios.end, board.boot_bytes, _EFI_SYSTEM, "boot", identity.boot)
-    root = _named(boot.end, board.slot_bytes, _LINUX_ROOT_X86_64, "root-a", identity.root)
-    other = _named(root.end, board.slot_bytes, _LINUX_ROOT_X86_64, "root-b", identity.other_root)
-    data = _named(other.end, _DATA, _LINUX_DATA, "data", identity.data)
-    head = f"label: gpt\nlabel-id: {identity.disk}\nfirst-lba: {first // SECTOR}\n"
-    return Layout(data.end + _BACKUP, str(identity.disk), head, boot, root, other, data, bios)
+@dataclass(frozen=True)
+class Spec:
+    """An image of this ``name``; nothing in it is younger than ``seconds`` since 1970.
 
+    ``trusted`` are certificates in PEM, of those whose upgrades it accepts; empty if nobody's.
+    """
 
-def _named(start: int, size: int, kind: str, name: str, number: UUID) -> Partition:
-    link = "" if name == "bios" else name
-    return Partition(start, size, kind, f"PARTUUID={number}", f', uuid={number}, name="{name}"', link)
+    board: Board
+    role: Role
+    name: str
+    seconds: int
+    trusted: str = ""
 
+    @cached_property
+    def layout(self) -> Layout:
+        """Its disk."""
+        return layout(self.board, self.name)
 
-def _mbr(board: Board, identity: Identity) -> Layout:
-    """The kernel names partitions of an MBR disk by the disk's number and theirs (block/partitions/msdos.c)."""
-    number = f"{identity.disk_number:08x}"
-
-    def numbered(start: int, size: int, kind: str, link: str, which: int, fields: str = "") -> Partition:
-        return Partition(start, size, kind, f"PARTUUID={number}-{which:02x}", fields, link)
-
-    boot = numbered(_FIRST[False], board.boot_bytes, "c", "boot", 1, ", bootable")
-    root = numbered(boot.end, board.slot_bytes, "83", "root-a", 2)
-    other = numbered(root.end, board.slot_bytes, "83", "root-b", 3)
-    data = numbered(other.end, _DATA, "83", "data", 4)
-    return Layout(data.end, number, f"label: dos\nlabel-id: 0x{number}\n", boot, root, other, data)
+    @property
+    def compatible(self) -> str:
+        """For which images an upgrade is made, as RAUC compares it."""
+        return f"tributary-{self.board.kind(self.role)}"

@@ -1,10 +1,9 @@
 """GRUB's menu and its variables, for a disk with two slots. Pure."""
 
 from image.make import slots
-from image.make.identity import Identity
 from image.make.layout import Layout
-from image.make.slots import SLOTS, Slot, starting
 from image.make.text import Text
+from image.upgrade.choice import SLOTS
 
 FOLDER = "grub"
 """On the boot partition: GRUB's menu and its variables."""
@@ -21,9 +20,9 @@ def rauc(compatible: str) -> Text:
     return slots.rauc(compatible, f"bootloader=grub\ngrubenv=/boot/firmware/{FOLDER}/grubenv")
 
 
-def early(identity: Identity) -> str:
+def early(layout: Layout) -> str:
     """What GRUB does before it has a file system: it finds the boot partition by its number, on whatever disk it is."""
-    volume = f"{identity.volume >> 16:04X}-{identity.volume & 0xFFFF:04X}"
+    volume = f"{layout.volume >> 16:04X}-{layout.volume & 0xFFFF:04X}"
     return f"search.fs_uuid {volume} root\nset prefix=($root)/{FOLDER}\n"
 
 
@@ -41,8 +40,9 @@ def menu(layout: Layout) -> str:
     (linux-update-symlinks(1) of Debian).
     """
     choices = "\n".join(_choice(slot) for slot in SLOTS)
+    numbers = {link: number for number, link in enumerate(layout.places, start=1)}
     entries = "\n".join(
-        _entry(slot, 1 + layout.partitions.index(place), words) for slot, place, words in starting(layout)
+        _entry(slot, numbers[slots.partition(slot)], words) for slot, _, words in slots.starting(layout)
     )
     return f"""\
 # Of the disk. It starts the first slot of ORDER that is good and was not started in vain {_TRIES} times.
@@ -67,23 +67,23 @@ set default=$chosen
 {entries}"""
 
 
-def _choice(slot: Slot) -> str:
-    name = f"{slot.name}_TRY"
+def _choice(slot: str) -> str:
+    name = f"{slot}_TRY"
     counted = "\n".join(
         f'        {"el" if done else ""}if [ "${name}" = "{done}" ]; then set {name}={done + 1}'
         for done in range(_TRIES)
     )
     return f"""\
-    if [ "$slot" = "{slot.name}" -a -z "$chosen" -a "${slot.name}_OK" = "1" -a "${slot.name}_TRY" != "{_TRIES}" ]; then
-        set chosen={slot.name}
+    if [ "$slot" = "{slot}" -a -z "$chosen" -a "${slot}_OK" = "1" -a "${slot}_TRY" != "{_TRIES}" ]; then
+        set chosen={slot}
 {counted}
         fi
     fi"""
 
 
-def _entry(slot: Slot, number: int, words: str) -> str:
+def _entry(slot: str, number: int, words: str) -> str:
     return f"""\
-menuentry "Tributary (slot {slot.name})" --id {slot.name} {{
+menuentry "Tributary (slot {slot})" --id {slot} {{
     set root=$disk,gpt{number}
     linux /vmlinuz {words} quiet
     initrd /initrd.img

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,12 +15,9 @@ from image.check.examination import examine
 from image.make import base, bundle, disk, imager, lock, pack, root, stage
 from image.make.boards import SUITE, Board, Role
 from image.make.command import Runner
-from image.make.identity import Identity
-from image.make.layout import Layout, layout
+from image.make.layout import Spec
 from image.make.stage import Durations, Stage
-from image.make.texts import compatible
 from image.progress import Progress
-from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 LOCKS = Path(__file__).parent / "lock"
@@ -55,7 +52,7 @@ class Order:
     @property
     def kind(self) -> str:
         """What images of all versions have in common."""
-        return f"{self.role}-{self.board.name}"
+        return self.board.kind(self.role)
 
     @property
     def debian(self) -> base.Base:
@@ -92,6 +89,12 @@ class Making:
         """The image's, without an ending."""
         return f"tributary-{self.order.kind}-{self.version}"
 
+    @cached_property
+    def spec(self) -> Spec:
+        """What the image is; raises CommandError (64, 66) for its certificates."""
+        order = self.order
+        return Spec(order.board, order.role, self.name, self.release.commit.time, order.trusted)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Of the files that people download, the image itself last."""
@@ -124,26 +127,15 @@ class Making:
     @cached_property
     def system(self) -> Stage:
         """The root and the boot partition's files, in a tar file."""
-        recipe = root.Recipe(
-            board=self.order.board,
-            role=self.order.role,
-            identity=self._identity,
-            layout=self._layout,
-            checkout=ROOT,
-            packages=self._place(self.parts),
-            base=self._place(self.debian),
-            seconds=self.release.commit.time,
-            trusted=self.order.trusted,
-        )
         # The packages' key has all files of the checkout, and each later key has the one before.
-        made_from = (self.name, self.parts.key, self.debian.key, self.order.trusted)
-        return self._stage("root", made_from, ".tar", 150 * self.order.slowness, recipe.make)
+        made_from = (self.name, self.parts.key, self.debian.key, self.spec.trusted)
+        make = partial(root.make, self.spec, self._place(self.parts), self._place(self.debian))
+        return self._stage("root", made_from, ".tar", 150 * self.order.slowness, make)
 
     @cached_property
     def drive(self) -> Stage:
         """The disk and its manifest, in a folder."""
-        plan = disk.Plan(self.order.board, self._identity, self._place(self.system), self.release.commit.time)
-        return self._stage("disk", (self.system.key,), "", 60, plan.make)
+        return self._stage("disk", (self.system.key,), "", 60, partial(disk.make, self.spec, self._place(self.system)))
 
     @cached_property
     def files(self) -> Stage:
@@ -164,20 +156,10 @@ class Making:
         assert self.order.certificate
         assert self.order.key
         signing = bundle.Signing(self.order.certificate, self.order.key)
-        text = bundle.manifest(compatible(self.order.board, self.order.role), self.release.version)
-
-        def make(target: Path, runner: Runner) -> None:
-            bundle.make(self._place(self.drive) / disk.DISK, self._layout.root, text, signing, target, runner)
-
+        text = bundle.manifest(self.spec.compatible, self.release.version)
+        system = self.spec.layout.places["root-a"]
+        make = partial(bundle.make, self._place(self.drive) / disk.DISK, system.start, system.size, text, signing)
         return self._stage("bundle", (self.drive.key, text), bundle.ENDING, 60, make)
-
-    @property
-    def _identity(self) -> Identity:
-        return Identity.of(self.name)
-
-    @property
-    def _layout(self) -> Layout:
-        return layout(self.order.board, self._identity)
 
     def _stage(self, name: str, sources: tuple[str, ...], suffix: str, seconds: float, make: stage.Make) -> Stage:
         return Stage(name, self.order.kind, sources, suffix, seconds, make)
@@ -229,15 +211,14 @@ def build(making: Making, progress: Progress) -> list[Path]:
 def deliver(making: Making) -> list[Path]:
     """Copy what is in the cache to the output; in the list for Raspberry Pi Imager, links get their address."""
     order, packed = making.order, making.files.place(making.order.cache)
-    texts = {}
+    others: dict[str, Path | str] = {}
     if order.board.imager:
         name = imager.file_name(making.name)
-        listing = imager.addressed(
-            json.loads((packed / name).read_text()), order.url or order.output.resolve().as_uri()
-        )
-        texts[name] = f"{json.dumps(listing, indent=2)}\n"
-    others = {f"{making.name}{bundle.ENDING}": making.signed.place(order.cache)} if order.key else {}
-    return pack.deliver(packed, making.name, order.output, texts, others)
+        address = order.url or order.output.resolve().as_uri()
+        others[name] = f"{json.dumps(imager.addressed(json.loads((packed / name).read_text()), address), indent=2)}\n"
+    if order.key:
+        others[f"{making.name}{bundle.ENDING}"] = making.signed.place(order.cache)
+    return pack.deliver(packed, making.name, order.output, others)
 
 
 def update_lock(order: Order, progress: Progress) -> None:

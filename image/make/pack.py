@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,32 +71,26 @@ def _zstd(source: Path, packed: Path, progress: Progress) -> str:
     return digest.hexdigest()
 
 
-def deliver(packed: Path, image: str, output: Path, texts: Mapping[str, str], others: Mapping[str, Path]) -> list[Path]:
-    """The files of ``image`` in the folder ``output``, and ``texts`` and ``others`` by their names.
+def deliver(packed: Path, image: str, output: Path, others: Mapping[str, Path | str]) -> list[Path]:
+    """The files of ``image`` in the folder ``output``, and ``others`` by their names, as files or as their texts.
 
     Each comes whole, the image last. Raises CommandError (71).
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
-        written = [_placed(output / name, _written(text)) for name, text in texts.items()]
-        sources = {**others, **{name: packed / name for name in names(image)}}
-        return written + [_placed(output / name, _copied(source)) for name, source in sources.items()]
+        given = {**others, **{name: packed / name for name in names(image)}}
+        return [_placed(output / name, content) for name, content in given.items()]
     except OSError as error:
         raise CommandError(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
 
 
-def _written(text: str) -> Callable[[Path], object]:
-    return lambda target: target.write_text(text)
-
-
-def _copied(source: Path) -> Callable[[Path], object]:
-    return lambda target: shutil.copyfile(source, target)
-
-
-def _placed(target: Path, make: Callable[[Path], object]) -> Path:
+def _placed(target: Path, content: Path | str) -> Path:
     partial = target.with_name(f".{target.name}.partial")
     try:
-        make(partial)
+        if isinstance(content, Path):
+            shutil.copyfile(content, partial)
+        else:
+            partial.write_text(content)
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from image.make import base, firmware, foreign, lock, menu, slots, tidy
-from image.make.boards import Board, Role
+from image.make import firmware, foreign, lock, menu, slots, tidy
+from image.make.base import versions
 from image.make.command import Runner
-from image.make.identity import Identity
-from image.make.layout import Layout
+from image.make.layout import Spec
 from image.make.text import Text
 from image.make.texts import texts
 from image.upgrade.boot_partition import fill
-from image.upgrade.choice import folder
+from image.upgrade.choice import SLOTS, folder
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 USER = "tributary"
@@ -41,31 +41,6 @@ _EFI = f"/{FIRMWARE}/EFI/BOOT/BOOTX64.EFI"
 """Where UEFI looks on a disk that it was told nothing of (UEFI specification 2.10, section 3.5.1.1)."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What a root is made from. ``checkout`` has the playbook; ``seconds`` since 1970: nothing in it is younger.
-
-    ``trusted`` are certificates in PEM, of those whose upgrades it accepts; empty if nobody's.
-    """
-
-    board: Board
-    role: Role
-    identity: Identity
-    layout: Layout
-    checkout: Path
-    packages: Path
-    base: Path
-    seconds: int
-    trusted: str = ""
-
-    def make(self, target: Path, runner: Runner) -> None:
-        """The root as the tar file ``target``; raises CommandError (1, 71)."""
-        with new_folder(target) as root, foreign.runnable(self.board.architecture):
-            unpack(self.base, root, runner)
-            Build(self, root, runner).everything()
-            runner.run(["tar", "--create", *_ATTRIBUTES, "--sort=name", "--file", str(target), "-C", str(root), "."])
-
-
 _ATTRIBUTES = ("--xattrs", "--xattrs-include=*", "--numeric-owner")
 """File capabilities are extended attributes (capabilities(7))."""
 
@@ -84,11 +59,21 @@ def new_folder(target: Path) -> Iterator[Path]:
         yield root
 
 
-@dataclass(frozen=True)
-class Build:
-    """The base of ``recipe`` in the folder ``root``, on its way to an image."""
+def make(spec: Spec, packages: Path, base: Path, target: Path, runner: Runner) -> None:
+    """The root of ``packages`` and ``base``, a tar file, as the tar file ``target``; raises CommandError (1, 71)."""
+    with new_folder(target) as root, foreign.runnable(spec.board.architecture):
+        unpack(base, root, runner)
+        _Build(spec, packages, base, root, runner).everything()
+        runner.run(["tar", "--create", *_ATTRIBUTES, "--sort=name", "--file", str(target), "-C", str(root), "."])
 
-    recipe: Recipe
+
+@dataclass(frozen=True)
+class _Build:
+    """What was unpacked into the folder ``root``, on its way to an image."""
+
+    spec: Spec
+    packages: Path
+    base: Path
     root: Path
     runner: Runner
 
@@ -99,21 +84,21 @@ class Build:
         self._choose_units()
         self._boot()
         self._check_versions()
-        tidy.tidy(self.root, self.recipe.seconds)
+        tidy.tidy(self.root, self.spec.seconds)
 
     def _prepare(self) -> None:
         (self.root / FIRMWARE).mkdir(parents=True, exist_ok=True)
-        for text in texts(self.recipe.board, self.recipe.role, self.recipe.layout):
+        for text in texts(self.spec):
             self._write(text)
-        if self.recipe.trusted:
-            self._write(Text(slots.KEYRING, self.recipe.trusted))
+        if self.spec.trusted:
+            self._write(Text(slots.KEYRING, self.spec.trusted))
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         self._inside(
             "useradd", "--create-home", "--user-group", "--shell=/bin/bash", "--groups=adm,systemd-journal", USER
         )
         self._inside("usermod", "--lock", "root")
         self._inside("usermod", "--lock", USER)
-        card = self.recipe.checkout / "image/firstboot/tributary.toml"
+        card = ROOT / "image/firstboot/tributary.toml"
         (self.root / FIRMWARE / card.name).write_bytes(card.read_bytes())
         # The lists are as old as the base, which has all packages; apt's module of Ansible would fetch newer ones.
         for stamp in ("var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"):
@@ -123,11 +108,11 @@ class Build:
     def _apply_playbook(self) -> None:
         variables = {
             "tributary_image_root": str(self.root),
-            "tributary_image_role": str(self.recipe.role),
-            "tributary_packages": str(self.recipe.packages),
-            "packages_names": list(self.recipe.role.parts),
+            "tributary_image_role": str(self.spec.role),
+            "tributary_packages": str(self.packages),
+            "packages_names": list(self.spec.role.parts),
         }
-        folder = self.recipe.checkout / "ansible"
+        folder = ROOT / "ansible"
         environment = {
             "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.root.parent / "ansible"),
@@ -135,7 +120,7 @@ class Build:
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",  # Ansible asks for it
             "PYTHONPATH": "",  # its own Python, not ours
-            "SOURCE_DATE_EPOCH": str(self.recipe.seconds),
+            "SOURCE_DATE_EPOCH": str(self.spec.seconds),
         }
         command = ["ansible-playbook", "--inventory", "image,", "--extra-vars", json.dumps(variables)]
         self.runner.around(self.root, [*command, str(folder / "image.yml")], environment)
@@ -152,7 +137,7 @@ class Build:
     def _boot(self) -> None:
         self._inside("update-initramfs", "-c", "-k", self._kernel)
         self._inside(slots.KERNEL_HOOK.path, self._kernel)
-        if self.recipe.board.gpt:
+        if self.spec.board.gpt:
             self._install_grub()
         else:
             self._fill_first_slot()
@@ -161,8 +146,8 @@ class Build:
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
         place = self.root / FIRMWARE / menu.FOLDER
-        self._write(Text(f"/{GRUB}/early.cfg", menu.early(self.recipe.identity)))
-        self._write(Text(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.recipe.layout)))
+        self._write(Text(f"/{GRUB}/early.cfg", menu.early(self.spec.layout)))
+        self._write(Text(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.spec.layout)))
         (place / "grubenv").write_bytes(menu.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
@@ -172,9 +157,9 @@ class Build:
         (self.root / GRUB / "early.cfg").unlink()
 
     def _fill_first_slot(self) -> None:
-        for text in firmware.card(self.recipe.layout):
+        for text in firmware.card(self.spec.layout):
             self._write(text)
-        fill(self.root, self.root / FIRMWARE / folder(slots.SLOTS[0].name))
+        fill(self.root, self.root / FIRMWARE / folder(SLOTS[0]))
 
     def _make_room_for_what_is_kept(self) -> None:
         for path in (*slots.KEPT, slots.DATA):
@@ -187,11 +172,11 @@ class Build:
 
     def _check_versions(self) -> None:
         found = lock.debians(lock.installed((self.root / "var/lib/dpkg/status").read_text()))
-        if lines := lock.differences(base.versions(self.recipe.base), found):
-            raise CommandError(Exit.WRONG_RESULT, f"{self.recipe.base}: {lock.told(lines, 'the base')}")
+        if lines := lock.differences(versions(self.base), found):
+            raise CommandError(Exit.WRONG_RESULT, f"{self.base}: {lock.told(lines, 'the base')}")
 
     def _inside(self, *command: str) -> None:
-        self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.recipe.seconds)})
+        self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.spec.seconds)})
 
     def _write(self, text: Text) -> None:
         path = self.root / text.path.lstrip("/")

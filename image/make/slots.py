@@ -5,10 +5,10 @@ machine, udev gives the partitions of the one that the kernel's command line nam
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from image.make.layout import Layout, Partition
 from image.make.text import Text
+from image.upgrade.choice import SLOTS, folder
 
 RAUC = "var/lib/rauc"
 KEPT = (
@@ -32,30 +32,25 @@ exec linux-update-symlinks install "$1" "${2:-/boot/vmlinuz-$1}"
 )
 
 
-@dataclass(frozen=True)
-class Slot:
-    """``name`` is RAUC's bootname; ``partition`` is its link in /dev/tributary."""
-
-    name: str
-    partition: str
+def partition(slot: str) -> str:
+    """The slot's link in /dev/tributary."""
+    return f"root-{folder(slot)}"
 
 
-SLOTS = (Slot("A", "root-a"), Slot("B", "root-b"))
-
-
-def starting(layout: Layout) -> Iterator[tuple[Slot, Partition, str]]:
+def starting(layout: Layout) -> Iterator[tuple[str, Partition, str]]:
     """Each slot, where it lies, and what its kernel is told: which root, which disk, and to start anew if it fails."""
-    for slot, place in zip(SLOTS, (layout.root, layout.other), strict=True):
-        disk = f"rauc.slot={slot.name} tributary_disk={layout.disk}"
+    for slot in SLOTS:
+        place = layout.places[partition(slot)]
+        disk = f"rauc.slot={slot} tributary_disk={layout.disk}"
         yield slot, place, f"root={place.name} ro fsck.repair=yes panic=30 {disk}"
 
 
 def udev_rules(layout: Layout) -> Text:
     """Partitions go by their numbers, which a table of either kind has; all disks of a board have them alike."""
     links = "".join(
-        f'ENV{{ID_PART_ENTRY_NUMBER}}=="{number}", SYMLINK+="tributary/{place.link}"\n'
-        for number, place in enumerate(layout.partitions, start=1)
-        if place.link
+        f'ENV{{ID_PART_ENTRY_NUMBER}}=="{number}", SYMLINK+="tributary/{link}"\n'
+        for number, link in enumerate(layout.places, start=1)
+        if link != "bios"
     )
     return Text(
         "/usr/lib/udev/rules.d/65-tributary-slots.rules",
@@ -86,7 +81,7 @@ def rauc(compatible: str, loader: str, handlers: str = "") -> Text:
     if it did when the bundle was signed: a box without the right time, or without an upgrade for years, can have one.
     """
     slots = "\n".join(
-        f"[slot.root.{index}]\ndevice=/dev/tributary/{slot.partition}\ntype=ext4\nbootname={slot.name}\n"
+        f"[slot.root.{index}]\ndevice=/dev/tributary/{partition(slot)}\ntype=ext4\nbootname={slot}\n"
         for index, slot in enumerate(SLOTS)
     )
     return Text(

@@ -100,7 +100,7 @@ def _make(stage: Stage, cache: Path, progress: Progress, times: "Durations") -> 
     except OSError as error:
         raise CommandError(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error
     finally:
-        _remove(partial)
+        remove(partial)
     times.remember(stage, os.times().elapsed - began)
 
 
@@ -108,14 +108,15 @@ def _forget_others(stage: Stage, cache: Path) -> None:
     """Older results of this stage for the same kind of image, and what a killed build left of it."""
     for path in cache.glob(f"{stage.name}-{stage.image}-*"):
         if path != stage.place(cache):
-            _remove(path)
+            remove(path)
     for path in cache.glob(f".{stage.name}-{stage.image}.*"):
         number = path.name.removeprefix(f".{stage.name}-{stage.image}.").partition(".")[0]
         if not Path("/proc", number).exists():
-            _remove(path)
+            remove(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """What is at ``path``, a folder with all that is in it; that there is nothing is no error."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from image.make import firmware, menu, slots
-from image.make.boards import SUITE, Board, Role
-from image.make.layout import Layout
+from image.make.boards import SUITE
+from image.make.layout import Spec
 from image.make.text import Text
 
 MIRRORS = (
@@ -21,8 +21,9 @@ path-include=/usr/share/locale/locale.alias
 """
 
 
-def texts(board: Board, role: Role, layout: Layout) -> tuple[Text, ...]:
-    """All of them, for the disk of ``layout``."""
+def texts(spec: Spec) -> tuple[Text, ...]:
+    """All of them."""
+    gpt = spec.board.gpt
     return (
         Text("/etc/fstab", "".join(_fstab())),
         Text("/etc/hostname", "tributary\n"),
@@ -30,11 +31,11 @@ def texts(board: Board, role: Role, layout: Layout) -> tuple[Text, ...]:
         Text("/etc/default/locale", "LANG=C.UTF-8\n"),
         Text("/etc/apt/sources.list.d/debian.sources", "\n".join(_sources())),
         Text("/etc/dpkg/dpkg.cfg.d/50-tributary", _DPKG),
-        Text("/usr/lib/tributary/role", f"{role}\n"),
-        slots.udev_rules(layout),
+        Text("/usr/lib/tributary/role", f"{spec.role}\n"),
+        slots.udev_rules(spec.layout),
         slots.KERNEL_HOOK,
-        (menu if board.gpt else firmware).rauc(compatible(board, role)),
-        *(() if board.gpt else firmware.texts()),
+        (menu if gpt else firmware).rauc(spec.compatible),
+        *(() if gpt else firmware.texts()),
     )
 
 
@@ -53,8 +54,3 @@ def _fstab() -> Iterator[str]:
 def _sources() -> Iterator[str]:
     for address, suites in MIRRORS:
         yield f"Types: deb\nURIs: {address}\nSuites: {suites}\nComponents: {COMPONENTS}\nSigned-By: {_KEYRING}\n"
-
-
-def compatible(board: Board, role: Role) -> str:
-    """For which images an upgrade is made, as RAUC compares it."""
-    return f"tributary-{role}-{board.name}"

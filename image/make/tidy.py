@@ -1,9 +1,10 @@
 """What no image may have: keys and numbers that must be each box's own, and traces of how it was made."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+from image.make.stage import remove
 
 _GONE = (
     # Each box makes its own: SSH's keys, random seeds, secrets, numbers.
@@ -26,7 +27,7 @@ def tidy(root: Path, seconds: int) -> None:
     """Clean the system below ``root``; nothing in it is younger than ``seconds`` since 1970 afterwards."""
     for pattern in _GONE:
         for path in root.glob(pattern):
-            _remove(path)
+            remove(path)
     for path in _files(root / "var/log"):
         path.unlink()
     _write_numbers(root)
@@ -61,10 +62,3 @@ def _clamp(root: Path, seconds: int) -> None:
             found = os.lstat(path).st_mtime
             if found > seconds:
                 os.utime(path, (seconds, seconds), follow_symlinks=False)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()

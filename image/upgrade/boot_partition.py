@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot.files import put
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming
+from tributary.daemons.state_file import write_atomic
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
@@ -59,10 +59,7 @@ class BootPartition:
         with suppress(OSError, UnicodeDecodeError):
             if path.read_text() == text:
                 return
-        try:
-            put(path, text)
-        except OSError as error:
-            raise CommandError(Exit.SYSTEM, f"{path}: cannot be written: {error.strerror}") from error
+        write_atomic(path, text.encode())
         _settle(self.place)
 
     def _remove(self, name: str) -> None:
@@ -115,9 +112,7 @@ def _sources(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _settle(place: Path) -> None:
     """All that was written to the file system of ``place`` is on the card: of FAT, fsync(2) knows too little."""
-    done = process.run(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
-    if done.returncode != 0:
-        raise CommandError(Exit.SYSTEM, done.stderr.strip())
+    process.output(["sync", "--file-system", str(place)], timeout=900.0)  # a slow card
 
 
 def _same(source: Path, target: Path) -> bool:

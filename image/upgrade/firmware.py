@@ -4,7 +4,7 @@ RAUC's reference, "Custom bootloader backend interface", has the first four verb
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ person calls tributary-upgrade."""
 class Options:
     """The arguments of a verb; those that it does not take are empty."""
 
+    verb: str
     slot: str = ""
     state: str = ""
 
@@ -34,10 +35,10 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All verbs and their arguments."""
     made = Arguments(prog="firmware-slots", description=DESCRIPTION)
-    verbs = made.add_subparsers(required=True, metavar="VERB")
-    for verb, (act, arguments, about) in _VERBS.items():
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for verb, (arguments, about) in _VERBS.items():
         parser = verbs.add_parser(verb, help=about)
-        parser.set_handler(Options, act)
+        parser.set_handler(Options, _act)
         for name in arguments:
             parser.add_argument(name, choices=_CHOICES[name])
     return made
@@ -55,38 +56,27 @@ def _running() -> str:
     return running(Path("/proc/cmdline").read_text())
 
 
-def _get_primary(_: Options) -> None:
-    print(BootPartition(BOOT).read().first)
-
-
-def _get_state(options: Options) -> None:
-    print("good" if options.slot in BootPartition(BOOT).read().good else "bad")
-
-
-def _set_primary(options: Options) -> None:
+def _act(options: Options) -> None:
     boot = BootPartition(BOOT)
-    boot.write(boot.read().prefer(options.slot, _running()))
-
-
-def _set_state(options: Options) -> None:
-    boot = BootPartition(BOOT)
-    boot.write(boot.read().judge(options.slot, _running(), good=options.state == "good"))
-
-
-def _fill(_: Options) -> None:
-    fill(Path("/"), BOOT / folder(_running()))
+    match options.verb:
+        case "get-primary":
+            print(boot.read().first)
+        case "set-primary":
+            boot.write(boot.read().prefer(options.slot, _running()))
+        case "get-state":
+            print("good" if options.slot in boot.read().good else "bad")
+        case "set-state":
+            boot.write(boot.read().judge(options.slot, _running(), good=options.state == "good"))
+        case "fill":
+            fill(Path("/"), BOOT / folder(_running()))
 
 
 _CHOICES = {"slot": SLOTS, "state": ("good", "bad")}
-_VERBS: dict[str, tuple[Callable[[Options], None], tuple[str, ...], str]] = {
-    "get-primary": (_get_primary, (), "print the slot that starts next"),
-    "set-primary": (_set_primary, ("slot",), "let a slot start next: on trial, unless it runs"),
-    "get-state": (_get_state, ("slot",), "print whether a slot may be started: good, bad"),
-    "set-state": (
-        _set_state,
-        ("slot", "state"),
-        "say whether a slot may be started; the one that runs stays if it may",
-    ),
-    "fill": (_fill, (), "let the slot that runs start its newest kernel"),
+_VERBS: dict[str, tuple[tuple[str, ...], str]] = {
+    "get-primary": ((), "print the slot that starts next"),
+    "set-primary": (("slot",), "let a slot start next: on trial, unless it runs"),
+    "get-state": (("slot",), "print whether a slot may be started: good, bad"),
+    "set-state": (("slot", "state"), "say whether a slot may be started; the one that runs stays if it may"),
+    "fill": ((), "let the slot that runs start its newest kernel"),
 }
-"""What each does, which arguments it takes, and its help."""
+"""Which arguments each takes, and its help."""

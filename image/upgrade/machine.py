@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.health import PROPERTIES, Verdict, asked, parse, verdict
@@ -24,6 +24,7 @@ ends it when the last one has closed it: what has to be loaded in between comes 
 _PACKAGE = "tributary-image"
 _LONG = 900.0
 """Seconds: a bundle may come over a slow line, and be written to a slow card."""
+_done = partial(process.output, timeout=_LONG)
 _NOT_SIGNED = "signature"  # in all that RAUC says of one that it does not accept
 
 
@@ -31,7 +32,7 @@ def slots() -> Slots:
     """Both slots; raises CommandError (69) if this is no image that has them."""
     if not CONFIGURATION.exists():
         raise CommandError(Exit.UNAVAILABLE, f"no {CONFIGURATION} here: accepted: an image with two slots")
-    return Slots.of(_rauc_json("status"))
+    return Slots.of(json.loads(_done(["rauc", "status", "--output-format=json"])))
 
 
 def bundle(where: str) -> Bundle:
@@ -48,7 +49,7 @@ def bundle(where: str) -> Bundle:
     done = process.run(["rauc", "info", "--output-format=json", where], timeout=_LONG)
     if done.returncode == 0:
         return Bundle.of(json.loads(done.stdout))
-    said = _last(done)
+    said = ((done.stderr or done.stdout).strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
     if _NOT_SIGNED in said:
         raise CommandError(Exit.BAD_DATA, f"{where}: not signed by anyone whom this image trusts ({KEYRING}): {said}")
     raise CommandError(
@@ -120,19 +121,3 @@ def look() -> Verdict:
     enabled = [line.split()[0] for line in process.run(listing).stdout.splitlines() if line.strip()]
     shown = _done(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *asked(enabled)])
     return verdict(parse(shown))
-
-
-def _rauc_json(*words: str) -> Any:
-    return json.loads(_done(["rauc", *words, "--output-format=json"]))
-
-
-def _done(command: Sequence[str]) -> str:
-    done = process.run(command, timeout=_LONG)
-    if done.returncode != 0:
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {_last(done)}")
-    return done.stdout
-
-
-def _last(done: "subprocess.CompletedProcess[str]") -> str:
-    said = (done.stderr or done.stdout).strip().splitlines()
-    return said[-1] if said else f"it ended with {done.returncode}"

@@ -51,17 +51,8 @@ class Lan:
     remembered: Collection[IPv6Network] = ()
 
     @property
-    def interface(self) -> int | None:
-        """The index of the LAN's interface, if it exists and is up."""
-        return self._interface.index if self._interface else None
-
-    @property
-    def name(self) -> str | None:
-        """The name of that interface; settings may have used an alternative name."""
-        return self._interface.name if self._interface else None
-
-    @property
-    def _interface(self) -> Interface | None:
+    def interface(self) -> Interface | None:
+        """The LAN's interface, if it exists and is up; settings may have used an alternative name."""
         there = self.observed.interfaces
         return next((each for each in there if self.settings.lan in each.names and each.is_up), None)
 
@@ -99,8 +90,9 @@ class Prefixes:
         if lan.settings.lan_ipv6 is not LanIpv6.LINK:
             self._seen = {}
             return
+        number = lan.interface.index if lan.interface else None
         for route in lan.observed.routes:
-            owned = is_owned_route(route) and route.table == MAIN and route.interface == lan.interface
+            owned = is_owned_route(route) and route.table == MAIN and route.interface == number
             if owned and isinstance(route.destination, IPv6Network):
                 self._seen.setdefault(route.destination, wall)
         self._seen |= {prefix: wall for _, prefix in lan.delegating}
@@ -109,9 +101,9 @@ class Prefixes:
 
 def routes(lan: Lan) -> Iterator[Route]:
     """The route to the LAN for each prefix, also in the tables of links, which their packets look up."""
-    number = lan.interface
-    if number is None:
+    if lan.interface is None:
         return
+    number = lan.interface.index
     if lan.former:
         yield Route(REFUSED_TABLE, EVERYWHERE[6], None, number, TABLE_METRIC, PROTOCOL)
     for prefix in dict.fromkeys(_prefixes(lan)):
@@ -131,35 +123,35 @@ def rules(lan: Lan) -> Iterator[Rule]:
 
 def desired_addresses(lan: Lan) -> tuple[OwnAddress, ...]:
     """The address of the prefix that devices shall use now, if there is any."""
-    number, prefix = lan.interface, _given_out(lan)
-    if number is None or prefix is None:
-        return ()
-    return (OwnAddress(number, _address(prefix)),)
+    prefix = _given_out(lan)
+    return (OwnAddress(lan.interface.index, _address(prefix)),) if lan.interface and prefix else ()
 
 
 def translation(lan: Lan) -> PrefixTranslation | None:
     """What the LAN's private prefix becomes on links."""
     settings = lan.settings
-    if lan.name is None or settings.lan_prefix is None:
+    if lan.interface is None or settings.lan_prefix is None:
         return None
     mappings = tuple(
         PrefixMapping(link.interface.name, link.slot, prefix)
         for link, prefix in lan.delegating
         if link.interface is not None
     )
-    return PrefixTranslation(lan.name, settings.lan_prefix, mappings)
+    return PrefixTranslation(lan.interface.name, settings.lan_prefix, mappings)
 
 
 def owned_addresses(lan: Lan) -> tuple[OwnAddress, ...]:
     """The owned addresses that exist; no other program has a reason to create them."""
-    number = lan.interface
+    if lan.interface is None:
+        return ()
+    number = lan.interface.index
     owned = {each.prefix for each in lan.settings.enrolment}
     there = (each.address for each in lan.observed.addresses if each.interface == number)
     found = ((each, IPv6Network((each, addresses.LAN), strict=False)) for each in there if each.version == 6)
     return tuple(
         OwnAddress(number, _address(prefix))
         for each, prefix in found
-        if number is not None and each == addresses.lan_address(prefix) and (prefix in owned or _is_a_links(lan, each))
+        if each == addresses.lan_address(prefix) and (prefix in owned or _is_a_links(lan, each))
     )
 
 

@@ -11,6 +11,7 @@ time. It comes back with its first answer if no other link is left.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from router.links.quickest import KEPT
 from tributary.settings.probing import Probe
 
 
@@ -25,6 +26,8 @@ class Record:
     began: float = float("-inf")
     failures: int = 0
     rtt: float | None = None
+    recent: tuple[float, ...] = ()
+    """The round-trip times of the last answers in a row, the newest last."""
     answered: float = float("-inf")
     failed: float = float("-inf")
     is_down: bool = False
@@ -96,6 +99,11 @@ class Health:
     def probe_all(self) -> None:
         """Makes a probe of each link due now. Their state stays until these end."""
         self.records = {name: replace(record, began=float("-inf")) for name, record in self.records.items()}
+
+    def forget_times(self) -> None:
+        """The paths are others: probes all links at once, and measures their round-trip times from there on."""
+        self.records = {name: replace(record, recent=()) for name, record in self.records.items()}
+        self.probe_all()
 
     def timeout(self, name: str) -> float:
         """Seconds that the answer to a link's probe may take."""
@@ -176,12 +184,13 @@ class Health:
         self._rechecked.discard(name)
         if rtt is not None:
             steady = record.stable_since if record.successes else record.began
-            answered = replace(record, failures=0, rtt=rtt, answered=record.began, stable_since=steady)
+            recent = (*record.recent, rtt)[-KEPT:]
+            answered = replace(record, failures=0, rtt=rtt, recent=recent, answered=record.began, stable_since=steady)
             self.records[name] = replace(answered, successes=record.successes + 1)
         elif record.failures:
             self.records[name] = replace(record, failures=record.failures + 1)
         else:
-            self.records[name] = replace(record, failures=1, failed=record.began, successes=0)
+            self.records[name] = replace(record, failures=1, failed=record.began, successes=0, recent=())
             self._probe_others(record.began)
         self._take_out()
         self._restore()

@@ -43,10 +43,12 @@ class NextHop:
 
 @dataclass(frozen=True)
 class Link:
-    """One [wan.NAME]: ``slot`` is its position in the settings file, ``rank`` the order for first subflows, both from
-    0.
+    """One [wan.NAME]: ``slot`` is its position in the settings file, ``rank`` the order of preference, both from 0.
 
-    ``down`` says why it has no next hop: a Reason, or what its settings say (policy.py).
+    ``down`` says why it has no next hop: a Reason, or what its settings say (policy.py). The rest is what the
+    reconciler adds: ``is_taken_out``, its probes get no answer; ``is_suspect``, another link is better now
+    (health.py); ``is_standby``, it is not needed now (overflow.py); ``reason``, why it is not used, None if it is;
+    ``since`` when that is so, in seconds since 1970.
     """
 
     name: str
@@ -59,6 +61,21 @@ class Link:
     down: str | None = None
     blocked_versions: tuple[int, ...] = ()
     """The IP versions that it would have, and that its settings forbid."""
+    is_taken_out: bool = False
+    is_suspect: bool = False
+    is_standby: bool = False
+    reason: str | None = None
+    since: float = 0.0
+
+    def path(self, version: int) -> tuple[str, Address] | None:
+        """The interface, and the best source address, by which it leads out for one IP version."""
+        addresses = (next_hop.addresses[0] for next_hop in self.next_hops if next_hop.version == version)
+        return next(((self.interface.name, address) for address in addresses if self.interface), None)
+
+    @property
+    def works(self) -> bool:
+        """Whether it leads out, and no probe says otherwise."""
+        return bool(self.next_hops) and not (self.is_taken_out or self.is_suspect)
 
     @property
     def delegated(self) -> IPv6Network | None:
@@ -68,6 +85,9 @@ class Link:
 
 def links(settings: RouterSettings, observed: KernelState) -> tuple[Link, ...]:
     """All links by rank."""
+    # Only what others have in main tells of links.
+    routes = tuple(route for route in observed.routes if route.table == MAIN and not is_owned_route(route))
+    observed = replace(observed, routes=routes)
     chosen = _interfaces(settings, observed.interfaces)
     lan = {each.index for each in observed.interfaces if settings.lan in each.names}
     found: list[Link] = []
@@ -100,11 +120,6 @@ def _interfaces(settings: RouterSettings, interfaces: Sequence[Interface]) -> di
             chosen[name] = found
             free.remove(found)
     return chosen
-
-
-def working(links: Sequence[Link], unfit: Collection[str]) -> list[Link]:
-    """The links that lead out, without those in ``unfit``."""
-    return [link for link in links if link.next_hops and link.name not in unfit]
 
 
 def fits(wan: Wan, interface: Interface) -> bool:
@@ -146,25 +161,19 @@ def _is_of_the_lan(interface: Interface, observed: KernelState, lan: Collection[
     own = [network for number, network in networks if number == interface.index]
     others = [network for number, network in networks if number in lan]
     elsewhere = {each.address for each in observed.addresses if each.interface != interface.index}
-    here = [each for each in observed.routes if each.interface == interface.index and each.is_default]
-    gateways = {route.gateway for route in here if route.table == MAIN and not is_owned_route(route)}
+    gateways = {each.gateway for each in observed.routes if each.interface == interface.index and each.is_default}
     return any(one.overlaps(other) for one in own for other in others) or not gateways.isdisjoint(elsewhere)
 
 
 def _is_network(route: Route) -> bool:
     """Whether it is a connected IPv4 route to more than one neighbour."""
-    is_near = route.table == MAIN and route.gateway is None and not is_owned_route(route)
-    return is_near and route.destination.version == 4 and 0 < route.destination.prefixlen < 31
+    return route.gateway is None and route.destination.version == 4 and 0 < route.destination.prefixlen < 31
 
 
 def _next_hops(
     wan: Wan, interface: Interface, addresses: Iterable[InterfaceAddress], routes: Iterable[Route]
 ) -> Iterator[NextHop]:
-    here = [
-        route
-        for route in routes
-        if route.table == MAIN and route.interface == interface.index and not is_owned_route(route)
-    ]
+    here = [route for route in routes if route.interface == interface.index]
     # The older of two equal addresses: a new one must not take the subflows from one that works.
     # An address of a delegated prefix comes last: it is for links without an address of their own.
     best = sorted(

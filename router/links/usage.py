@@ -104,7 +104,6 @@ class Usage:
 
     @property
     def capped(self) -> frozenset[str]:
-        """The links with a cap."""
         return frozenset(self._caps)
 
     def level(self, name: str) -> CapLevel:
@@ -125,7 +124,6 @@ class Usage:
         return following(self._caps[name].cap_day, since) if since else None
 
     def at(self, level: CapLevel) -> frozenset[str]:
-        """The links at this level."""
         return frozenset(name for name in self._caps if self.level(name) is level)
 
     def needs_save(self, now: float, *, is_last: bool = False) -> bool:

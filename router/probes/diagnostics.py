@@ -20,7 +20,8 @@ from tributary.mptcp.info import IPPROTO_MPTCP
 class LinkDiagnostics(Closing):
     """The sockets of the checks; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, reconciler: Reconciler, log: Log) -> None:
+        self._reconciler, self._log = reconciler, log
         with ExitStack() as stack:
             self._mtu_probe = stack.enter_context(MtuProbe())
             self._mptcp_probe = stack.enter_context(TcpProbe[str](IPPROTO_MPTCP))
@@ -35,22 +36,25 @@ class LinkDiagnostics(Closing):
     def descriptors(self) -> Collection[Descriptor]:
         return (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
 
-    def next_due(self, reconciler: Reconciler) -> float | None:
+    @property
+    def next_due(self) -> float | None:
         """When there is something to do without a readable socket."""
         sockets = (self._mtu_probe, self._mptcp_probe, self._plain_probe, self._portal_probe)
-        pure = (reconciler.paths, reconciler.verdicts, reconciler.portals)
+        pure = (self._reconciler.paths, self._reconciler.verdicts, self._reconciler.portals)
         return min((due for each in (*sockets, *pure) if (due := each.next_due) is not None), default=None)
 
-    def turn(self, reconciler: Reconciler, now: float, log: Log) -> bool:
+    def turn(self, now: float) -> bool:
         """Reads answers and starts the checks that are due; returns whether to reconcile now."""
-        before = (dict(reconciler.paths.results), dict(reconciler.portals.results))
-        self._measure_mtu(reconciler, now, log)
-        self._check_mptcp(reconciler, now, log)
-        self._check_portals(reconciler, now)
-        return (reconciler.paths.results, reconciler.portals.results) != before
+        paths, portals = self._reconciler.paths, self._reconciler.portals
+        before = (dict(paths.results), dict(portals.results))
+        self._measure_mtu(now)
+        self._check_mptcp(now)
+        self._check_portals(now)
+        return (paths.results, portals.results) != before
 
-    def _measure_mtu(self, reconciler: Reconciler, now: float, log: Log) -> None:
-        paths, before, asked = reconciler.paths, dict(reconciler.paths.results), []
+    def _measure_mtu(self, now: float) -> None:
+        paths = self._reconciler.paths
+        before, asked = dict(paths.results), list[str]()
         for result in self._mtu_probe.outcomes(now):
             asked.append(result.link)
             if result.rtt is not None:
@@ -59,40 +63,39 @@ class LinkDiagnostics(Closing):
                 paths.too_large(result.link, result.mtu, now)
             else:
                 paths.lost(result.link, now)
-        paths.recheck(reconciler.health.silent, now)
+        paths.recheck(self._reconciler.health.silent, now)
         for name in (*asked, *paths.start_due(now)):
             if probe := paths.next_probe(name):
-                path, size, timeout = probe
-                self._mtu_probe.start(name, path.interface, path.source, path.target, size, now, timeout)
+                self._mtu_probe.start(name, *probe, now)
         for name, found in paths.results.items():
             if before.get(name) != found:
-                log.event("largest packet measured", link=name, mtu=found)
+                self._log.event("largest packet measured", link=name, mtu=found)
 
-    def _check_mptcp(self, reconciler: Reconciler, now: float, log: Log) -> None:
-        verdicts, before = reconciler.verdicts, dict(reconciler.verdicts.results)
+    def _check_mptcp(self, now: float) -> None:
+        verdicts = self._reconciler.verdicts
+        before = dict(verdicts.results)
         for outcome in self._mptcp_probe.outcomes(now):
             if verdicts.on_mptcp(outcome.key, outcome.is_mptcp, outcome.is_refused, now):
-                self._connect(self._plain_probe, reconciler, outcome.key, now)
+                self._connect(self._plain_probe, outcome.key, now)
         for outcome in self._plain_probe.outcomes(now):
             verdicts.on_plain_tcp(outcome.key, outcome.rtt is not None and not outcome.is_refused, now)
         for name in verdicts.start_due(now):
-            self._connect(self._mptcp_probe, reconciler, name, now)
+            self._connect(self._mptcp_probe, name, now)
         for name, found in verdicts.results.items():
             if before.get(name) != found and found is not Verdict.MULTIPATH:
-                log.event("no MPTCP", Level.WARNING, link=name, connection=found)
+                self._log.event("no MPTCP", Level.WARNING, link=name, connection=found)
 
-    @staticmethod
-    def _connect(tcp_probe: TcpProbe[str], reconciler: Reconciler, name: str, now: float) -> None:
-        if path := reconciler.verdicts.path(name):
+    def _connect(self, tcp_probe: TcpProbe[str], name: str, now: float) -> None:
+        if path := self._reconciler.verdicts.path(name):
             tcp_probe.cancel(name)
             tcp_probe.start(name, path.interface, path.source, path.target, now, TIMEOUT)
 
-    def _check_portals(self, reconciler: Reconciler, now: float) -> None:
+    def _check_portals(self, now: float) -> None:
+        portals = self._reconciler.portals
         for response in self._portal_probe.responses(now):
-            path = reconciler.portals.path(response.link)
-            reconciler.portals.on_response(
-                response.link, response.answer, captive_portal_option.login_page(path.interface) if path else None, now
-            )
-        for name in reconciler.portals.start_due(now):
-            if path := reconciler.portals.path(name):
+            path = portals.path(response.link)
+            announced = captive_portal_option.login_page(path[0]) if path else None
+            portals.on_response(response.link, response.answer, announced, now)
+        for name in portals.start_due(now):
+            if path := portals.path(name):
                 self._portal_probe.start(name, path, now)

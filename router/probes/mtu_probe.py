@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from errno import EMSGSIZE
 
+from router.probes.mtu import Path
 from router.probes.pending import PendingSockets
-from tributary.kernel.state import Address, family
+from tributary.kernel.state import family
 
 _ECHO = struct.Struct("!BBHHH")  # RFC 792, RFC 4443 section 4.1: type, code, checksum, identifier, sequence number
 _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
@@ -50,19 +51,17 @@ class _Ping:
 class MtuProbe(PendingSockets[str, _Ping]):
     """The pending pings."""
 
-    def start(
-        self, link: str, interface: str, source: Address, target: Address, size: int, now: float, timeout: float
-    ) -> None:
+    def start(self, link: str, path: Path, size: int, timeout: float, now: float) -> None:
         """Sends a packet of ``size`` bytes with headers. A packet that cannot be sent is reported as lost."""
         self.cancel(link)
         identifier = int.from_bytes(os.urandom(2))
         made = None
         with suppress(OSError):
-            made = _connected(interface, source, target)
-            made.send(request(target.version, identifier, size))
+            made = _connected(path)
+            made.send(request(path.target.version, identifier, size))
         if made:
             self._selector.register(made, selectors.EVENT_READ, link)
-        self._pending[link] = _Ping(made, target.version, identifier, now, now + timeout)
+        self._pending[link] = _Ping(made, path.target.version, identifier, now, now + timeout)
 
     def outcomes(self, now: float) -> Iterator[PingResult]:
         """The results of pings that were answered, reported as too large, or timed out."""
@@ -79,13 +78,13 @@ class MtuProbe(PendingSockets[str, _Ping]):
             yield PingResult(link)
 
 
-def _connected(interface: str, source: Address, target: Address) -> socket.socket:
-    protocol = socket.IPPROTO_ICMP if target.version == 4 else socket.IPPROTO_ICMPV6
-    made = socket.socket(family(target), socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
+def _connected(path: Path) -> socket.socket:
+    protocol = socket.IPPROTO_ICMP if path.target.version == 4 else socket.IPPROTO_ICMPV6
+    made = socket.socket(family(path.target), socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
     try:
-        _prepare(made, target.version, interface)
-        made.bind((str(source), 0))
-        made.connect((str(target), 0))
+        _prepare(made, path.target.version, path.interface)
+        made.bind((str(path.source), 0))
+        made.connect((str(path.target), 0))
     except OSError:
         made.close()
         raise

@@ -41,7 +41,6 @@ class PendingSockets(Closing, Generic[K, A]):
 
     @property
     def next_due(self) -> float | None:
-        """The earliest deadline."""
         return min((attempt.deadline for attempt in self._pending.values()), default=None)
 
     def cancel(self, key: K) -> None:

@@ -7,7 +7,6 @@ gateway's silence is enough.
 """
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from router.probes.schedule import PeriodicChecks
@@ -25,12 +24,8 @@ LONGEST = 8192
 """Bytes of a response that are read at most."""
 
 
-@dataclass(frozen=True)
-class PortalPath:
-    """Interface and source address of a request."""
-
-    interface: str
-    source: Address
+PortalPath = tuple[str, Address]
+"""Interface and source address of a request."""
 
 
 def login_page(answer: bytes, announced: str | None = None) -> str | None:

@@ -72,10 +72,11 @@ class PortalProbe(PendingSockets[str, _Request]):
 
 
 def _connect(path: PortalPath) -> socket.socket:
-    made = socket.socket(family(path.source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP)
+    interface, source = path
+    made = socket.socket(family(source), socket.SOCK_STREAM | socket.SOCK_NONBLOCK, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, path.interface.encode())
-        made.bind((str(path.source), 0))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        made.bind((str(source), 0))
         with suppress(BlockingIOError):
             made.connect((str(NOBODY), PORT))
     except OSError:

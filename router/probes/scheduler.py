@@ -6,8 +6,9 @@ from enum import Enum
 
 from router.probes.tcp_probe import TcpProbe
 from router.shaping.shaper import LinkShapers, Tell
-from router.state.plan import ConfigureTunnel, Operation
+from router.state.plan import Operation
 from router.state.reconciler import Reconciler
+from router.tunnels.model import TunnelConfig
 from tributary.daemons.logs import Level, Log
 
 
@@ -77,7 +78,6 @@ class ProbeScheduler:
         return False
 
     def start(self, now: float) -> None:
-        """Starts the probes that are due."""
         reconciler, target = self._reconciler, self._reconciler.target
         usual = reconciler.settings.probe.timeout.seconds
         due, busy = reconciler.health.start_due(now), self._shapers.count(now)
@@ -100,8 +100,9 @@ class ProbeScheduler:
         """
         settings, target = self._reconciler.settings, self._reconciler.target
         for operation in operations:
-            if isinstance(operation, ConfigureTunnel) and target and operation.config.name != settings.failback_name:
-                name, address = operation.config.name, operation.config.address
+            config = operation.what
+            if isinstance(config, TunnelConfig) and target and config.name != settings.failback_name:
+                name, address = config.name, config.address
                 # A pending one left by the old path.
                 key = ProbeKey(Purpose.TUNNEL, name)
                 self._tcp_probe.cancel(key)

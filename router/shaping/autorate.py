@@ -83,12 +83,10 @@ class AutoRate:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a direction is in use."""
         return any(self.throughput(direction) >= IDLE_BELOW * most for direction, most in self.max_rates.items())
 
     @property
     def interval(self) -> float:
-        """Seconds to the next count."""
         return INTERVAL_BUSY if self.is_busy else INTERVAL_IDLE
 
     def on_rtt(self, rtt: float | None, now: float) -> bool:

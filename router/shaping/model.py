@@ -11,7 +11,7 @@ net/sched/sch_cake.c). Of incoming packets, and of wireguard-go's, a whole tunne
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from router.identifiers import IFB_PREFIX
@@ -142,13 +142,14 @@ def lines(operation: ShapingOperation, kind: Kind) -> list[str]:
     """The commands of ip(8) and tc(8)."""
     match operation:
         case SetShape(shape):
-            return [*_egress(shape, kind), *_ingress(shape, kind)]
+            egress = tree(shape.interface, shape.upload, kind) if shape.upload else []
+            return [_remove_root(shape.interface), *egress, *_ingress(shape, kind)]
         case ChangeRates(shape):
             return [f"tc qdisc change dev {name} {_root(kind, rate)}" for name, rate in _rates(shape)]
         case RemoveShape(device) if device.startswith(IFB_PREFIX):
             return [f"ip link delete dev {device}"]
         case RemoveShape(device):
-            return [*_remove_root(device), _remove_redirect(device)]
+            return [_remove_root(device), _remove_redirect(device)]
 
 
 def _rates(shape: Shape) -> Iterator[tuple[str, int]]:
@@ -158,16 +159,12 @@ def _rates(shape: Shape) -> Iterator[tuple[str, int]]:
         yield shape.device, shape.download
 
 
-def _remove_root(device: str) -> list[str]:
-    return [f"tc qdisc delete dev {device} root handle {HANDLE}"]
+def _remove_root(device: str) -> str:
+    return f"tc qdisc delete dev {device} root handle {HANDLE}"
 
 
 def _remove_redirect(device: str) -> str:
     return f"tc filter delete dev {device} ingress pref {PREFERENCE}"
-
-
-def _egress(shape: Shape, kind: Kind) -> list[str]:
-    return [*_remove_root(shape.interface), *(tree(shape.interface, shape.upload, kind) if shape.upload else [])]
 
 
 def _ingress(shape: Shape, kind: Kind) -> list[str]:
@@ -198,17 +195,3 @@ def _root(kind: Kind, rate: int) -> str:
     burst = max(2 * _FRAME, int(rate / 8 * _BURST))
     limit = max(10 * _FRAME, int(rate / 8 * _QUEUE))
     return f"root handle {HANDLE} tbf rate {rate}bit burst {burst}b limit {limit}b"
-
-
-@dataclass
-class AppliedShapes:
-    """The last shapes of interfaces, by their names. Those set before a restart are unknown."""
-
-    shapes: dict[str, Shape] = field(default_factory=dict)
-
-    def record(self, operation: ShapingOperation) -> None:
-        """``operation`` was applied."""
-        if isinstance(operation, RemoveShape):
-            self.shapes.pop(operation.device, None)
-        else:
-            self.shapes[operation.shape.interface] = operation.shape

@@ -6,7 +6,6 @@ from router.identifiers import IFB_PREFIX
 from router.shaping.model import (
     HANDLE,
     PREFERENCE,
-    ChangeRates,
     InstalledQdiscs,
     Kind,
     RemoveShape,
@@ -41,21 +40,17 @@ def _redirects(device: str) -> bool:
     return any(action.get("to_dev", "").startswith(IFB_PREFIX) for action in actions)
 
 
-class Shaper:
-    """Applies operations with the best kind of queue that the kernel has, once it is known."""
+def apply(operation: ShapingOperation, kind: Kind | None) -> Kind | None:
+    """Applies it with that kind of queue, None for the best that the kernel has; returns the kind, once it is known.
 
-    def __init__(self) -> None:
-        self.kind: Kind | None = None
-
-    def apply(self, operation: ShapingOperation) -> None:
-        """Raises CommandError: exit 71 if the kernel refuses it, 69 if it has none of the kinds, or tc is missing."""
-        if isinstance(operation, RemoveShape):
-            _do(operation, Kind.SHORT)
-            _leave_no_empty_clsact(operation.device)
-        elif isinstance(operation, ChangeRates) or self.kind:
-            _do(operation, self.kind or Kind.SHORT)
-        else:
-            self.kind = _tried(operation)
+    Raises CommandError: exit 71 if the kernel refuses it, 69 if it has none of the kinds, or tc is missing.
+    """
+    if isinstance(operation, SetShape) and kind is None:
+        return _tried(operation)
+    _do(operation, kind or Kind.SHORT)
+    if isinstance(operation, RemoveShape):
+        _leave_no_empty_clsact(operation.device)
+    return kind
 
 
 def _tried(operation: SetShape) -> Kind:

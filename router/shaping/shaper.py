@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Protocol, TypeVar
 
 from router.links.model import Link
 from router.links.overflow import Rates
@@ -9,10 +11,10 @@ from router.settings import RouterSettings
 from router.shaping import qdiscs
 from router.shaping.autorate import AutoRate, Bytes, Direction
 from router.shaping.model import (
-    AppliedShapes,
     ChangeRates,
     InstalledQdiscs,
     Kind,
+    RemoveShape,
     Shape,
     ShapingOperation,
     command,
@@ -30,14 +32,28 @@ _MAX_PAUSE = 30.0
 
 Tell = Callable[[str, str | None], None]
 """Takes the commands of each operation, and why it failed (None if it did not)."""
+T = TypeVar("T")
+
+
+class Aside(Protocol):
+    """Runs what waits for a program."""
+
+    def __call__(self, act: Callable[[], T], /) -> T:
+        """Returns or raises what ``act`` does."""
+
+
+def _at_once(act: Callable[[], T], /) -> T:
+    return act()
 
 
 class LinkShapers:
     """The shapers of all links, and access to tc(8)."""
 
-    def __init__(self, settings: RouterSettings) -> None:
-        self._shaper = qdiscs.Shaper()
-        self._applied = AppliedShapes()
+    def __init__(self, settings: RouterSettings, aside: Aside = _at_once) -> None:
+        self._aside = aside
+        self._kind: Kind | None = None
+        self._applied: dict[str, Shape] = {}
+        """By interface, its last shape. That set before a restart is unknown."""
         self._installed = InstalledQdiscs()
         self._shapes: tuple[Shape, ...] = ()
         self._is_clean = False
@@ -49,20 +65,16 @@ class LinkShapers:
     def change_settings(self, settings: RouterSettings) -> None:
         """Takes effect at the next reconciliation. Links whose rates stay the same keep what was learnt."""
         known, self._settings = self.auto_rates, settings
-        made = {name: _auto_rate(settings, name) for name, wan in settings.wan.items() if wan.adapt}
+        wans = {name: wan for name, wan in settings.wan.items() if wan.adapt}
+        made = {name: AutoRate(_bits(wan.download), _bits(wan.upload)) for name, wan in wans.items()}
         same = {name: known[name] for name in made if name in known and known[name].max_rates == made[name].max_rates}
         self.auto_rates = {**made, **same}
-
-    @property
-    def kind(self) -> Kind | None:
-        """The kind of queue in use; None while unknown."""
-        return self._shaper.kind
 
     @property
     def capacities(self) -> Mapping[str, Rates]:
         """The capacities of links now: the configured ones or, with adaptive rates, those of their shapers."""
         fixed = {name: Rates(*self._rates[name]) for name in self._settings.wan if name not in self.auto_rates}
-        existing = [(name, self._applied.shapes.get(interface)) for name, interface in self._auto_rated()]
+        existing = [(name, self._applied.get(interface)) for name, interface in self._auto_rated()]
         return {**fixed, **{name: Rates(shape.download, shape.upload) for name, shape in existing if shape}}
 
     @property
@@ -79,9 +91,9 @@ class LinkShapers:
         self._shapes = tuple(shapes(links, self._rates))
         if self._is_clean and not self._shapes:
             return []
-        self._installed = qdiscs.installed_qdiscs()
+        self._installed = self._aside(qdiscs.installed_qdiscs)
         there = {interface.name for interface in observed.interfaces}
-        operations = list(diff(self._shapes, self._installed, self._applied.shapes, there))
+        operations = list(diff(self._shapes, self._installed, self._applied, there))
         self._is_clean = not self._shapes and not operations
         return operations
 
@@ -114,18 +126,21 @@ class LinkShapers:
         return all(done)
 
     def _apply(self, operation: ShapingOperation, tell: Tell) -> bool:
+        failed = None
         try:
-            self._shaper.apply(operation)
+            self._kind = self._aside(partial(qdiscs.apply, operation, self._kind))
         except TimedOut:
             raise
         except CommandError as failure:
-            if not isinstance(operation, ChangeRates):
-                tell(command(operation, self.kind or Kind.SHORT), str(failure))
-            return False
+            failed = str(failure)
         if not isinstance(operation, ChangeRates):
-            tell(command(operation, self.kind or Kind.SHORT), None)
-        self._applied.record(operation)
-        return True
+            tell(command(operation, self._kind or Kind.SHORT), failed)
+        if failed is None:
+            if isinstance(operation, RemoveShape):
+                self._applied.pop(operation.device, None)
+            else:
+                self._applied[operation.shape.interface] = operation.shape
+        return failed is None
 
     def remove_all(self, observed: KernelState, tell: Tell) -> bool:
         """Removes all that is owned; returns whether all is gone."""
@@ -173,9 +188,9 @@ class LinkShapers:
             return
         slot = list(self._settings.wan).index(link) + 1
         for shape in self._shapes:
-            if shape.slot == slot and shape.interface in self._applied.shapes:
+            if shape.slot == slot and shape.interface in self._applied:
                 down, up = auto_rate.rates.get(Direction.DOWN), auto_rate.rates.get(Direction.UP)
-                changed = replace(self._applied.shapes[shape.interface], download=down, upload=up)
+                changed = replace(self._applied[shape.interface], download=down, upload=up)
                 try:
                     self._apply(ChangeRates(changed), tell)
                 except TimedOut as failure:
@@ -189,14 +204,14 @@ class LinkShapers:
         if wan.download is None and wan.upload is None:
             return None
         auto_rate = self.auto_rates.get(link.name)
-        shape = self._applied.shapes.get(link.interface.name) if link.interface else None
+        shape = self._applied.get(link.interface.name) if link.interface else None
         idle = auto_rate.idle_rtt if auto_rate else None
         return {
             "download": shape.download if shape else None,
             "upload": shape.upload if shape else None,
             "max_download": _bits(wan.download),
             "max_upload": _bits(wan.upload),
-            "qdisc": self.kind,
+            "qdisc": self._kind,
             "unmanaged_qdisc": bool(link.interface and link.interface.name in self._installed.foreign),
             "idle_rtt_ms": None if idle is None else round(idle * 1000, 3),
         }
@@ -204,8 +219,3 @@ class LinkShapers:
 
 def _bits(rate: PositiveRate | None) -> int | None:
     return None if rate is None else rate.amount
-
-
-def _auto_rate(settings: RouterSettings, name: str) -> AutoRate:
-    wan = settings.wan[name]
-    return AutoRate(_bits(wan.download), _bits(wan.upload))

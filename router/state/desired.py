@@ -12,8 +12,9 @@ A link whose probes get no answer keeps its rules and its table, for the probes 
 default route in main and its endpoints.
 
 With tunnels the endpoints, the rules for addresses and the routes to the gateway are the tunnels'; the links' tables
-are for the tunnels' packets. While the gateway answers, main sends everything else into the default tunnel; IPv6 too,
-if the gateway has a prefix for the LAN (lan/ipv6.py).
+are for the tunnels' packets. The tunnel of the link that begins sessions may have a second route to the gateway, before
+those by rank (links/quickest.py). While the gateway answers, main sends everything else into the default tunnel; IPv6
+too, if the gateway has a prefix for the LAN (lan/ipv6.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from router.identifiers import (
     BEST_LINK_TABLE,
     BY_TUNNEL,
     DEFAULT_TUNNEL_TABLE,
+    FIRST_METRIC,
     KIND_MASK,
     LINK_TABLES,
     LINKS_END,
@@ -92,22 +94,19 @@ class OwnedState:
 
 def desired_state(
     links: Sequence[Link],
-    down: Collection[str],
     foreign: Mapping[int, Endpoint],
     limits: Limits | None,
-    gateway_tunnels: GatewayTunnels | None = None,
+    gateway_tunnels: GatewayTunnels | None,
+    beginning: str | None,
     *,
-    bypass: bool = False,
-    suspect: Collection[str] = (),
-    standby: Collection[str] = (),
+    bypass: bool,
 ) -> DesiredState:
-    """``links`` in the order of their rank; those in ``down`` do not answer. ``foreign`` are endpoints of other
-    programs.
+    """``links`` in the order of their rank. ``foreign`` are endpoints of other programs.
 
-    ``bypass``: packets may be marked to leave by a link, or by the best one that is not in ``suspect``. ``standby``:
-    links whose endpoints are backups.
+    ``beginning``: the link that begins sessions through the tunnels, before those of a better rank. ``bypass``: packets
+    may be marked to leave by a link, or by the best one that is not suspect.
     """
-    alive = [link for link in links if link.name not in down]
+    alive = [link for link in links if not link.is_taken_out]
     next_hops = [(link, next_hop) for link in alive for next_hop in link.next_hops]
     return DesiredState(
         routes=(
@@ -115,14 +114,14 @@ def desired_state(
             *(
                 _by_rank(BEST_LINK_TABLE, link, next_hop)
                 for link, next_hop in next_hops
-                if (bypass or gateway_tunnels) and link.name not in suspect
+                if (bypass or gateway_tunnels) and not link.is_suspect
             ),
             *(
                 _default(link, next_hop)
                 for link, next_hop in next_hops
                 if not (gateway_tunnels and gateway_tunnels.takes(next_hop.version))
             ),
-            *(_routes_inside(gateway_tunnels, links, alive) if gateway_tunnels else ()),
+            *(_routes_inside(gateway_tunnels, links, alive, beginning) if gateway_tunnels else ()),
             *_ends(links),
         ),
         rules=(
@@ -132,9 +131,7 @@ def desired_state(
             *(_rules_of_marks(alive, BY_LINK, LINKS_RULES, LINKS_END, BEST_LINK_TABLE) if bypass else ()),
             *(_rules_back() if bypass and gateway_tunnels and gateway_tunnels.default_tunnel else ()),
         ),
-        endpoints=_endpoints_inside(gateway_tunnels, alive, foreign, standby)
-        if gateway_tunnels
-        else _endpoints(alive, foreign, standby),
+        endpoints=_endpoints(gateway_tunnels, alive, foreign),
         limits=limits,
     )
 
@@ -176,50 +173,40 @@ def _rules_back() -> Iterator[Rule]:
     yield Rule(LINKS_END, Mark(4, RETURN), None, PROTOCOL)
 
 
-def _existing(gateway_tunnels: GatewayTunnels, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel, int]]:
-    """Links that lead out, with their tunnels and the indexes of these interfaces."""
+def _existing(gateway_tunnels: GatewayTunnels, links: Sequence[Link]) -> Iterator[tuple[Link, Tunnel]]:
+    """Links that lead out, with their tunnels."""
     for link in links:
-        tunnel = gateway_tunnels.of(link)
-        if link.next_hops and tunnel and tunnel.interface is not None:
-            yield link, tunnel, tunnel.interface
+        if link.next_hops and (tunnel := gateway_tunnels.of(link)):
+            yield link, tunnel
 
 
 def _rules_inside(gateway_tunnels: GatewayTunnels, links: Sequence[Link]) -> Iterator[Rule]:
     if other := gateway_tunnels.default_tunnel:
         for address in other.addresses:
             yield Rule(RULE_PRIORITY, address, DEFAULT_TUNNEL_TABLE, PROTOCOL)
-    for link, tunnel, _ in _existing(gateway_tunnels, links):
+    for link, tunnel in _existing(gateway_tunnels, links):
         yield Rule(RULE_PRIORITY, tunnel.address, TUNNEL_TABLES[link.slot], PROTOCOL)
 
 
-def _routes_inside(gateway_tunnels: GatewayTunnels, links: Sequence[Link], alive: Sequence[Link]) -> Iterator[Route]:
-    for link, _, index in _existing(gateway_tunnels, links):
-        yield Route(TUNNEL_TABLES[link.slot], EVERYWHERE[4], None, index, TABLE_METRIC, PROTOCOL)
-    for link, tunnel, index in _existing(gateway_tunnels, alive):
-        yield Route(
-            MAIN, IPv4Network(gateway_tunnels.inside), None, index, MAIN_METRICS[link.rank], PROTOCOL, tunnel.address
-        )
+def _routes_inside(
+    gateway_tunnels: GatewayTunnels, links: Sequence[Link], alive: Sequence[Link], beginning: str | None
+) -> Iterator[Route]:
+    for link, tunnel in _existing(gateway_tunnels, links):
+        yield Route(TUNNEL_TABLES[link.slot], EVERYWHERE[4], None, tunnel.interface, TABLE_METRIC, PROTOCOL)
+    inside = IPv4Network(gateway_tunnels.inside)
+    for number, (link, tunnel) in enumerate(_existing(gateway_tunnels, alive)):
+        yield Route(MAIN, inside, None, tunnel.interface, MAIN_METRICS[link.rank], PROTOCOL, tunnel.address)
+        if number and link.name == beginning:
+            # A second one, so that there is a route all the time when another link begins sessions.
+            yield Route(MAIN, inside, None, tunnel.interface, FIRST_METRIC, PROTOCOL, tunnel.address)
     # Packets to the gateway's inside address never leave outside of a tunnel; their sender gets an error at once.
-    yield Route(MAIN, IPv4Network(gateway_tunnels.inside), None, None, MAIN_METRICS[-1], PROTOCOL)
-    other = gateway_tunnels.default_tunnel
-    if other and other.interface is not None:
+    yield Route(MAIN, inside, None, None, MAIN_METRICS[-1], PROTOCOL)
+    if other := gateway_tunnels.default_tunnel:
         for address in other.addresses:
             everywhere = EVERYWHERE[address.version]
             yield Route(DEFAULT_TUNNEL_TABLE, everywhere, None, other.interface, TABLE_METRIC, PROTOCOL)
             if gateway_tunnels.answers:
                 yield Route(MAIN, everywhere, None, other.interface, MAIN_METRICS[0], PROTOCOL, address)
-
-
-def _endpoints_inside(
-    gateway_tunnels: GatewayTunnels, alive: Sequence[Link], foreign: Mapping[int, Endpoint], standby: Collection[str]
-) -> tuple[Endpoint, ...]:
-    covered = {endpoint.address for endpoint in foreign.values()}
-    found = [
-        Endpoint(tunnel.address, index, _flags(link, standby))
-        for link, tunnel, index in _existing(gateway_tunnels, alive)
-        if tunnel.address not in covered
-    ]
-    return tuple(found[: max(0, MAX_ENDPOINTS - len(foreign))])
 
 
 def _index(link: Link) -> int:
@@ -246,24 +233,26 @@ def _by_rank(table: int, link: Link, next_hop: NextHop) -> Route:
 
 
 def _endpoints(
-    links: Sequence[Link], foreign: Mapping[int, Endpoint], standby: Collection[str]
+    gateway_tunnels: GatewayTunnels | None, links: Sequence[Link], foreign: Mapping[int, Endpoint]
 ) -> tuple[Endpoint, ...]:
-    """One for each next hop, by rank. If not all fit, each link's first comes before any link's second."""
+    """One for each tunnel of a link, or without tunnels for each next hop, by rank.
+
+    If not all fit, each link's first comes before any link's second.
+    """
+    if gateway_tunnels:
+        inside = _existing(gateway_tunnels, links)
+        found = [Endpoint(tunnel.address, tunnel.interface, _flags(link)) for link, tunnel in inside]
+    else:
+        rounds = sorted((number, link.rank, link, hop) for link in links for number, hop in enumerate(link.next_hops))
+        found = [Endpoint(hop.addresses[0], _index(link), _flags(link)) for _, _, link, hop in rounds]
     covered = {endpoint.address for endpoint in foreign.values()}
-    rounds = sorted(
-        (number, link.rank, link, next_hop) for link in links for number, next_hop in enumerate(link.next_hops)
-    )
-    found = [
-        Endpoint(next_hop.addresses[0], _index(link), _flags(link, standby))
-        for _, _, link, next_hop in rounds
-        if next_hop.addresses[0] not in covered
-    ]
-    return tuple(found[: max(0, MAX_ENDPOINTS - len(foreign))])
+    free = [endpoint for endpoint in found if endpoint.address not in covered]
+    return tuple(free[: max(0, MAX_ENDPOINTS - len(foreign))])
 
 
-def _flags(link: Link, standby: Collection[str]) -> Flags:
+def _flags(link: Link) -> Flags:
     flags = Flags.SUBFLOW
-    if link.wan.use is Use.BACKUP or link.name in standby:
+    if link.wan.use is Use.BACKUP or link.is_standby:
         flags |= Flags.BACKUP
     if link.wan.fullmesh:
         flags |= Flags.FULLMESH

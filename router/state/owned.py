@@ -31,27 +31,18 @@ class OwnershipRecord:
     gateway: str | None = None
 
 
-class RecordFile:
-    """The file of one network namespace."""
+class RecordFile(StateFile):
+    """The file of one network namespace; its methods raise CommandError."""
 
-    def __init__(self, where: Path, name: int) -> None:
-        self._file = StateFile(where / f"{name}.json")
+    def __init__(self, where: Path, namespace: int) -> None:
+        super().__init__(where / f"{namespace}.json")
 
     def load(self, tell: Tell | None = None) -> OwnershipRecord:
-        """Returns the saved record, or an empty one.
-
-        A damaged file is set aside and reported to ``tell``. Without ``tell`` it raises CommandError, exit 71, or 77 if
-        root owns the file.
-        """
-        return self._file.read(_read, tell) or OwnershipRecord()
+        """Returns the saved record, or an empty one."""
+        return self.read(_read, tell) or OwnershipRecord()
 
     def save(self, record: OwnershipRecord) -> None:
-        """Replaces the file atomically; raises CommandError, exit 71."""
-        self._file.replace(_written(record))
-
-    def remove(self) -> None:
-        """Removes the file; raises CommandError, exit 71."""
-        self._file.remove()
+        self.replace(_written(record))
 
 
 def _written(record: OwnershipRecord) -> dict[str, Any]:

@@ -11,90 +11,49 @@ from tributary.kernel.state import EVERY_BIT, Address, Endpoint, Flags, Limits, 
 
 
 @dataclass(frozen=True)
-class Add:
-    """Creates a rule, a route, or the router's address in the LAN."""
+class NumberedEndpoint:
+    """An endpoint with its id."""
 
-    what: Route | Rule | OwnAddress
+    number: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True)
+class TunnelInterface:
+    """A WireGuard interface, as yet without configuration."""
+
+    name: str
+
+
+What = Route | Rule | OwnAddress | NumberedEndpoint | Limits | TunnelInterface | TunnelConfig | PrefixTranslation
+"""A translation is the nft table that translates the LAN's prefix."""
+
+
+@dataclass(frozen=True)
+class Add:
+    """Creates it. With an endpoint, sessions join from its address."""
+
+    what: What
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Removes a rule, a route or an address. It is no error if it does not exist."""
+    """Removes it; it is no error if it does not exist. With an endpoint go the subflows from its address."""
 
-    what: Route | Rule | OwnAddress
-
-
-@dataclass(frozen=True)
-class AddEndpoint:
-    """Creates an endpoint. Sessions then join from its address."""
-
-    number: int
-    endpoint: Endpoint
+    what: What
 
 
 @dataclass(frozen=True)
-class RemoveEndpoint:
-    """Removes an endpoint, and with it the subflows from its address. It is no error if it does not exist."""
+class Change:
+    """Sets limits, a tunnel's configuration, or the translation; or sets or clears an endpoint's backup flag.
 
-    number: int
-    endpoint: Endpoint
+    The endpoint's subflows stay, and send MP_PRIO (RFC 8684 section 3.3.8).
+    """
 
-
-@dataclass(frozen=True)
-class ChangeEndpoint:
-    """Sets or clears an endpoint's backup flag. Its subflows stay, and send MP_PRIO (RFC 8684 section 3.3.8)."""
-
-    number: int
-    endpoint: Endpoint
+    what: What
 
 
-@dataclass(frozen=True)
-class SetLimits:
-    """Sets the path manager's limits."""
-
-    limits: Limits
-
-
-@dataclass(frozen=True)
-class CreateTunnel:
-    """Creates a WireGuard interface without configuration."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class ConfigureTunnel:
-    """Sets keys, peer, address and MTU of a tunnel's interface, and brings it up."""
-
-    config: TunnelConfig
-
-
-@dataclass(frozen=True)
-class RemoveTunnel:
-    """Removes a tunnel's interface. It is no error if it does not exist."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Translate:
-    """Replaces the nft table that translates the LAN's prefix; None removes it."""
-
-    translation: PrefixTranslation | None
-
-
-Operation = (
-    Add
-    | Remove
-    | AddEndpoint
-    | RemoveEndpoint
-    | ChangeEndpoint
-    | SetLimits
-    | CreateTunnel
-    | ConfigureTunnel
-    | RemoveTunnel
-    | Translate
-)
+Operation = Add | Remove | Change
 
 
 def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last: int) -> tuple[Operation, ...]:
@@ -110,26 +69,34 @@ def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last:
     }
     existing = {**owned.endpoints, **changed}
     stale = [each for each in existing.items() if each[1] not in desired.endpoints]
+    numbers = free_ids(taken, last)
     new = [each for each in desired.endpoints if each not in existing.values()]
     limits = desired.limits if desired.limits != owned.limits else None
     tunnel_configs = [each for each in desired.tunnel_configs if owned.tunnels.get(each.name) != each]
     return (
-        *(RemoveEndpoint(number, endpoint) for number, endpoint in stale),
-        *(ChangeEndpoint(number, endpoint) for number, endpoint in changed.items()),
+        *(Remove(NumberedEndpoint(*each)) for each in stale),
+        *(Change(NumberedEndpoint(*each)) for each in changed.items()),
         *(Remove(each) for each in owned.lan if each not in desired.lan),
         *map(Remove, sorted(owned.rules - set(desired.rules), key=str)),
         *map(Remove, sorted(owned.routes - set(desired.routes), key=str)),
-        *(RemoveTunnel(name) for name in owned.tunnels if name not in desired.tunnels),
-        *((SetLimits(limits),) if limits else ()),
-        *(CreateTunnel(name) for name in desired.tunnels if name not in owned.tunnels),
+        *(Remove(TunnelInterface(name)) for name in owned.tunnels if name not in desired.tunnels),
+        *((Change(limits),) if limits else ()),
+        *(Add(TunnelInterface(name)) for name in desired.tunnels if name not in owned.tunnels),
         *(Add(route) for route in dict.fromkeys(desired.routes) if route not in owned.routes),
         *(Add(rule) for rule in dict.fromkeys(desired.rules) if rule not in owned.rules),
         # After the rules: a tunnel's first packet must leave by its own link.
-        *map(ConfigureTunnel, tunnel_configs),
-        *((Translate(desired.translation),) if desired.translation != owned.translation else ()),
+        *map(Change, tunnel_configs),
+        *_translate(desired.translation, owned.translation),
         *(Add(each) for each in desired.lan if each not in owned.lan),
-        *map(AddEndpoint, free_ids(taken, last), new),
+        *(Add(NumberedEndpoint(next(numbers), each)) for each in new),
     )
+
+
+def _translate(desired: PrefixTranslation | None, owned: PrefixTranslation | None) -> Iterator[Operation]:
+    if desired and desired != owned:
+        yield Change(desired)
+    elif owned and not desired:
+        yield Remove(owned)
 
 
 def free_ids(taken: Collection[int], last: int) -> Iterator[int]:
@@ -145,30 +112,30 @@ def free_ids(taken: Collection[int], last: int) -> Iterator[int]:
 def command(operation: Operation, names: Mapping[int, str]) -> str:
     """The command of ip(8) that does the same; ``names`` are the interfaces' names by index."""
     match operation:
-        case Add(what) | Remove(what):
-            return _on_routing("add" if isinstance(operation, Add) else "del", what, names)
-        case AddEndpoint(number, endpoint):
-            return f"ip mptcp endpoint add {_endpoint(number, endpoint, names)}"
-        case RemoveEndpoint(number, endpoint):
+        case Remove(NumberedEndpoint(number, _)):
             return f"ip mptcp endpoint delete id {number}"
-        case ChangeEndpoint(number, endpoint):
+        case Change(NumberedEndpoint(number, endpoint)):
             return f"ip mptcp endpoint change id {number} {'' if Flags.BACKUP in endpoint.flags else 'no'}backup"
-        case SetLimits(limits):
-            return f"ip mptcp limits set subflows {limits.subflows} add_addr_accepted {limits.accepted_addresses}"
-        case CreateTunnel(name):
-            return f"ip link add {name} type wireguard"
-        case ConfigureTunnel(config):
+        case Remove(PrefixTranslation()):
+            return f"nft delete table inet {TABLE}"
+    match operation.what:
+        case Route() | Rule() | OwnAddress() as what:
+            return _on_routing("add" if isinstance(operation, Add) else "del", what, names)
+        case NumberedEndpoint(number, endpoint):
+            return f"ip mptcp endpoint add {_endpoint(number, endpoint, names)}"
+        case Limits(subflows, accepted_addresses):
+            return f"ip mptcp limits set subflows {subflows} add_addr_accepted {accepted_addresses}"
+        case TunnelInterface(name):
+            is_gone = isinstance(operation, Remove)
+            return f"ip link delete dev {name}" if is_gone else f"ip link add {name} type wireguard"
+        case TunnelConfig() as config:
             return _setup(config)
-        case RemoveTunnel(name):
-            return f"ip link delete dev {name}"
-        case Translate(translation):
+        case PrefixTranslation() as translation:
             return _translating(translation)
 
 
-def _translating(translation: PrefixTranslation | None) -> str:
+def _translating(translation: PrefixTranslation) -> str:
     """A summary of the script for nft(8)."""
-    if translation is None:
-        return f"nft delete table inet {TABLE}"
     mappings = ", ".join(f"{each.prefix} by {each.interface}" for each in translation.mappings) or "nothing"
     return (
         f"nft --file - (table inet {TABLE}: {translation.lan_prefix} of {translation.lan_interface} becomes {mappings})"

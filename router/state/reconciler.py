@@ -1,39 +1,31 @@
 """Decides what to change: from the observed kernel state to operations. Pure: the caller passes the clock."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 
 from router.identifiers import ENDPOINT_IDS
 from router.lan import ipv6
 from router.lan.ipv6 import Lan
-from router.lan.npt import UNKNOWN
+from router.lan.npt import UNKNOWN, PrefixTranslation
 from router.links import policy
 from router.links.endpoint_refresh import EndpointRefresher
 from router.links.health import Health
-from router.links.model import Link, Reason, links, working
+from router.links.model import Link, Reason, links
 from router.links.overflow import Candidates, Overflow, Rates
 from router.links.policy import Now
+from router.links.quickest import quickest
 from router.links.usage import Reading, Usage
 from router.probes import mptcp, portal
 from router.probes.mtu import Path, Paths
 from router.settings import RouterSettings
 from router.state.desired import DesiredState, OwnedState, desired_state, owned_state, unmanaged_endpoints
 from router.state.owned import OwnershipRecord
-from router.state.plan import (
-    AddEndpoint,
-    ChangeEndpoint,
-    ConfigureTunnel,
-    CreateTunnel,
-    Operation,
-    RemoveEndpoint,
-    Translate,
-    diff,
-    free_ids,
-)
+from router.state.plan import Add, Change, NumberedEndpoint, Operation, Remove, TunnelInterface, diff, free_ids
 from router.tunnels import model as tunnels
 from router.tunnels.gateways import Gateways
-from router.tunnels.model import GatewayTunnels
+from router.tunnels.model import GatewayTunnels, TunnelConfig
 from tributary.kernel.state import Address, Endpoint, KernelState, Limits, Octets
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
@@ -41,27 +33,11 @@ from tributary.settings.links import Use
 
 
 @dataclass(frozen=True)
-class State:
-    """Why a link is not used (None if it is), and since when, in seconds since 1970."""
-
-    down: str | None
-    since: float
-
-
-@dataclass(frozen=True)
-class Change:
-    """A link that came up or went down."""
-
-    link: Link
-    down: str | None
-
-
-@dataclass(frozen=True)
 class Decision:
-    """The operations to apply, and the links whose state has changed."""
+    """The operations to apply, and the links that came up or went down."""
 
     operations: tuple[Operation, ...]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Link, ...]
 
 
 class Reconciler:
@@ -80,7 +56,8 @@ class Reconciler:
         self.overflow = Overflow()
         self.refresher = EndpointRefresher()
         self.links: tuple[Link, ...] = ()
-        self.states: dict[str, State] = {}
+        self.beginning: str | None = None
+        """The link that begins sessions through the tunnels; None without tunnels."""
         self.endpoints: dict[Address, tuple[int, Endpoint]] = {}
         """The owned endpoints after the last operations: id and endpoint by address."""
         self.unmanaged: dict[int, Endpoint] = {}
@@ -119,6 +96,7 @@ class Reconciler:
         """
         now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_synchronized)
         self.usage.set_policies(self.settings.wan, now.local.date(), is_synchronized=is_synchronized)
+        before = {link.name: link for link in self.links}
         self.links = policy.allowed(links(self.settings, observed), self.health.down, self.usage, now)
         names = {*self.settings.tunnel_names, self.settings.failback_name}
         self.names_taken = frozenset(
@@ -130,27 +108,53 @@ class Reconciler:
         self.overflow.set_candidates(self._candidates())
         self._rotate_addresses()
         self._update_checks()
-        made = _still_there(self.record.endpoints, observed)
-        self.unmanaged = unmanaged_endpoints(observed, made)
+        self.links = tuple(self._judged(link, before.get(link.name), wall) for link in self.links)
+        self.beginning = self._beginning()
+        self.unmanaged = unmanaged_endpoints(observed, self.record.endpoints)
         desired = self._desired(observed, wall)
-        owned = self._owned(owned_state(observed, made, desired.endpoints), observed)
+        owned = self._owned(observed, desired.endpoints)
         operations = diff(desired, owned, observed.endpoints, self._last_id)
         self._ids_in_use = frozenset(observed.endpoints)
-        self._note_endpoints(owned.endpoints, operations)
-        self.gateways.applied |= {
-            operation.config.name: operation.config
-            for operation in operations
-            if isinstance(operation, ConfigureTunnel)
-        }
-        own = frozenset(owned.tunnels) | {
-            operation.name for operation in operations if isinstance(operation, CreateTunnel)
-        }
         self._translation = desired.translation
-        limits = self.record.limits_before or observed.limits
         self.record = OwnershipRecord(
-            self._owned_endpoints(made, operations), limits, own, desired.translation is not None, self.gateways.address
+            {
+                number: endpoint.address
+                for number, endpoint in owned.endpoints.items()
+                # Not those that others made and that are in the way.
+                if self.record.endpoints.get(number) == endpoint.address
+            },
+            self.record.limits_before or observed.limits,
+            frozenset(owned.tunnels),
+            desired.translation is not None,
+            self.gateways.address,
         )
-        return Decision(operations, tuple(self._changes(wall)))
+        self._note(owned.endpoints, operations)
+        known = {name: link.reason for name, link in before.items()}
+        changes = tuple(link for link in self.links if link.reason != known.get(link.name, ""))
+        return Decision(operations, changes)
+
+    def _judged(self, link: Link, before: Link | None, wall: float) -> Link:
+        """The link with what is known of it besides what the kernel says; ``before`` is the same one's last state."""
+        is_taken_out = link.name in self.health.down
+        reason = link.down
+        if link.down is None and link.name in self.portals.results:
+            reason = Reason.CAPTIVE_PORTAL
+        elif is_taken_out:
+            reason = Reason.NO_ANSWER
+        return replace(
+            link,
+            is_taken_out=is_taken_out,
+            is_suspect=link.name in self.health.suspect,
+            is_standby=link.name in self.overflow.standby,
+            reason=reason,
+            since=before.since if before and before.reason == reason else wall,
+        )
+
+    def _beginning(self) -> str | None:
+        used = [link for link in self.links if link.works and not link.is_standby]
+        inside = [link for link in used if self.gateway_tunnels and self.gateway_tunnels.of(link)]
+        recent = {name: record.recent for name, record in self.health.records.items()}
+        return quickest(inside, recent, self.beginning)
 
     def _rotate_addresses(self) -> None:
         """A link on which the gateway is silent tries the gateway's next address: its network may drop UDP of one IP
@@ -158,15 +162,11 @@ class Reconciler:
 
         It does so after ``probe.failures`` failures, then after twice as many, and so on.
         """
-        enrolment = self.gateways.current
-        for link in self.links if enrolment else ():
+        for link in self.links if self.gateways.current else ():
             record = self.health.records.get(link.name)
             rounds = (record.failures // self.settings.probe.failures).bit_length() if record else 0
-            usable = tunnels.outsides(link, self.gateways.resolved)
-            if enrolment and rounds > self._failed_rounds.get(link.name, 0) and len(usable) > 1:
-                now = tunnels.outside(link, usable, self.gateways.chosen(enrolment))
-                assert now is not None, "one of several"
-                self.gateways.choose(enrolment, link.name, usable[(usable.index(now) + 1) % len(usable)])
+            if rounds > self._failed_rounds.get(link.name, 0):
+                self.gateways.rotate(link)
             self._failed_rounds[link.name] = rounds
 
     def _gateway_tunnels(self, observed: KernelState) -> GatewayTunnels | None:
@@ -179,19 +179,10 @@ class Reconciler:
         )
 
     def _desired(self, observed: KernelState, wall: float) -> DesiredState:
-        down, suspect = self.health.down, self.health.suspect
         desired = desired_state(
-            self.links,
-            down,
-            self.unmanaged,
-            self.limits,
-            self.gateway_tunnels,
-            bypass=self.settings.bypass,
-            suspect=suspect,
-            standby=self.overflow.standby,
+            self.links, self.unmanaged, self.limits, self.gateway_tunnels, self.beginning, bypass=self.settings.bypass
         )
-        enrolment = self.gateways.current
-        inside = self._lan(observed, working(self.links, {*down, *suspect}))
+        inside = self._lan(observed, [link for link in self.links if link.works])
         self._prefixes.update(inside, wall)
         inside = replace(inside, remembered=self._prefixes.remembered)
         desired = replace(
@@ -201,21 +192,15 @@ class Reconciler:
             lan=ipv6.desired_addresses(inside),
             translation=ipv6.translation(inside),
         )
-        if enrolment is None:
+        gateways = self.gateways
+        if gateways.current is None:
             return desired
-        found = self.gateways.resolved
-        chosen = self.gateways.chosen(enrolment)
-        made = tuple(
-            tunnels.tunnel_configs(
-                self.settings, enrolment, self.links, down, suspect, found, self.paths.results, chosen
-            )
-        )
         names = self.settings.tunnel_names
-        if earlier := self.gateways.earlier:
-            alive = [link for link in self.links if link.name not in down and link.name not in suspect]
-            asked, turn = self.gateways.resolved_of(earlier), self.gateways.failback.turn
-            made = (*made, *tunnels.failback_tunnel(self.settings, earlier, alive, asked, turn))
+        made = tunnels.tunnel_configs(self.settings, gateways.current, self.links, gateways.outside, self.paths.results)
+        if gateways.earlier:
             names = (*names, self.settings.failback_name)
+            probed = gateways.outside_of_earlier
+            made = chain(made, tunnels.failback_tunnel(self.settings, gateways.earlier, self.links, probed))
         return replace(
             desired,
             tunnels=tuple(name for name in names if name not in self.names_taken),
@@ -230,7 +215,7 @@ class Reconciler:
         """Which links are always used, and which only when those are full. Without a primary link the first overflow
         link is used.
         """
-        used = working(self.links, self.health.down)
+        used = [link for link in self.links if link.next_hops and link.name not in self.health.down]
         spare = tuple(link.name for link in used if link.wan.use is Use.OVERFLOW)
         front = tuple(link.name for link in used if link.wan.use is Use.PRIMARY) or spare[:1]
         return Candidates(front, tuple(name for name in spare if name not in front))
@@ -253,12 +238,14 @@ class Reconciler:
         is_other = any(self.usage.level(name) != level for name, level in before.items())
         return self.overflow.count(counts, rates, now) or is_other
 
-    def _owned(self, found: OwnedState, observed: KernelState) -> OwnedState:
-        """Adds to ``found`` the tunnels that exist, with their last configuration, and what is owned in the LAN."""
+    def _owned(self, observed: KernelState, desired: Collection[Endpoint] = ()) -> OwnedState:
+        """What exists of what is owned, with the tunnels' last configuration."""
         there = {interface.name for interface in observed.interfaces}
-        made = {name: self.gateways.applied.get(name) for name in sorted(self.record.tunnels) if name in there}
         return replace(
-            found, tunnels=made, lan=ipv6.owned_addresses(self._lan(observed)), translation=self._translation
+            owned_state(observed, self.record.endpoints, desired),
+            tunnels={name: self.gateways.applied.get(name) for name in sorted(self.record.tunnels & there)},
+            lan=ipv6.owned_addresses(self._lan(observed)),
+            translation=self._translation,
         )
 
     @property
@@ -270,27 +257,19 @@ class Reconciler:
     def _path(self, link: Link) -> Path | None:
         """The path from a link to the gateway's public address; None if there is none, or the address is unknown."""
         target = self.settings.probe.target
-        found = self.gateways.resolved if self.gateways.current else (target.address,) if target else ()
-        chosen = self.gateways.chosen(self.gateways.current) if self.gateways.current else {}
-        gateway = tunnels.outside(link, found, chosen)
-        if gateway is None or link.interface is None:
+        gateway = self.gateways.outside(link) if self.gateways.current else target.address if target else None
+        path = link.path(gateway.version) if gateway else None
+        if gateway is None or path is None or link.interface is None:
             return None
-        [next_hop] = (next_hop for next_hop in link.next_hops if next_hop.version == gateway.version)
-        return Path(link.interface.name, next_hop.addresses[0], gateway, link.interface.mtu, link.wan.metered)
+        return Path(*path, gateway, link.interface.mtu, link.wan.metered)
 
     def _update_checks(self) -> None:
         """Tells the MTU, MPTCP and login page checks which paths there are."""
         self.paths.set_paths({link.name: path for link in self.links if (path := self._path(link))})
         self.verdicts.set_paths(dict(self._mptcp_paths()))
         silent = self.health.silent if self.settings.probe.captive else frozenset()
-        self.portals.set_paths(
-            {
-                link.name: portal.PortalPath(link.interface.name, next_hop.addresses[0])
-                for link in self.links
-                for next_hop in link.next_hops
-                if link.interface and next_hop.version == portal.NOBODY.version and link.name in silent
-            }
-        )
+        asked = {link.name: link.path(portal.NOBODY.version) for link in self.links if link.name in silent}
+        self.portals.set_paths({name: path for name, path in asked.items() if path})
 
     def _mptcp_paths(self) -> Iterator[tuple[str, mptcp.MptcpPath]]:
         """Inside the tunnels to the converter while it answers; outside of them to the server in the settings.
@@ -302,12 +281,8 @@ class Reconciler:
             probed_by = self.probe_path(link)
             if self.gateway_tunnels and self.target and probed_by and self.health.answers:
                 yield link.name, mptcp.MptcpPath(*probed_by, self.target, link.wan.metered)
-            next_hops = [
-                next_hop for next_hop in link.next_hops if server and next_hop.version == server.address.version
-            ]
-            if server and next_hops and link.interface:
-                next_hop = mptcp.MptcpPath(link.interface.name, next_hops[0].addresses[0], server, link.wan.metered)
-                yield mptcp.outside(link.name), next_hop
+            if server and (path := link.path(server.address.version)):
+                yield mptcp.outside(link.name), mptcp.MptcpPath(*path, server, link.wan.metered)
 
     @property
     def failback_path(self) -> tuple[str, Address, Target] | None:
@@ -321,13 +296,12 @@ class Reconciler:
 
     def probe_path(self, link: Link) -> tuple[str, Address] | None:
         """Interface and source address of a link's probes: its tunnel's, if it has one; None without probes."""
-        if self.target is None or link.interface is None:
+        if self.target is None:
             return None
         if self.gateway_tunnels:
             tunnel = self.gateway_tunnels.of(link)
             return (tunnel.name, tunnel.address) if tunnel and link.next_hops else None
-        next_hops = (next_hop for next_hop in link.next_hops if next_hop.version == self.target.address.version)
-        return next(((link.interface.name, next_hop.addresses[0]) for next_hop in next_hops), None)
+        return link.path(self.target.address.version)
 
     def fail_over(self, now: float) -> bool:
         """Returns whether the gateway is silent and there is another one: the next reconciliation moves the tunnels to
@@ -344,38 +318,29 @@ class Reconciler:
         It has answered by one link only. Until its probes end, the other links keep their state, so that nothing leaves
         outside of the tunnels meanwhile.
         """
-        earlier, turn = self.gateways.earlier, self.gateways.failback.turn
-        if not self.gateways.fail_back(now):
+        if not self.gateways.fail_back(now, self.links):
             return False
-        for link in self.links if earlier else ():
-            if earlier and (usable := tunnels.outsides(link, self.gateways.resolved)):
-                self.gateways.choose(earlier, link.name, usable[turn % len(usable)])
-        self.health.probe_all()
+        self.health.forget_times()
         return True
 
     def on_failure(self, operation: Operation) -> None:
         """An operation failed. The next reconciliation retries what the kernel does not show."""
-        if isinstance(operation, CreateTunnel):
-            # Another program may have created an interface of that name meanwhile.
-            self.record = replace(self.record, tunnels=self.record.tunnels - {operation.name})
-            self.gateways.applied.pop(operation.name, None)
-        elif isinstance(operation, ConfigureTunnel):
-            self.gateways.applied.pop(operation.config.name, None)
-        elif isinstance(operation, Translate):
-            self._translation = UNKNOWN
-
-    def state(self, link: Link) -> str | None:
-        """Why ``link`` is not used; None if it is."""
-        if link.down is None and link.name in self.portals.results:
-            return Reason.CAPTIVE_PORTAL
-        return Reason.NO_ANSWER if link.name in self.health.down else link.down
+        match operation:
+            case Add(TunnelInterface(name)):
+                # Another program may have created an interface of that name meanwhile.
+                self.record = replace(self.record, tunnels=self.record.tunnels - {name})
+                self.gateways.applied.pop(name, None)
+            case Change(TunnelConfig(name)):
+                self.gateways.applied.pop(name, None)
+            case Change(PrefixTranslation()) | Remove(PrefixTranslation()):
+                self._translation = UNKNOWN
 
     def on_subflow_closed(self, event: SubflowClosed, now: float) -> None:
         existing = {str(address) for address in self.endpoints}
         if event.reason in (Ended.RESET, Ended.TIMEOUT) and event.subflow.local in existing:
             self.refresher.on_subflow_lost(event.subflow.local, event.token, now)
 
-    def refresh_endpoints(self, sessions: Mapping[int, frozenset[str]], now: float) -> Decision:
+    def refresh_endpoints(self, sessions: Mapping[int, frozenset[str]], now: float) -> tuple[Operation, ...]:
         """Recreates the endpoints that are due; ``sessions`` are the live tokens with their local addresses."""
         due = self.refresher.due(sessions, now)
         old = [self.endpoints[address] for address in self.endpoints if str(address) in due]
@@ -383,56 +348,36 @@ class Reconciler:
         operations = tuple(
             operation
             for number, endpoint in old
-            for operation in (RemoveEndpoint(number, endpoint), AddEndpoint(next(new), endpoint))
+            for operation in (Remove(NumberedEndpoint(number, endpoint)), Add(NumberedEndpoint(next(new), endpoint)))
         )
-        self._note_endpoints(dict(self.endpoints.values()), operations)
-        self.record = replace(self.record, endpoints=self._owned_endpoints(self.record.endpoints, operations))
-        return Decision(operations)
+        self._note(dict(self.endpoints.values()), operations)
+        return operations
 
     def removal(self, observed: KernelState) -> tuple[Operation, ...]:
         """The operations that remove all that is owned. Limits that another program has set meanwhile stay."""
         before = self.record.limits_before if observed.limits == self.limits else None
-        owned = self._owned(owned_state(observed, self.record.endpoints, ()), observed)
-        return diff(DesiredState(limits=before), owned, observed.endpoints, self._last_id)
+        return diff(DesiredState(limits=before), self._owned(observed), observed.endpoints, self._last_id)
 
-    def _note_endpoints(self, existing: Mapping[int, Endpoint], operations: tuple[Operation, ...]) -> None:
-        """Notes which endpoints exist after ``operations``, and the last id in use."""
-        after = dict(existing)
+    def _note(self, existing: Mapping[int, Endpoint], operations: tuple[Operation, ...]) -> None:
+        """Notes what is owned after ``operations``, of which ``existing`` are the endpoints before.
+
+        The record keeps what they remove, too: that may fail.
+        """
+        after, made, own = dict(existing), dict(self.record.endpoints), set(self.record.tunnels)
         for operation in operations:
-            if isinstance(operation, RemoveEndpoint):
-                after.pop(operation.number, None)
-            elif isinstance(operation, AddEndpoint):
-                after[operation.number] = operation.endpoint
-                self._last_id = operation.number
-            elif isinstance(operation, ChangeEndpoint):
-                after[operation.number] = operation.endpoint
+            match operation:
+                case Remove(NumberedEndpoint(number, _)):
+                    after.pop(number, None)
+                case Add(NumberedEndpoint(number, endpoint)):
+                    after[number], made[number], self._last_id = endpoint, endpoint.address, number
+                case Change(NumberedEndpoint(number, endpoint)):
+                    after[number] = endpoint
+                case Add(TunnelInterface(name)):
+                    own.add(name)
+                case Change(TunnelConfig(name) as config):
+                    self.gateways.applied[name] = config
+        self.record = replace(self.record, endpoints=made, tunnels=frozenset(own))
         self._ids_in_use |= frozenset(after)
         for address in self.endpoints.keys() - {endpoint.address for endpoint in after.values()}:
             self.refresher.remove(str(address))
         self.endpoints = {endpoint.address: (number, endpoint) for number, endpoint in after.items()}
-
-    @staticmethod
-    def _owned_endpoints(made: Mapping[int, Address], operations: tuple[Operation, ...]) -> dict[int, Address]:
-        new = {
-            operation.number: operation.endpoint.address
-            for operation in operations
-            if isinstance(operation, AddEndpoint)
-        }
-        return {**made, **new}
-
-    def _changes(self, wall: float) -> Iterator[Change]:
-        self.states = {name: state for name, state in self.states.items() if name in self.settings.wan}
-        for link in self.links:
-            down = self.state(link)
-            known = self.states.get(link.name)
-            if known is None or known.down != down:
-                self.states[link.name] = State(down, wall)
-                yield Change(link, down)
-
-
-def _still_there(made: Mapping[int, Address], observed: KernelState) -> dict[int, Address]:
-    return {
-        number: address
-        for number, address in made.items()
-        if number in observed.endpoints and observed.endpoints[number].address == address
-    }

@@ -1,8 +1,9 @@
 """Which gateway the tunnels lead to, its addresses, and the applied configuration of the tunnels. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
+from router.links.model import Link
 from router.settings import RouterSettings
 from router.tunnels.failback import FailbackMonitor
 from router.tunnels.model import TunnelConfig
@@ -18,44 +19,37 @@ class Gateways:
 
     def __init__(self, settings: RouterSettings, used: str | None = None) -> None:
         """``used`` is HOST:PORT of the gateway that was used before a restart."""
-        self._enrolments = settings.enrolment
-        self._index = self._index_of(used)
+        self._settings = settings
+        self.index = self._position(used)
+        """That of the one in use, from 0."""
         self._resolved: dict[str, tuple[Address, ...]] = {}
         self._chosen: dict[tuple[str, str], Address] = {}
         """By the names of gateway and link: of several addresses the one in use."""
         self.applied: dict[str, TunnelConfig] = {}
         """By the interface's name, its last configuration."""
-        self._failback_settings = settings.probe, settings.tunnels
-        self.failback = FailbackMonitor(*self._failback_settings)
+        self.failback = FailbackMonitor(settings.probe, settings.tunnels)
 
     def change_settings(self, settings: RouterSettings) -> None:
         """A gateway that is still configured stays in use, with its addresses. All tunnels are configured again."""
-        used = self.address
-        if settings.enrolment != self._enrolments or (settings.probe, settings.tunnels) != self._failback_settings:
-            self._enrolments = settings.enrolment
-            self._index = self._index_of(used)
-            self._failback_settings = settings.probe, settings.tunnels
-            self.failback = FailbackMonitor(*self._failback_settings)
+        used, before, self._settings = self.address, self._settings, settings
+        if (settings.enrolment, settings.probe, settings.tunnels) != (before.enrolment, before.probe, before.tunnels):
+            self.index = self._position(used)
+            self.failback = FailbackMonitor(settings.probe, settings.tunnels)
         self.applied.clear()
 
-    def _index_of(self, gateway: str | None) -> int:
-        places = [str(each.gateway) for each in self._enrolments]
+    def _position(self, gateway: str | None) -> int:
+        places = [str(each.gateway) for each in self._settings.enrolment]
         return places.index(gateway) if gateway in places else 0
 
     @property
     def current(self) -> Enrolment | None:
         """The one in use; None without tunnels."""
-        return self._enrolments[self._index] if self._enrolments else None
-
-    @property
-    def index(self) -> int:
-        """The position of the one in use, from 0."""
-        return self._index
+        return self._settings.enrolment[self.index] if self._settings.enrolment else None
 
     @property
     def earlier(self) -> Enrolment | None:
         """The earlier gateway that is probed for failback; None while the first is used."""
-        return self._enrolments[self.failback.index] if self._index else None
+        return self._settings.enrolment[self.failback.index] if self.index else None
 
     @property
     def address(self) -> str | None:
@@ -65,24 +59,37 @@ class Gateways:
     @property
     def resolved(self) -> tuple[Address, ...]:
         """The public addresses of the current one; empty while unknown."""
-        return self.resolved_of(self.current) if self.current else ()
+        return self._resolved_of(self.current) if self.current else ()
 
-    def resolved_of(self, enrolment: Enrolment) -> tuple[Address, ...]:
+    def _resolved_of(self, enrolment: Enrolment) -> tuple[Address, ...]:
         host = enrolment.gateway.host
         return (ip_address(host),) if enrolment.gateway.address else self._resolved.get(host, ())
 
-    def chosen(self, enrolment: Enrolment) -> Mapping[str, Address]:
-        """Which of a gateway's addresses links shall use, by link; other links use the first that they can."""
-        host = enrolment.gateway.host
-        return {link: address for (name, link), address in self._chosen.items() if name == host}
+    def _usable(self, enrolment: Enrolment, link: Link) -> list[Address]:
+        """The gateway's addresses of the IP versions of the link's next hops."""
+        return [each for each in self._resolved_of(enrolment) if link.path(each.version)]
 
-    def choose(self, enrolment: Enrolment, link: str, address: Address) -> None:
-        self._chosen[enrolment.gateway.host, link] = address
+    def outside(self, link: Link) -> Address | None:
+        """The one of the current gateway's addresses that a link uses; None if there is none."""
+        usable = self._usable(self.current, link) if self.current else []
+        chosen = self._chosen.get((self.current.gateway.host, link.name)) if self.current else None
+        return chosen if chosen in usable else next(iter(usable), None)
+
+    def rotate(self, link: Link) -> None:
+        """Has a link use the next address of the current gateway."""
+        if self.current and (now := self.outside(link)):
+            usable = self._usable(self.current, link)
+            self._chosen[self.current.gateway.host, link.name] = usable[(usable.index(now) + 1) % len(usable)]
+
+    def outside_of_earlier(self, link: Link) -> Address | None:
+        """The address of the earlier gateway that is probed now, of those that a link can reach."""
+        usable = self._usable(self.earlier, link) if self.earlier else []
+        return usable[self.failback.turn % len(usable)] if usable else None
 
     @property
     def names(self) -> frozenset[str]:
         """The host names to resolve."""
-        return frozenset(each.gateway.host for each in self._enrolments if each.gateway.address is None)
+        return frozenset(each.gateway.host for each in self._settings.enrolment if each.gateway.address is None)
 
     def set_resolved(self, found: Mapping[str, tuple[Address, ...]]) -> bool:
         """Takes resolved names; returns whether the addresses of the current gateway have changed.
@@ -97,16 +104,21 @@ class Gateways:
 
     def fail_over(self, now: float) -> bool:
         """The current one is silent: switches to the next; returns False if there is none."""
-        if len(self._enrolments) < 2:
+        if len(self._settings.enrolment) < 2:
             return False
         self.failback.on_fail_over(now)
-        self._index = (self._index + 1) % len(self._enrolments)
+        self.index = (self.index + 1) % len(self._settings.enrolment)
         return True
 
-    def fail_back(self, now: float) -> bool:
-        """Switches to the earlier gateway if it is stable; returns whether it did."""
-        if self._index == 0 or not self.failback.is_stable(now):
+    def fail_back(self, now: float, links: Iterable[Link]) -> bool:
+        """Switches to the earlier gateway if it is stable; returns whether it did. ``links`` use the address that
+        has answered.
+        """
+        if self.earlier is None or not self.failback.is_stable(now):
             return False
-        self._index = self.failback.index
+        for link in links:
+            if address := self.outside_of_earlier(link):
+                self._chosen[self.earlier.gateway.host, link.name] = address
+        self.index = self.failback.index
         self.failback.on_fail_back(now)
         return True

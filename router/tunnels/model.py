@@ -4,12 +4,12 @@ MPTCP's subflows have the addresses of the links' tunnels, and go inside. The de
 has one address inside, and WireGuard's roaming tells the gateway where it is outside.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
 
 from router.identifiers import BY_TUNNEL
-from router.links.model import Link, working
+from router.links.model import Link
 from router.settings import RouterSettings
 from tributary.kernel.state import EVERYWHERE, Address, KernelState
 from tributary.wireguard import addresses, keys
@@ -21,22 +21,23 @@ METERED = 60
 OVERHEAD = {4: 60, 6: 80}
 """Bytes that a packet grows by: the outer IP header, UDP, WireGuard's header and tag (wireguard.com/protocol)."""
 
-
 LEAST_OF_IPV6 = 1280
 """Bytes: an interface with a smaller MTU has no IPv6 (RFC 8200 section 5)."""
+
+Outside = Callable[[Link], Address | None]
+"""The public address by which a link reaches the gateway; None while unknown, or without one of its IP versions."""
 
 
 @dataclass(frozen=True)
 class Tunnel:
-    """``slot`` is that of its link from 1, or 0 for the default tunnel; ``interface`` its index if it exists.
+    """A tunnel that exists; ``interface`` is its index.
 
     Only the default tunnel has ``address6``, if the gateway has IPv6 for the router.
     """
 
-    slot: int
     name: str
     address: IPv4Address
-    interface: int | None = None
+    interface: int
     address6: IPv6Address | None = None
 
     @property
@@ -46,29 +47,28 @@ class Tunnel:
 
 @dataclass(frozen=True)
 class GatewayTunnels:
-    """The tunnels to the ``inside`` address of a gateway, by slot; ``answers``: whether the gateway does."""
+    """The tunnels to the ``inside`` address of a gateway, by slot: 0 is the default tunnel, a link's are from 1.
+
+    ``versions`` are the IP versions that the gateway has for the router; ``answers``: whether it does.
+    """
 
     inside: IPv4Address
-    tunnels: Mapping[int, Tunnel] = field(default_factory=dict)
-    answers: bool = False
+    tunnels: Mapping[int, Tunnel]
+    versions: Collection[int]
+    answers: bool
 
     def of(self, link: Link) -> Tunnel | None:
-        """The link's own tunnel, if its interface exists."""
-        return self._existing(link.slot + 1)
+        """The link's own tunnel, if it exists."""
+        return self.tunnels.get(link.slot + 1)
 
     @property
     def default_tunnel(self) -> Tunnel | None:
-        """The one that is bound to no link, if its interface exists."""
-        return self._existing(addresses.DEFAULT_SLOT)
+        """The one that is bound to no link, if it exists."""
+        return self.tunnels.get(addresses.DEFAULT_SLOT)
 
     def takes(self, version: int) -> bool:
         """Whether the default route of this IP version leads to the gateway now."""
-        other = self.tunnels.get(addresses.DEFAULT_SLOT)
-        return self.answers and other is not None and version in {each.version for each in other.addresses}
-
-    def _existing(self, slot: int) -> Tunnel | None:
-        tunnel = self.tunnels.get(slot)
-        return tunnel if tunnel and tunnel.interface is not None else None
+        return self.answers and version in self.versions
 
 
 @dataclass(frozen=True)
@@ -98,50 +98,36 @@ def gateway_tunnels(
     """The tunnels to the gateway of ``enrolment`` that exist."""
     there = {interface.name: interface.index for interface in observed.interfaces}
     made = {
-        slot: Tunnel(
-            slot, name, addresses.tunnel_address(enrolment.addresses, slot), there.get(name), _address6(enrolment, slot)
-        )
+        slot: Tunnel(name, addresses.tunnel_address(enrolment.addresses, slot), there[name], _address6(enrolment, slot))
         for slot, name in enumerate(settings.tunnel_names)
+        if name in there
     }
-    return GatewayTunnels(enrolment.inside, made, answers)
+    return GatewayTunnels(enrolment.inside, made, (4, 6) if enrolment.prefix else (4,), answers)
 
 
 def tunnel_configs(
-    settings: RouterSettings,
-    enrolment: Enrolment,
-    links: Sequence[Link],
-    down: Collection[str],
-    suspect: Collection[str],
-    found: Collection[Address],
-    paths: Mapping[str, int],
-    chosen: Mapping[str, Address] | None = None,
+    settings: RouterSettings, enrolment: Enrolment, links: Sequence[Link], outside: Outside, paths: Mapping[str, int]
 ) -> Iterator[TunnelConfig]:
-    """The configurations of all tunnels; ``found`` are the gateway's public addresses, empty while unknown.
+    """The configurations of all tunnels.
 
     ``links`` are in the order of their rank. The tunnel of a link that is down stays as it is. ``paths`` has the
-    largest packet in bytes between a link and the gateway, by the link's name, where it was measured. ``chosen`` are
-    the addresses that certain links shall use.
+    largest packet in bytes between a link and the gateway, by the link's name, where it was measured.
     """
-    alive = working(links, {*down, *suspect})
-    if alive:
-        yield _setup(settings, enrolment, addresses.DEFAULT_SLOT, alive, found, paths, chosen or {})
+    working = [link for link in links if link.works]
+    if working:
+        yield _setup(settings, enrolment, addresses.DEFAULT_SLOT, working, outside, paths)
     for link in links:
         if link.next_hops:
-            yield _setup(settings, enrolment, link.slot + 1, [link], found, paths, chosen or {})
+            yield _setup(settings, enrolment, link.slot + 1, [link], outside, paths)
 
 
 def failback_tunnel(
-    settings: RouterSettings, enrolment: Enrolment, links: Sequence[Link], found: Collection[Address], turn: int = 0
+    settings: RouterSettings, enrolment: Enrolment, links: Sequence[Link], outside: Outside
 ) -> Iterator[TunnelConfig]:
-    """The tunnel to an earlier gateway, by the best of the working ``links``, for probes only.
-
-    Of several addresses that the link can reach it uses the one whose ``turn`` it is, round robin.
-    """
-    next_hops = [link for link in links if link.next_hops]
-    if next_hops:
-        usable = outsides(next_hops[0], found)
-        chosen = {next_hops[0].name: usable[turn % len(usable)]} if usable else {}
-        made = _setup(settings, enrolment, addresses.DEFAULT_SLOT, next_hops, found, {}, chosen)
+    """The tunnel to an earlier gateway, by the best of the working links, for probes only."""
+    working = [link for link in links if link.works]
+    if working:
+        made = _setup(settings, enrolment, addresses.DEFAULT_SLOT, working, outside, {})
         [peer] = made.interface.peers
         asked = replace(peer, allowed=(IPv4Network(enrolment.inside),), keepalive=0)
         interface = replace(made.interface, peers=(asked,))
@@ -153,23 +139,19 @@ def _setup(
     enrolment: Enrolment,
     slot: int,
     links: Sequence[Link],
-    found: Collection[Address],
+    outside: Outside,
     paths: Mapping[str, int],
-    chosen: Mapping[str, Address],
 ) -> TunnelConfig:
     own = slot == addresses.DEFAULT_SLOT
     address6 = _address6(enrolment, slot)
     everywhere = (EVERYWHERE[4], *([EVERYWHERE[6]] if address6 else []))
-    rooms = (
-        tunnel_mtu(link.interface.mtu, outside(link, found, chosen), paths.get(link.name))
-        for link in links
-        if link.interface
+    room_of_all = min(
+        tunnel_mtu(link.interface.mtu, outside(link), paths.get(link.name)) for link in links if link.interface
     )
-    room_of_all = min(rooms)
     peer = Peer(
         enrolment.public_key,
         everywhere if own else (IPv4Network(enrolment.inside),),
-        _endpoint(enrolment, outside(links[0], found, chosen)),
+        _endpoint(enrolment, outside(links[0])),
         _keepalive(settings, links[0]),
     )
     return TunnelConfig(
@@ -202,19 +184,6 @@ def tunnel_mtu(interface: int, gateway: Address | None, path: int | None) -> int
     """
     safe = interface - OVERHEAD[6]
     return safe if path is None or gateway is None else min(safe, path - OVERHEAD[gateway.version])
-
-
-def outsides(link: Link, found: Collection[Address]) -> list[Address]:
-    """The gateway's addresses of the IP versions of the link's next hops."""
-    versions = {next_hop.version for next_hop in link.next_hops}
-    return [each for each in found if each.version in versions]
-
-
-def outside(link: Link, found: Collection[Address], chosen: Mapping[str, Address] | None = None) -> Address | None:
-    """The one of them that is ``chosen`` for the link, or the first; None if there is none."""
-    usable = outsides(link, found)
-    preferred = (chosen or {}).get(link.name)
-    return preferred if preferred in usable else next(iter(usable), None)
 
 
 def _endpoint(enrolment: Enrolment, address: Address | None) -> str | None:

@@ -29,13 +29,9 @@ def test_command_ends_with_64_and_one_line_for_a_bad_file(tmp_path: Path) -> Non
         assert ended.stdout == ""
 
 
-def test_command_ends_with_66_for_a_missing_file(tmp_path: Path) -> None:
-    assert squid("render", str(tmp_path / "none.toml")).returncode == 66
-
-
-def test_command_ends_with_64_for_wrong_arguments() -> None:
-    assert squid("fly", "x").returncode == 64
-    assert squid("render").returncode == 64
+@pytest.mark.parametrize(("words", "code"), [("render /none.toml", 66), ("fly x", 64), ("render", 64)])
+def test_a_missing_file_and_wrong_arguments_have_their_exit_codes(words: str, code: int) -> None:
+    assert squid(*words.split()).returncode == code
 
 
 def test_own_addresses_given_are_those_refused(tmp_path: Path) -> None:

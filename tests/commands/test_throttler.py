@@ -41,10 +41,6 @@ def test_help_names_every_exit_code() -> None:
     assert all(f"\n  {code} " in text for code in (0, 64, 66, 69, 71, 75, 77))
 
 
-def test_a_wrong_argument_is_refused() -> None:
-    assert "--help" in refusal(throttler("run"), Exit.USAGE)
-
-
 def test_a_wrong_policy_is_refused(policy: Path) -> None:
     policy.write_text(GOOD.replace("5mbit", "-5mbit"))
     line = refusal(throttler("run", "--policy", str(policy)), Exit.USAGE)
@@ -86,15 +82,13 @@ def test_every_command_that_asks_has_its_own_help(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("set", "x", "rate"), "throttler: set: argument = 'rate': accepted: KEY=VALUE, such as rate=5mbit"),
-        (
-            ("set", "x", "name=y", "rate=1mbit"),
-            "throttler: set: argument = 'name=y': accepted: the rule's name as the first",
-        ),
+        ("run", "--help"),
+        ("set x rate", "throttler: set: argument = 'rate': accepted: KEY=VALUE, such as rate=5mbit"),
+        ("set x name=y rate=1mbit", "throttler: set: argument = 'name=y': accepted: the rule's name as the first"),
     ],
 )
-def test_wrong_arguments_are_named(arguments: tuple[str, ...], message: str) -> None:
-    assert refusal(throttler(*arguments), Exit.USAGE).startswith(message)
+def test_wrong_arguments_are_named(arguments: str, message: str) -> None:
+    assert message in refusal(throttler(*arguments.split()), Exit.USAGE)
 
 
 def test_plan_prints_what_run_would_do_dry() -> None:

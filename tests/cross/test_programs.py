@@ -4,7 +4,6 @@ The builds take some minutes whenever their sources have changed: scripts/test t
 """
 
 import platform
-import shutil
 import socket
 import subprocess
 import threading
@@ -17,14 +16,14 @@ import pytest
 
 from debs import checkout, elf, program
 from debs.release import ARCHITECTURES
+from tests.netns.world import needs
 from tributary.paths import CACHE
 
 OTHER = next(each for each in ARCHITECTURES.values() if each.machine != platform.machine())
 QEMU = f"qemu-{OTHER.machine}-static"
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which(QEMU) is None, reason=f"no {QEMU}"),
-    pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="no mmdebstrap"),
+    needs(QEMU, "mmdebstrap"),
     pytest.mark.timeout(2400),
 ]
 

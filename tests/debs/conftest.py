@@ -1,7 +1,6 @@
 """What the tests in this folder need: root, for chroots, mmdebstrap, to make them, and each release only once."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +9,14 @@ import pytest
 from debs.release import SUITES
 from tests.debs.chroot import Chroot, unpacked
 from tests.debs.world import Made, make
+from tests.netns.world import needs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = os.path.dirname(__file__)  # noqa: PTH120 - a prefix of text
     marks = (
         pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-        pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="no mmdebstrap"),
+        needs("mmdebstrap"),
         # The first time a Debian is made, and the converter built.
         pytest.mark.timeout(1800),
     )

@@ -9,8 +9,9 @@ import pytest
 from debs.__main__ import main
 from tests.debs import dummies
 from tests.debs.chroot import Chroot
+from tests.netns.world import needs
 
-pytestmark = pytest.mark.skipif(shutil.which("apt-ftparchive") is None, reason="no apt-ftparchive")
+pytestmark = needs("apt-ftparchive")
 
 PLACE = "/srv/repository"
 ALONE = ("-o=Dir::Etc::sourcelist=/dev/null", "-o=APT::Sandbox::User=root")  # no other repository: no network

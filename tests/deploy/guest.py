@@ -14,28 +14,34 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, run
 from image.debian import base, here
+from tests.ansible.playbooks import needs_ansible
+from tests.netns.world import needs
 from tributary.paths import CACHE
 
 SUITE = "trixie"
 ADMIN, GUEST, OUTSIDE, SERVER = "10.77.0.1", "10.77.0.2", "203.0.113.1", "203.0.113.2"
 
-NEEDED = ("ip", "mmdebstrap", "ssh", "ssh-keygen", "systemd-nspawn", "unshare")
-missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+NEEDED = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    needs("ip", "mmdebstrap", "ssh", "ssh-keygen", "systemd-nspawn", "unshare"),
+    needs_ansible,
+    # The first time a Debian is made, and the converter built.
+    pytest.mark.timeout(1800),
+]
+"""The marks of tests that boot one."""
 
+_NETWORK = f"""
+admin:eth0 {ADMIN}/24 -- guest:lan {GUEST}/24
+server:eth0 {SERVER}/24 -- guest:wan {OUTSIDE}/24
+"""
 _PACKAGES = (
-    *(
-        "systemd",
-        "systemd-sysv",
-        "systemd-timesyncd",
-        "dbus",
-        "udev",
-        "openssh-server",
-        "sudo",
-        "python3",
-        "python3-apt",
-    ),
+    *("systemd", "systemd-sysv", "systemd-timesyncd", "dbus", "udev"),
+    *("openssh-server", "sudo", "python3", "python3-apt"),
     *("iproute2", "libnftables1", "logrotate", "mptcpize", "nftables", "prometheus-node-exporter"),
     *("squid", "unattended-upgrades"),
     # For scripts/gateway-quickstart: the playbook runs in the guest itself, and its kernel is this machine's.
@@ -64,15 +70,8 @@ class Guest:
     @property
     def ssh_options(self) -> tuple[str, ...]:
         """For those who come as ``admin``, of ssh(1)."""
-        known = self.key.with_name("known_hosts")
-        return (
-            "-o",
-            f"UserKnownHostsFile={known}",
-            "-o",
-            "StrictHostKeyChecking=accept-new",
-            "-o",
-            "ConnectTimeout=10",
-        )
+        known = f"UserKnownHostsFile={self.key.with_name('known_hosts')}"
+        return ("-o", known, "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=10")
 
     def ask(self, command: str, seconds: float = _TIMEOUT) -> str:
         """What ``command`` prints in the guest within ``seconds``, whatever it ends with."""
@@ -90,26 +89,13 @@ def booted(folder: Path) -> Iterator[Guest]:
     """A guest that was never used before, in ``folder``, until the end of the block."""
     root, key = folder / "root", folder / "key"
     with ExitStack() as stack:
-        names = {part: f"dp-{part}-{os.getpid()}" for part in ("admin", "guest", "server")}
-        for name in names.values():
-            run(["ip", "netns", "add", name])
-            stack.callback(run, ["ip", "netns", "delete", name])
-        _cable(names["admin"], ADMIN, names["guest"], "lan", GUEST)
-        _cable(names["server"], SERVER, names["guest"], "wan", OUTSIDE)
+        nodes = stack.enter_context(standing_nodes("dp-", _NETWORK, folder))
         stack.callback(shutil.rmtree, root)
         _unpack(root, key)
-        guest = Guest(root, Node(names["admin"], folder), Node(names["server"], folder), key)
-        stack.enter_context(_running(root, names["guest"], folder / "console"))
+        guest = Guest(root, nodes["admin"], nodes["server"], key)
+        stack.enter_context(_running(root, nodes["guest"].namespace, folder / "console"))
         _wait(guest)
         yield guest
-
-
-def _cable(near: str, address: str, guest: str, interface: str, inside: str) -> None:
-    run(["ip", "link", "add", "eth0", "netns", near, "type", "veth", "peer", "name", interface, "netns", guest])
-    for namespace, name, own in ((near, "eth0", address), (guest, interface, inside)):
-        run(["ip", "-n", namespace, "address", "add", f"{own}/24", "dev", name])
-        run(["ip", "-n", namespace, "link", "set", name, "up"])
-        run(["ip", "-n", namespace, "link", "set", "lo", "up"])
 
 
 def _unpack(root: Path, key: Path) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import socket
 import subprocess
@@ -14,19 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.ansible.playbooks import environment_in, needs_ansible, program
+from tests.ansible.playbooks import environment_in, program
 from tests.debs.world import Made, make
-from tests.deploy.guest import ADMIN, GUEST, SERVER, SUITE, Guest, booted, missing
-from tests.netns.squid_world import IPPROTO_MPTCP
+from tests.deploy.guest import ADMIN, GUEST, NEEDED, SERVER, SUITE, Guest, booted
+from tests.netns.connections import MPTCP
+from tests.netns.world import connected
 from tributary.paths import ROOT
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-    needs_ansible,
-    # The first time a Debian is made, and the converter built.
-    pytest.mark.timeout(1800),
-]
+pytestmark = NEEDED
 
 CONVERTER = 3129
 PIECE = hashlib.sha256(b"tributary").digest() * 512
@@ -233,11 +227,7 @@ class Download:
 def download(guest: Guest) -> Iterator[Download]:
     with guest.server.entered():
         server = socket.create_server((SERVER, 8080))
-    with guest.admin.entered():
-        client = socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP)
-    with server, client:
-        client.settimeout(30)
-        client.connect((GUEST, CONVERTER))
+    with server, connected(guest.admin, GUEST, CONVERTER, seconds=30, protocol=MPTCP) as client:
         running = Download(client, server)
         running.start()
         yield running

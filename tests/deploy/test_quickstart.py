@@ -1,6 +1,5 @@
 """scripts/gateway-quickstart on a Debian that was never a gateway: what the world finds of it, a router's way in."""
 
-import os
 import re
 import socket
 import subprocess
@@ -10,9 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.ansible.playbooks import needs_ansible
 from tests.debs.world import make
-from tests.deploy.guest import OUTSIDE, SUITE, Guest, booted, missing
+from tests.deploy.guest import NEEDED, OUTSIDE, SUITE, Guest, booted
 from tests.netns.converter_names import looked_up
 from tests.netns.gateway_world import House
 from tests.netns.world import eventually
@@ -20,13 +18,7 @@ from tributary.paths import ROOT
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
-    needs_ansible,
-    # The first time a Debian is made, and the converter built.
-    pytest.mark.timeout(1800),
-]
+pytestmark = NEEDED
 
 QUICKSTART = f"/root/tributary/scripts/gateway-quickstart --name {OUTSIDE} --packages /root/packages"
 VARIABLES = """\

@@ -35,6 +35,13 @@ def flash_pi(*words: object, answer: str = "", inside: Sequence[str] = ()) -> su
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
+def written(*words: object) -> subprocess.CompletedProcess[str]:
+    """The command that writes, without a question, and succeeds."""
+    result = flash_pi("--yes", "--force", *words)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
 @contextmanager
 def started(*words: object, inside: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """Start the command; it is killed if the block ends before it."""

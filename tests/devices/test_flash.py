@@ -8,6 +8,7 @@ import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.devices.flashing import (
     fill,
     flash_pi,
     started,
+    written,
 )
 from tests.devices.loops import add_partition, loop, measure_again, where_mounted
 from tests.unit.image.flash.made import files
@@ -43,14 +45,8 @@ def device(disk: Path) -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    return files(tmp_path, IMAGE)
-
-
 def test_an_image_is_written_and_nothing_after_it_but_at_the_end(device: Path, disk: Path, image: Path) -> None:
-    result = flash_pi("--yes", "--force", image, device)
-    assert result.returncode == 0, result.stderr
+    result = written(image, device)
     assert result.stdout.splitlines() == [
         f"{device}: unknown make, 16.8 MB, bus virtual",
         f"{image}: 12.3 MB, its checksum matches",
@@ -59,12 +55,24 @@ def test_an_image_is_written_and_nothing_after_it_but_at_the_end(device: Path, d
     assert disk.read_bytes() == expected()
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_with_a_map_the_holes_of_the_image_are_cleared(device: Path, disk: Path, tmp_path: Path, packed: bool) -> None:
-    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, packed=packed, bmap=MAP), device)
-    assert result.returncode == 0, result.stderr
-    assert "of which 8.70 MB are written" in result.stdout
-    assert disk.read_bytes() == expected()
+MAPPED = "of which 8.70 MB are written"
+
+
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({"packed": True, "bmap": MAP}, MAPPED),
+        ({"packed": False, "bmap": MAP}, MAPPED),
+        ({"checksum": False}, "no card.img.zst.sha256 beside it"),
+    ],
+    ids=["with a map", "with a map, unpacked", "without a checksum"],
+)
+def test_what_lies_beside_an_image_is_told_and_the_same_is_written(
+    device: Path, disk: Path, tmp_path: Path, beside: dict[str, Any], told: str
+) -> None:
+    result = written(files(tmp_path, IMAGE, **beside), device)
+    assert told in result.stdout
+    assert disk.read_bytes() == expected(), "holes are cleared"
 
 
 def test_what_an_earlier_system_left_where_the_image_has_a_hole_is_gone(
@@ -76,8 +84,7 @@ def test_what_an_earlier_system_left_where_the_image_has_a_hole_is_gone(
     made = ["mkfs.ext4", "-q", "-F", "-d", str(tmp_path / "tree"), "-E", f"offset={hole.start * BLOCK}", str(device)]
     subprocess.run([*made, f"{len(hole) * BLOCK >> 10}k"], check=True, timeout=60)
     assert b"AAECAAEC" in disk.read_bytes()
-    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
-    assert result.returncode == 0, result.stderr
+    written(files(tmp_path, IMAGE, bmap=MAP), device)
     assert disk.read_bytes() == expected()
 
 
@@ -87,7 +94,7 @@ def test_a_disk_that_was_half_of_a_raid_is_none_any_more(device: Path, image: Pa
         file.write(raid_member(DISK))
     probe = ["blkid", "--probe", "--output", "value", "--match-tag", "TYPE", str(device)]
     assert subprocess.run(probe, capture_output=True, text=True, check=True).stdout == "linux_raid_member\n"
-    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    written(image, device)
     assert subprocess.run(probe, capture_output=True, text=True, check=False).stdout == ""
 
 
@@ -102,24 +109,16 @@ def raid_member(size: int) -> bytes:
     return bytes(block)
 
 
-def test_an_image_without_a_checksum_is_written_and_the_lack_is_shown(device: Path, disk: Path, tmp_path: Path) -> None:
-    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, checksum=False), device)
-    assert result.returncode == 0, result.stderr
-    assert "no card.img.zst.sha256 beside it" in result.stdout
-    assert disk.read_bytes() == expected()
-
-
 def test_a_disk_of_exactly_the_size_of_the_image_is_written(tmp_path: Path, image: Path) -> None:
     disk = fill(tmp_path / "small", len(IMAGE))
     with loop(disk) as device:
-        result = flash_pi("--yes", "--force", image, device)
-    assert result.returncode == 0, result.stderr
+        written(image, device)
     assert disk.read_bytes() == IMAGE
 
 
 def test_a_device_is_found_by_a_link(device: Path, disk: Path, image: Path, tmp_path: Path) -> None:
     (tmp_path / "by-id").symlink_to(device)
-    assert flash_pi("--yes", "--force", image, tmp_path / "by-id").returncode == 0
+    written(image, tmp_path / "by-id")
     assert disk.read_bytes() == expected()
 
 
@@ -178,7 +177,7 @@ def test_a_dry_run_shows_all_and_writes_nothing(device: Path, disk: Path, image:
 
 
 def test_a_card_that_is_what_the_image_says_is_verified(device: Path, image: Path) -> None:
-    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    written(image, device)
     result = flash_pi("--verify-only", image, device)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == f"{device} is what card.img.zst says"
@@ -186,7 +185,7 @@ def test_a_card_that_is_what_the_image_says_is_verified(device: Path, image: Pat
 
 @pytest.mark.parametrize("offset", [0, BLOCK - 1, BLOCK, 5_000_000, len(IMAGE) - 1])
 def test_one_flipped_bit_is_found_where_it_is(device: Path, disk: Path, image: Path, offset: int) -> None:
-    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    written(image, device)
     flip(disk, offset)
     result = flash_pi("--verify-only", image, device)
     assert result.returncode == Exit.WRONG_RESULT
@@ -197,7 +196,7 @@ def test_one_flipped_bit_is_found_where_it_is(device: Path, disk: Path, image: P
 
 def test_what_the_map_leaves_out_may_differ(device: Path, disk: Path, tmp_path: Path) -> None:
     image = files(tmp_path, IMAGE, bmap=MAP)
-    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    written(image, device)
     flip(disk, 5 * BLOCK)
     assert flash_pi("--verify-only", image, device).returncode == 0
 

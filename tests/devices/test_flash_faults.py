@@ -2,6 +2,7 @@
 
 import errno
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tests.devices.flashing import (
     expected,
     flash_pi,
     started,
+    written,
 )
 from tests.devices.loops import loop, measure_again
 from tests.devices.medium import Medium, served
@@ -48,11 +50,6 @@ def device(medium: Medium, tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    return files(tmp_path, IMAGE)
-
-
 @dataclass
 class Pause:
     """Stops the medium at the first write or read that reaches the byte ``MIDDLE``, until the test lets it go on."""
@@ -67,6 +64,22 @@ class Pause:
         return data
 
 
+def interrupted(
+    medium: Medium, step: str, image: Path, device: Path, by: Callable[[subprocess.Popen[str]], object]
+) -> subprocess.CompletedProcess[str]:
+    """The command, in the midst of whose step something is done while the medium stands still."""
+    pause = Pause()
+    with started("--yes", "--force", image, device) as process:
+        setattr(medium, step, pause)
+        try:
+            assert pause.reached.wait(60)
+            by(process)
+        finally:
+            pause.over.set()
+        output, errors = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
 def not_finished(medium: Medium) -> None:
     """The card has no partition table, and what lies after the image, but for the end, was not touched."""
     assert medium.data[:BLOCK] == bytes(BLOCK)
@@ -77,6 +90,11 @@ def failed(medium: Medium, image: Path, device: Path, code: Exit, reason: str) -
     result = flash_pi("--yes", "--force", image, device)
     assert result.returncode == code, result.stderr
     assert reason in result.stderr
+    is_useless(result, device, medium)
+
+
+def is_useless(result: subprocess.CompletedProcess[str], device: Path, medium: Medium) -> None:
+    """The command says so, and the card is not finished."""
     assert f"{device} {USELESS}" in result.stderr
     assert "Traceback" not in result.stderr
     assert "is written" not in result.stdout
@@ -91,8 +109,7 @@ def flipped(at: int, offset: int, data: bytes) -> bytes:
 
 
 def test_a_medium_without_faults_is_written(medium: Medium, device: Path, image: Path) -> None:
-    result = flash_pi("--yes", "--force", image, device)
-    assert result.returncode == 0, result.stderr
+    written(image, device)
     assert bytes(medium.data) == expected()
 
 
@@ -102,18 +119,17 @@ def test_a_medium_that_cannot_forget_is_overwritten_only_where_it_holds_somethin
     blank, used = (slice(hole.start * BLOCK, hole.stop * BLOCK) for hole in HOLES)
     medium.data[blank] = b"\xff" * len(HOLES[0]) * BLOCK  # erased flash memory, of some makes
     medium.data[DISK - TAIL :] = bytes(TAIL)
-    written: list[int] = []
+    starts: list[int] = []
 
     def seen(start: int, data: bytes) -> bytes:
-        written.append(start)
+        starts.append(start)
         return data
 
     medium.on_write = seen
-    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
-    assert result.returncode == 0, result.stderr
+    written(files(tmp_path, IMAGE, bmap=MAP), device)
     assert medium.data[blank] == b"\xff" * len(HOLES[0]) * BLOCK
     assert medium.data[used] == bytes(len(HOLES[1]) * BLOCK)
-    assert max(written) < len(IMAGE)
+    assert max(starts) < len(IMAGE)
 
 
 def test_what_cannot_be_read_where_the_image_has_a_hole_is_overwritten(
@@ -127,8 +143,7 @@ def test_what_cannot_be_read_where_the_image_has_a_hole_is_overwritten(
         return data
 
     medium.on_read = unreadable
-    result = flash_pi("--yes", "--force", files(tmp_path, IMAGE, bmap=MAP), device)
-    assert result.returncode == 0, result.stderr
+    written(files(tmp_path, IMAGE, bmap=MAP), device)
     assert bytes(medium.data) == expected()
 
 
@@ -193,18 +208,10 @@ def test_the_failure_is_told_to_programs_as_well(medium: Medium, device: Path, i
 
 @pytest.mark.parametrize("step", ["on_write", "on_read"])
 def test_a_card_that_is_pulled_out_is_told(medium: Medium, device: Path, image: Path, step: str) -> None:
-    pause = Pause()
-    with started("--yes", "--force", image, device) as process:
-        setattr(medium, step, pause)
-        try:
-            assert pause.reached.wait(60)
-            pulled(medium, device)
-        finally:
-            pause.over.set()
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == Exit.UNAVAILABLE
-    assert "the card or its reader is gone" in errors
-    assert f"{device} {USELESS}" in errors
+    result = interrupted(medium, step, image, device, lambda _: pulled(medium, device))
+    assert result.returncode == Exit.UNAVAILABLE
+    assert "the card or its reader is gone" in result.stderr
+    assert f"{device} {USELESS}" in result.stderr
 
 
 def pulled(medium: Medium, device: Path) -> None:
@@ -218,20 +225,9 @@ def pulled(medium: Medium, device: Path) -> None:
 def test_a_signal_in_the_middle_leaves_a_card_that_looks_empty(
     medium: Medium, device: Path, image: Path, step: str, number: signal.Signals, code: Exit
 ) -> None:
-    pause = Pause()
-    with started("--yes", "--force", image, device) as process:
-        setattr(medium, step, pause)
-        try:
-            assert pause.reached.wait(60)
-            process.send_signal(number)
-        finally:
-            pause.over.set()
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert f"{device} {USELESS}" in errors
-    assert "Traceback" not in errors
-    assert "is written" not in output
-    not_finished(medium)
+    result = interrupted(medium, step, image, device, lambda process: process.send_signal(number))
+    assert result.returncode == code
+    is_useless(result, device, medium)
 
 
 def test_ctrl_c_at_the_question_touches_nothing(medium: Medium, device: Path, image: Path) -> None:
@@ -246,25 +242,19 @@ def test_ctrl_c_at_the_question_touches_nothing(medium: Medium, device: Path, im
 
 
 def test_while_it_writes_nobody_else_can_claim_the_disk(medium: Medium, device: Path, image: Path) -> None:
-    pause = Pause()
-    medium.on_write = pause
-    with started("--yes", "--force", image, device) as process:
-        try:
-            assert pause.reached.wait(60)
-            with pytest.raises(OSError) as refusal:
-                claimed(device)
-        finally:
-            pause.over.set()
-        process.communicate(timeout=60)
-    assert refusal.value.errno == errno.EBUSY
-    assert process.returncode == 0
+    def claim(_: object) -> None:
+        with pytest.raises(OSError) as refusal:
+            claimed(device)
+        assert refusal.value.errno == errno.EBUSY
+
+    assert interrupted(medium, "on_write", image, device, claim).returncode == 0
 
 
 def test_after_a_failure_the_card_can_be_written_again(medium: Medium, device: Path, image: Path) -> None:
     medium.on_write = lambda start, data: flipped(MIDDLE, start, data)
     failed(medium, image, device, Exit.WRONG_RESULT, "differ")
     medium.on_write = lambda _start, data: data
-    assert flash_pi("--yes", "--force", image, device).returncode == 0
+    written(image, device)
     assert flash_pi("--verify-only", image, device).returncode == 0
 
 

@@ -1,24 +1,15 @@
 """Option blocks of any bytes through the parser, and segments that carry them through the handshakes.
 
-    python -m tests.fuzz.options --blocks 10000000 --seed 1
-
 A block is random, or a valid one with bits flipped, cut off, with a length edited, or spliced with another. Nothing but
-ParseError may be raised, what was read must be read again from what is written, and memory must not grow. Each share of
-the blocks has its own seed, so that a crash comes back however many cores there are. Exit 1 tells of a crash, or of
-memory that grew.
+ParseError may be raised, and what was read must be read again from what is written. Each share of the blocks has its
+own seed, so that a crash comes back.
 """
 
-import argparse
-import multiprocessing
-import os
 import random
 import resource
-import sys
-import time
-import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from throttler.sources.tracker import Limits, Tracker
@@ -26,12 +17,6 @@ from tributary.wire import options as mptcp
 from tributary.wire.keys import address_hmac, join_hmac, token
 from tributary.wire.segments import Flags, Segment
 
-SHARE = 50_000
-"""Blocks that one task makes, on one Tracker."""
-_PROGRESS = 5
-"""Seconds between two lines."""
-_MOST_GROWTH = 64 * 2**20
-"""Bytes that a process may grow by: the greatest tables that the shares fill come to a third of it."""
 _LONGEST = 40
 """Bytes of options that a TCP header can have."""
 _STEP = 10**8
@@ -69,26 +54,6 @@ SCRIPT: tuple[tuple[Flags, bool, int, mptcp.Option], ...] = (
     (_RST, False, 1, mptcp.MpFastclose(LISTENER_KEY)),
 )
 CORPUS = tuple(mptcp.emit(option) for *_, option in SCRIPT)
-
-
-@dataclass(frozen=True)
-class Crash:
-    """What came of a share that broke something; ``blocks`` are its last ones in hexadecimal."""
-
-    share: int
-    blocks: tuple[str, ...]
-    error: str
-
-
-@dataclass(frozen=True)
-class Done:
-    """What came of a share; memory in bytes, of the process that ran it, before and after."""
-
-    before: int
-    after: int
-    process: int
-    malformed: int
-    events: Counter[str]
 
 
 def mutated(chance: random.Random, block: bytes) -> bytes:
@@ -153,71 +118,24 @@ def check(block: bytes) -> bool:
     return True
 
 
-def run(task: tuple[int, int, int]) -> Done | Crash:
-    """One share: seed, number and size."""
-    seed, share, size = task
-    chance = random.Random(f"{seed} {share}")
+def run(share: int, size: int) -> tuple[int, Counter[str]]:
+    """Runs a share; returns how many blocks were malformed, and the events; an exception notes the last blocks."""
+    chance = random.Random(share)
     tracker = Tracker(_LIMITS[share % len(_LIMITS)])
-    before, recent, malformed, events = _memory(), [""] * 8, 0, Counter[str]()
-    time, stream = 10**18, blocks(chance)
+    recent, malformed, events = deque[str](maxlen=8), 0, Counter[str]()
+    time = 10**18
     try:
-        for number in range(size):
-            step, block = next(stream)
-            recent[number % len(recent)] = block.hex()
+        for step, block in islice(blocks(chance), size):
+            recent.append(block.hex())
             malformed += not check(block)
             time += chance.randrange(_STEP)
             events.update(type(event).__name__ for event in tracker.handle(segment(chance, time, step, block)))
-    except Exception:
-        at = (number + 1) % len(recent)
-        return Crash(share, tuple(recent[at:] + recent[:at]), traceback.format_exc())
-    return Done(before, _memory(), os.getpid(), malformed, events)
+    except Exception as error:
+        error.add_note(f"share {share}; the last blocks, the newest at the end: {' '.join(recent)}")
+        raise
+    return malformed, events
 
 
-def _memory() -> int:
+def memory() -> int:
     """Resident bytes of this process (proc_pid_statm(5))."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def fuzz(total: int, seed: int, processes: int) -> int:
-    """Run ``total`` blocks; returns the exit code."""
-    tasks = [(seed, share, min(SHARE, total - share * SHARE)) for share in range(-(-total // SHARE))]
-    first, last, malformed, events = dict[int, int](), dict[int, int](), 0, Counter[str]()
-    began = said = time.monotonic()
-    with multiprocessing.Pool(processes) as pool:
-        for number, result in enumerate(pool.imap_unordered(run, tasks), 1):
-            if isinstance(result, Crash):
-                _tell(result, seed)
-                return 1
-            first.setdefault(result.process, result.before)
-            last[result.process] = result.after
-            malformed += result.malformed
-            events += result.events
-            if time.monotonic() - said > _PROGRESS or number == len(tasks):
-                said = time.monotonic()
-                done = min(number * SHARE, total)
-                print(f"{done} blocks, {done / (said - began):.0f}/s, {_mebibytes(last)}", flush=True)
-    print(f"{malformed} malformed, {events.total()} events, {said - began:.0f} s; at first {_mebibytes(first)}")
-    return int(any(last[process] - first[process] > _MOST_GROWTH for process in first))
-
-
-def _mebibytes(by_process: dict[int, int]) -> str:
-    return "RSS " + " + ".join(f"{size / 2**20:.0f}" for size in by_process.values()) + " MiB"
-
-
-def _tell(crash: Crash, seed: int) -> None:
-    print(f"crash: seed {seed}, share {crash.share}; the last blocks, the newest at the end:", file=sys.stderr)
-    print(*crash.blocks, crash.error, sep="\n", file=sys.stderr)
-
-
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--blocks", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    given = parser.parse_args()
-    return fuzz(given.blocks, given.seed, given.processes)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,6 +23,10 @@ GUEST = Path(__file__).parent / "guest"
 LABEL = "selftest"
 GROWTH = 512 << 20
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
+SETTINGS = f'hostname = "attic"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
+"""Of a gateway."""
+
 UNIT = """\
 [Unit]
 Description=The self-test, which is none of the image's
@@ -108,14 +112,11 @@ class Medium:
 
     @property
     def boot(self) -> Fat:
-        kinds = (partitions.EFI_SYSTEM, partitions.FAT32)
-        partition = next(each for each in self._table.partitions if each.kind in kinds)
-        return Fat(self.path, partition.start)
+        return Fat(self.path, self._table.of(partitions.EFI_SYSTEM, partitions.FAT32)[0].start)
 
     @property
     def roots(self) -> list[partitions.Partition]:
-        kinds = (partitions.LINUX_ROOT_X86_64, partitions.LINUX)
-        return [each for each in self._table.partitions if each.kind in kinds][:2]
+        return self._table.of(partitions.LINUX_ROOT_X86_64, partitions.LINUX)[:2]
 
     @property
     def root_name(self) -> str:

@@ -1,4 +1,4 @@
-"""A mounted root file system that grows with its partition, which a container's root may not ask for."""
+"""A mounted file system that grows with its partition, which a container's root may not ask for."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from image.firstboot.apply import System, keep_up
-from image.firstboot.facts import Condition
 from image.firstboot.upkeep import upkeep
 from tests.netns.test_firstboot_growth import MIB, TABLES, card, found, pytestmark
 
@@ -23,8 +22,8 @@ def may_resize() -> bool:
 @pytest.mark.parametrize("table", TABLES)
 def test_the_file_system_fills_it_and_then_nothing_is_left_to_do(tmp_path: Path, table: str) -> None:
     with card(tmp_path, table) as mounted:
-        for action in upkeep(Condition(has_host_keys=True, growing=found(mounted))):
+        for action in upkeep(found(mounted), has_host_keys=True):
             keep_up(action, System(Path("/"), running=True))
         assert os.statvfs(mounted).f_blocks * os.statvfs(mounted).f_frsize > 100 * MIB
         assert (mounted / "file").read_text() == "still here"
-        assert upkeep(Condition(has_host_keys=True, growing=found(mounted))) == ()
+        assert upkeep(found(mounted), has_host_keys=True) == ()

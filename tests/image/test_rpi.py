@@ -3,7 +3,6 @@
 QEMU has no firmware of the Raspberry Pi: what reads config.txt on a board is looked at as files alone.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from image.check.examination import examine
 from image.check.on_rpi import MODELS
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import GROWTH, Medium, boot_virt, section
+from tests.image.machine import GROWTH, SETTINGS, Medium, boot_virt, section
+from tests.netns.world import needs
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
-SETTINGS = f'hostname = "shed"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
 ALL = ("system", "features", "network", "downloads", "doctor")
 
-qemu = pytest.mark.skipif(shutil.which("qemu-system-aarch64") is None, reason="no qemu-system-aarch64")
+qemu = needs("qemu-system-aarch64")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +48,7 @@ def test_as_a_file_it_has_what_every_model_needs(image: Path, tmp_path: Path) ->
 @qemu
 def test_its_root_boots_and_nothing_fails(virt: str) -> None:
     found = section(virt, "system")
-    assert (found["state"], found["failed"], found["hostname"]) == ("running", [], "shed")
+    assert (found["state"], found["failed"], found["hostname"]) == ("running", [], "attic")
     assert found["data_bytes"] > GROWTH
 
 

@@ -7,7 +7,6 @@ tests/image/machine.py). So it is shown what the boot partition says at each sta
 It starts seven times, by emulation, which takes half an hour: it runs by its path alone.
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,11 @@ import pytest
 from image.check.on_rpi import settings
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import Medium, boot_virt, section
-from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, disk_of
+from tests.image.machine import SETTINGS, Medium, boot_virt, section
+from tests.image.upgrading import TOOLS, Bundles, booted, disk_of
+from tests.netns.world import needs
 
-missing = [tool for tool in ("qemu-system-aarch64", *TOOLS) if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("qemu-system-aarch64", *TOOLS)
 
 SECONDS = 1800
 DIES = "init=/usr/bin/false"

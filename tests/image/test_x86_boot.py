@@ -1,7 +1,5 @@
 """The x86 image of a gateway, booted by BIOS: the first boot, the converters, the throttler, the doctor."""
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,23 +7,17 @@ import pytest
 from image.check.examination import examine
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import GROWTH, Medium, boot_pc, section
+from tests.image.machine import GROWTH, SETTINGS, Medium, boot_pc, section
+from tests.netns.world import needs
 
-pytestmark = pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64")
+pytestmark = needs("qemu-system-x86_64")
 
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
-SETTINGS = f'hostname = "attic"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
 ALL = ("system", "features", "network", "downloads", "doctor", "tenants")
 
 
 @pytest.fixture(scope="module")
-def image(build: Build) -> Path:
-    return build("x86", Role.GATEWAY)
-
-
-@pytest.fixture(scope="module")
-def medium(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Medium:
-    return Medium.of(image, tmp_path_factory.mktemp("bios", numbered=True), SETTINGS)
+def medium(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Medium:
+    return Medium.of(build("x86", Role.GATEWAY), tmp_path_factory.mktemp("bios", numbered=True), SETTINGS)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,10 @@ from tests.image.home_world import CARDS, make_key, standing_router, surrounding
 from tests.image.machine import Medium
 from tests.image.standing import FIRST_START, Login
 from tests.netns.dhcp import offered
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
-    pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq"),
-]
+pytestmark = needs("qemu-system-x86_64", "dnsmasq")
 
 LAN = "ens5"
 _FORM = {"Origin": f"http://{ROUTER}", "Content-Type": "application/x-www-form-urlencoded"}

@@ -6,7 +6,6 @@ they are installed, by the first boot, DHCP and dnsmasq. Rates are those of an e
 """
 
 import json
-import shutil
 import socket
 import sys
 import time
@@ -24,13 +23,10 @@ from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.home_world import CARDS, HOME, NAME, Home, standing_home
 from tests.image.standing import Login
-from tests.netns.world import eventually
+from tests.netns.world import eventually, needs
 from tributary.wireguard.enrolment import PORT
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
-    pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="no dnsmasq"),
-]
+pytestmark = needs("qemu-system-x86_64", "dnsmasq")
 
 SECONDS = 5.0
 """Of a download."""

@@ -4,19 +4,18 @@ It starts three times by UEFI, which takes 15 minutes, and is built with a key o
 without one out of the cache: it runs by its path alone.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import OVMF, Medium, boot_pc, section
-from tests.image.upgrading import SETTINGS, TOOLS, booted, disk_of, signing
+from tests.image.machine import OVMF, SETTINGS, Medium, boot_pc, section
+from tests.image.upgrading import TOOLS, booted, disk_of, signing
+from tests.netns.world import needs
 
-missing = [tool for tool in ("qemu-system-x86_64", *TOOLS) if shutil.which(tool) is None]
 pytestmark = [
-    pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}"),
+    needs("qemu-system-x86_64", *TOOLS),
     pytest.mark.skipif(not OVMF[0].exists(), reason="no OVMF (package ovmf)"),
 ]
 

@@ -1,6 +1,5 @@
 """The x86 image of a gateway, booted by UEFI."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,10 @@ import pytest
 from image.make.boards import Role
 from tests.image.conftest import Build
 from tests.image.machine import OVMF, Medium, boot_pc, section
+from tests.netns.world import needs
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="no qemu-system-x86_64"),
+    needs("qemu-system-x86_64"),
     pytest.mark.skipif(not OVMF[0].exists(), reason="no OVMF (package ovmf)"),
 ]
 

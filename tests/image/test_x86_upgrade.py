@@ -3,7 +3,6 @@
 It starts five times, which takes half an hour: it runs by its path alone.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.machine import Medium, boot_pc, section
-from tests.image.upgrading import SETTINGS, TOOLS, Bundles, booted, disk_of, signing
+from tests.image.machine import SETTINGS, Medium, boot_pc, section
+from tests.image.upgrading import TOOLS, Bundles, booted, disk_of, signing
+from tests.netns.world import needs
 
-missing = [tool for tool in ("qemu-system-x86_64", *TOOLS) if shutil.which(tool) is None]
-pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
+pytestmark = needs("qemu-system-x86_64", *TOOLS)
 
 EARLIER = "0.0.1-1"
 SECONDS = 1500

@@ -9,13 +9,10 @@ from image import partitions
 from image.make import bundle
 from image.make.bundle import Signing
 from image.make.command import Runner
-from image.make.layout import Partition
+from image.progress import Progress
 from tests.image.machine import Medium
-from tests.unit.image.miniature import Quiet
 
 TOOLS = ("rauc", "mksquashfs", "openssl", "debugfs", "mkfs.ext4")
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f somebody@laptop"
-SETTINGS = f'hostname = "attic"\nssh_keys = ["{KEY}"]\nclient_networks = ["10.0.0.0/8"]\n'
 LATER = "9999-1"
 
 
@@ -76,12 +73,12 @@ class Bundles:
 
     def _make(self, image: Path, size: int, name: str, told: tuple[str, str], by: Signing) -> None:
         text = bundle.manifest(told[0] or self.compatible, told[1])
-        place = Partition(self.medium.roots[0].start, size, "", "")
-        bundle.make(image, place, text, by, self.folder / f"{name}{bundle.ENDING}", self._runner)
+        target = self.folder / f"{name}{bundle.ENDING}"
+        bundle.make(image, self.medium.roots[0].start, size, text, by, target, self._runner)
 
     @property
     def _runner(self) -> Runner:
-        return Runner(self.folder.with_suffix(".log"), Quiet())
+        return Runner(self.folder.with_suffix(".log"), Progress())
 
 
 def booted(medium: Medium, found: dict[str, Any]) -> str:

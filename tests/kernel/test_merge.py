@@ -1,7 +1,6 @@
 """What kernel-config/ asks for, merged into Debian's configurations and source by the tools that come with them."""
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -21,12 +20,13 @@ from image.kernel.build import (
     unpack_source,
 )
 from image.kernel.fragments import parse
+from tests.netns.world import needs
 from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="no mmdebstrap"),
+    needs("mmdebstrap"),
     # The first time a Debian with two compilers is made.
     pytest.mark.timeout(1200),
 ]

@@ -14,8 +14,8 @@ EXPERIMENT = (sys.executable, "-m", "experiments.study", "run")
 
 def measured(
     name: str, results: Path, *how: str, prepared: Callable[[], None] | None = None
-) -> tuple[int, list[str], str]:
-    """The exit code, the claims that fail with what was measured, and what went to standard error; a report is made."""
+) -> tuple[int, dict[str, str], str]:
+    """The exit code, what was measured of each claim that fails, and what went to standard error."""
     before = traces()
     run = [*EXPERIMENT, name, "--quick", *how, "--json", "--results", str(results)]
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT, preexec_fn=prepared)
@@ -23,8 +23,5 @@ def measured(
     assert done.stdout, done.stderr
     verdicts = json.loads(done.stdout)[name]
     assert verdicts, "a verdict at least"
-    report = [sys.executable, "-m", "experiments.study", "report", name, "--results", str(results)]
-    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
-    assert (results / "experiment/report.html").exists()
-    failing = [f"{each['claim']}: {each['measured']}" for each in verdicts if each["decision"] == "fails"]
+    failing = {each["claim"]: each["measured"] for each in verdicts if each["decision"] == "fails"}
     return done.returncode, failing, done.stderr

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, how: signal.Signals) -> 
 SMALL = {
     "throttle-midway": ("size=12MB",),
     "grid": ("seconds=1", "warm_up=0.2", "rtt=20ms", "loss=1%", "three=false"),
+    "never-below": ("cases=1", "longest=1"),
     "failover": ("before=0.5", "down=1", "after=1"),
     "integrity": ("transfers=20", "rtt=0ms,1ms"),
     "latency": ("seconds=0.5", "settle=0.3"),
@@ -102,3 +104,6 @@ def test_each_measures_at_all_its_points_and_can_be_reported(name: str, tmp_path
     changes = [argument for change in SMALL[name] for argument in ("--set", change)]
     code, _, complaints = measured(name, tmp_path, *BRIEF[1:], *changes)
     assert code in (0, Exit.UNDECIDED, Exit.WRONG_RESULT), complaints
+    report = [sys.executable, "-m", "experiments.study", "report", name, "--results", str(tmp_path)]
+    subprocess.run(report, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    assert (tmp_path / "experiment/report.html").exists()

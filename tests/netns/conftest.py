@@ -8,13 +8,15 @@ import pytest
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
-from tests.netns.converter_world import conv, net, running
-from tests.netns.gateway_world import gateway
-from tests.netns.handoff_world import handoff, handoff_network
-from tests.netns.throttler_world import source, world
+from tests.netns.converter_world import conv, conv_built, net, running  # noqa: F401
+from tests.netns.gateway_world import gateway  # noqa: F401
+from tests.netns.handoff_world import handoff, handoff_network  # noqa: F401
+from tests.netns.links_world import world  # noqa: F401
+from tests.netns.overlay_world import empty  # noqa: F401
+from tests.netns.router_world import house  # noqa: F401
+from tests.netns.squid_world import squid_built  # noqa: F401
+from tests.netns.throttler_world import policy, source  # noqa: F401
 from tributary.settings.files import load
-
-__all__ = ["conv", "gateway", "handoff", "handoff_network", "name", "net", "running", "source", "testbed", "world"]
 
 _numbers = count(1)
 

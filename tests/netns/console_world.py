@@ -12,21 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed.node import Node
-from tests.netns.throttler_world import GATEWAY, tributary
-from tests.netns.world import in_namespace, process, said_ready
+from tests.netns.links_world import GATEWAY
+from tests.netns.throttler_world import PATHS, tributary
+from tests.netns.world import Child, in_namespace, ready
 from tributary.api.console import CONTROL
 
-FREE = """
-[paths.wired]
-interface = "wired"
-
-[paths.wireless]
-interface = "wireless"
-
-[[rules]]
-name = "free"
-path = "wired"
-"""
+FREE = PATHS + '[[rules]]\nname = "free"\npath = "wired"\n'
 """A policy that throttles nothing."""
 
 
@@ -58,6 +49,10 @@ class Browser:
         finally:
             connection.close()
 
+    def connect(self) -> socket.socket:
+        """A connection to the console."""
+        return socket.create_connection(("127.0.0.1", self.port), 20, (self.address, 0))
+
     def get(self, path: str) -> Any:
         status, answer = self.ask("GET", f"/api/v1/{path}")
         assert status == 200, answer
@@ -84,9 +79,7 @@ def token(namespace: str) -> str:
 
 
 @contextmanager
-def console(
-    state: Path, settings: str = "", namespace: str = GATEWAY
-) -> Iterator[tuple[Browser, subprocess.Popen[str]]]:
+def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterator[tuple[Browser, Child]]:
     """A console on the gateway, and who asks it from outside."""
     state.mkdir(exist_ok=True)
     file = state / "console.toml"
@@ -96,6 +89,5 @@ def console(
         line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
         command = (sys.executable, "-m", "console", "run", "--settings", str(file), "--state-directory", str(state))
         wrapped = in_namespace(namespace, "bash", "-c", line, "bash", *command)
-        with process(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
-            said_ready(child)
+        with ready(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
             yield Browser(listener.getsockname()[1], namespace=namespace), child

@@ -1,39 +1,42 @@
-"""Clients of the native converter, one for each way to be served, and what a refused one hears."""
+"""What clients of the native converter send, for each way to be served, and what they hear."""
 
-import errno
 import ipaddress
-import select
 import socket
 import struct
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import cycle
 
 import pytest
 
-from tests.netns.converter_world import CLIENT, CLIENT6, GATEWAY, GATEWAY6, MPTCP, PORTS, SERVER, TCP, World
-from tests.netns.world import eventually
+from tests.netns.connections import MPTCP, TCP, Refused, take, take_head
 
 KINDS = ("connect", "absolute", "socks5", "convert", "tproxy", "redirect")
 TUNNELS = tuple(kind for kind in KINDS if kind != "absolute")
 TRANSPARENT = ("tproxy", "redirect")
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 ALL_TUNNELS = pytest.mark.parametrize("kind", TUNNELS)
+NAMED_KINDS = pytest.mark.parametrize("kind", ["connect", "absolute", "socks5"])
+"""Those that can ask for a name."""
 TUNNELS_IN_TURN = pytest.mark.parametrize(("kind", "protocol"), [*zip(TUNNELS, cycle((TCP, MPTCP)), strict=False)])
 """Each once: one relay serves all of them, whatever the client speaks."""
 PROTOCOLS = pytest.mark.parametrize("protocol", [TCP, MPTCP], ids=["tcp", "mptcp"])
 LISTENER = {"connect": "http", "absolute": "http"} | {kind: kind for kind in KINDS[2:]}
 
-# What the client of each kind hears when its target is not allowed, or when it is no client.
-FORBIDDEN = dict(zip(KINDS, ("403", "403", "socks 2", "convert 32", "reset", "reset"), strict=True))
+
+def by_kind(http: str, socks: str, convert: str) -> dict[str, str]:
+    """What a client of each kind hears; one of a transparent listener can be reset only."""
+    return dict(zip(KINDS, (http, http, socks, convert, "reset", "reset"), strict=True))
+
+
+FORBIDDEN = by_kind("403", "socks 2", "convert 32")
+NO_CLIENT = FORBIDDEN | {"socks5": "socks method 0xff"}
+FULL = by_kind("503", "socks method 0xff", "convert 64")
+EXHAUSTED = by_kind("503", "socks 1", "convert 64")
+REFUSED = by_kind("502", "socks 5", "convert 96")
+TIMED_OUT = by_kind("504", "socks 4", "convert 65")
 
 VERSION, MAGIC = 1, 0x2263  # RFC 8803 section 6.1
 _CONNECT, _ERROR = 10, 30  # RFC 8803 section 6.2.1
-
-
-class Refused(ConnectionError):
-    """``args[0]`` is what the client heard: such as ``403``, ``socks 2``, ``convert 32``; ``reset``, ``silence``."""
 
 
 def is_address(host: str) -> bool:
@@ -79,86 +82,11 @@ def socks_request(host: str, port: int) -> bytes:
     return b"\5\1\0" + target + port.to_bytes(2, "big")
 
 
-def take(connection: socket.socket, count: int) -> bytes:
-    """Exactly ``count`` bytes; raises Refused if they do not come."""
-    data = b""
-    while len(data) < count:
-        data += _more(connection, count - len(data))
-    return data
+def ask(connection: socket.socket, kind: str, host: str, port: int, early: bytes = b"") -> None:
+    """Ask by a connection to the converter for the server at ``host`` and ``port``; raises Refused.
 
-
-def take_head(connection: socket.socket) -> bytes:
-    """An HTTP head, and not a byte more."""
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        head += _more(connection, 1)
-    return head
-
-
-def _more(connection: socket.socket, most: int) -> bytes:
-    try:
-        data = connection.recv(most)
-    except ConnectionError as error:
-        raise Refused("reset") from error
-    except TimeoutError as error:
-        raise Refused("silence") from error
-    if not data:
-        raise Refused("closed")
-    return data
-
-
-def read_all(connection: socket.socket, seconds: float = 10) -> tuple[bytes, str]:
-    """What comes until the end, and what the end is: ``closed``, ``reset``, or ``silence`` after ``seconds``."""
-    data, deadline = bytearray(), time.monotonic() + seconds
-    try:
-        while True:
-            connection.settimeout(max(0.001, deadline - time.monotonic()))
-            more = connection.recv(1 << 18)
-            if not more:
-                return bytes(data), "closed"
-            data += more
-    except TimeoutError:
-        return bytes(data), "silence"
-    except ConnectionError:
-        return bytes(data), "reset"
-
-
-def proxy(world: World, kind: str, protocol: int = TCP, version: int = 4, source: str = "") -> socket.socket:
-    """A connection to the listener of ``kind`` that a client talks to knowingly."""
-    host = GATEWAY if version == 4 else GATEWAY6
-    return world.connect(host, PORTS[LISTENER[kind]], protocol, source or (CLIENT if version == 4 else CLIENT6))
-
-
-def opened(
-    world: World,
-    kind: str,
-    host: str,
-    port: int,
-    protocol: int = TCP,
-    early: bytes = b"",
-    version: int = 4,
-    source: str = "",
-) -> socket.socket:
-    """A connection through the converter on which the server at ``host`` and ``port`` hears what is sent.
-
-    With ``absolute`` only requests in absolute-form do. ``early`` goes out behind the request, before its answer came.
-    ``version`` is IP's on the way to the converter. Raises Refused; a transparent converter can refuse later only.
+    ``early`` goes out behind the request, before its answer came.
     """
-    if kind in TRANSPARENT:
-        world.intercept(kind)
-        connection = world.connect(host, port, protocol, source or (CLIENT6 if ":" in host else CLIENT))
-        connection.sendall(early)
-        return connection
-    connection = proxy(world, kind, protocol, version, source)
-    try:
-        _ask(connection, kind, host, port, early)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _ask(connection: socket.socket, kind: str, host: str, port: int, early: bytes) -> None:
     if kind == "connect":
         at = authority(host, port)
         connection.sendall(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n%s" % (at, at, early))
@@ -197,103 +125,3 @@ def request(kind: str, host: str, port: int, path: str = "/", method: str = "GET
     at = authority(host, port).decode()
     target = f"http://{at}{path}" if kind == "absolute" else path
     return f"{method} {target} HTTP/1.1\r\nHost: {at}\r\n{fields}\r\n".encode()
-
-
-def get(world: World, kind: str, port: int, path: str = "/", host: str = SERVER, protocol: int = TCP) -> socket.socket:
-    """A connection on which a GET was sent, through the converter."""
-    connection = opened(world, kind, host, port, protocol)
-    connection.sendall(request(kind, host, port, path))
-    return connection
-
-
-def hears(world: World, kind: str, host: str, port: int, protocol: int = TCP, source: str = "") -> str:
-    """What a client hears that asks for ``host`` and ``port``: as in Refused, or what the server says first."""
-    try:
-        version = 6 if ":" in source else 4
-        with opened(world, kind, host, port, protocol, version=version, source=source) as connection:
-            if kind == "absolute":
-                connection.sendall(request(kind, host, port))
-                return take_head(connection).split()[1].decode()
-            return _more(connection, 100).decode()
-    except Refused as refused:
-        return str(refused.args[0])
-    except ConnectionError:
-        return "reset"
-
-
-def nobody_listens(world: World, port: int) -> bool:
-    """Whether the gateway refuses connections to this port."""
-    try:
-        # From there, since what clients send to other ports may be intercepted.
-        world.connect(GATEWAY, port, MPTCP, node=world.gateway).close()
-    except ConnectionRefusedError:
-        return True
-    except ConnectionResetError:
-        # It was still in the queue when the listener was closed.
-        return False
-    return False
-
-
-ENDLESS = 1 << 40  # bytes, for lengths that are never reached
-
-
-@contextmanager
-def joined(
-    world: World, kind: str, protocol: int = TCP, way: str = "down"
-) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A client's and a server's end of one connection through the converter.
-
-    With ``absolute`` an endless response is on its ``way`` down, or an endless request on its way up.
-    """
-    with world.serving(hold) as service, opened(world, kind, SERVER, service.port, protocol) as client:
-        if kind == "absolute" and way == "up":
-            client.sendall(request(kind, SERVER, service.port, "/", "POST", f"Content-Length: {ENDLESS}\r\n"))
-        elif kind == "absolute":
-            client.sendall(request(kind, SERVER, service.port))
-        eventually(lambda: service.connections)
-        server = service.connections[0]
-        if kind == "absolute":
-            take_head(server)
-        if kind == "absolute" and way == "down":
-            server.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {ENDLESS}\r\n\r\n".encode())
-            take_head(client)
-        try:
-            yield client, server
-        finally:
-            server.close()
-
-
-def hold(connection: socket.socket) -> None:
-    """A service whose connections are the test's; ends when the test has closed them."""
-    while connection.fileno() >= 0:
-        time.sleep(0.05)
-
-
-def clog(writer: socket.socket, quiet: float = 0.15) -> int:
-    """Write until nothing more is taken for ``quiet`` seconds; returns how many bytes were."""
-    writer.setblocking(False)
-    block, count, last = bytes(1 << 16), 0, time.monotonic()
-    while time.monotonic() - last < quiet:
-        try:
-            count += writer.send(block)
-            last = time.monotonic()
-        except BlockingIOError:
-            time.sleep(0.01)
-    writer.settimeout(10)
-    return count
-
-
-def reset(connection: socket.socket) -> None:
-    """Break the connection off."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-
-
-def seconds_to_reset(connection: socket.socket, most: float = 3) -> float:
-    """How long it takes until the peer's reset is here, whatever waits to be read before it."""
-    start, poll = time.monotonic(), select.poll()
-    poll.register(connection, 0)
-    assert poll.poll(most * 1000), f"no reset within {most} s"
-    error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    assert error in (errno.ECONNRESET, errno.EPIPE), f"ended by {errno.errorcode.get(error, error)}"
-    return time.monotonic() - start

@@ -31,6 +31,11 @@ class Names:
         self._serving = threading.Thread(target=self._serve, daemon=True)
         self._serving.start()
 
+    def forget(self) -> None:
+        """Begin anew, with no names and no faults."""
+        for each in (self.records, self.asked, self.lost, self.silent, self.failing, self.late):
+            each.clear()
+
     def close(self) -> None:
         # A close alone would leave the thread in recvfrom(2), and the port taken.
         with suppress(OSError):

@@ -1,10 +1,12 @@
 """Native converters behind the one that clients go to."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
-from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, Converter, World
+from tests.netns.converter_process import Converter
+from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, World
 
 NODES = {name: f"{GATEWAY}:{port}" for port, name in enumerate(("first", "second", "third"), 2301)}
 """Converters at the gateway behind the one that clients go to."""
@@ -15,26 +17,40 @@ def gateway(address: str, *keys: str) -> str:
     return f'[gateway]\naddress = "{address}"\n' + "".join(f"{key}\n" for key in keys)
 
 
+def via(address: str, *keys: str) -> str:
+    """The configuration of a converter that clients go to, and that goes on by the one at this address."""
+    return ALL_VIA_GATEWAY + gateway(address, *keys)
+
+
 def route(network: str, via: str) -> str:
     return f'[[gateway.routes]]\nto = ["{network}"]\nvia = "{via}"\n'
 
 
-def gateway_by(directory: Path, routes: str) -> str:
-    """A gateway's table with a file of these routes."""
-    file = directory / "routes"
+def via_routes(folder: Path, routes: str) -> str:
+    """The configuration of a converter that clients go to, and that goes on by a file of these routes."""
+    file = folder / "routes"
     file.write_text(routes)
-    return f'[gateway]\nroutes_file = "{file}"\n'
-
-
-def served(converter: Converter) -> list[str]:
-    """The outcomes of its connections, in their order."""
-    return [str(line["outcome"]) for line in converter.lines()]
+    return f'{ALL_VIA_GATEWAY}[gateway]\nroutes_file = "{file}"\n'
 
 
 @contextmanager
-def node(conv: World, name: str, way: str = "") -> Iterator[Converter]:
-    """One of NODES; ``way`` is its table ``gateway`` if servers are not next."""
+def node(conv: World, name: str, way: str = "", tables: str = "", keys: str = "") -> Iterator[Converter]:
+    """One of NODES; ``way`` is its table ``gateway`` if servers are not next, ``keys`` are its listener's."""
     listen = f'[[listen]]\nkind = "convert"\naddress = "{NODES[name]}"\nvia_gateway = {str(bool(way)).lower()}\n'
     # The metrics' port is the first converter's.
-    with conv.converter(f"{CLIENTS}[metrics]\n{way}{listen}") as converter:
+    with conv.converter(f"{CLIENTS}[metrics]\n{way}{tables}{listen}{keys}") as converter:
         yield converter
+
+
+@contextmanager
+def chain(conv: World, *keys: str, length: int = 3, head: str = "") -> Iterator[list[Converter]]:
+    """The converter that clients go to, with ``head`` in its configuration, and NODES behind it, one after the other;
+    ``keys`` are those of each's table ``gateway``.
+    """
+    names = list(NODES)[:length]
+    with ExitStack() as stack:
+        converters = [stack.enter_context(conv.converter(head + via(NODES[names[0]], *keys)))]
+        for name, behind in pairwise((*names, "")):
+            way = gateway(NODES[behind], *keys) if behind else ""
+            converters.append(stack.enter_context(node(conv, name, way)))
+        yield converters

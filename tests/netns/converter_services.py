@@ -1,12 +1,72 @@
-"""What listens at the server in the native converter's tests, and what its clients hear when they are served."""
+"""What listens at the server in the native converter's tests, HTTP messages, and what clients hear of them."""
 
 import socket
+import threading
 import time
+from collections.abc import Callable
 
-from tests.netns.converter_clients import TUNNELS, take_head
-from tests.netns.converter_world import Handler
+from tests.netns.connections import take, take_head
+from tests.netns.converter_clients import TUNNELS, request
+from tests.netns.converter_process import SERVER
 
+Handler = Callable[[socket.socket], object]
 CONTENT = bytes(range(256)) * 8192
+
+# --- Messages ---
+
+
+def respond(connection: socket.socket, text: bytes, fields: bytes = b"", status: bytes = b"200 OK") -> None:
+    connection.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n%s\r\n%s" % (status, len(text), fields, text))
+
+
+def path_of(head: bytes) -> bytes:
+    return head.split()[1]
+
+
+def fields_of(head: bytes) -> dict[bytes, bytes]:
+    """A head's fields by their names in lower case, as are their values."""
+    return dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
+
+
+def heard(connection: socket.socket) -> tuple[bytes, bytes]:
+    """A response with a length: its head and its content."""
+    head = take_head(connection)
+    return head, take(connection, int(fields_of(head).get(b"content-length", b"0")))
+
+
+def fetch(
+    client: socket.socket, port: int, path: str = "/", method: str = "GET", fields: str = "", content: bytes = b""
+) -> tuple[bytes, bytes]:
+    """Ask SERVER by a connection to the proxy; the response's head and its content."""
+    client.sendall(request("absolute", SERVER, port, path, method, fields) + content)
+    return heard(client)
+
+
+def chunks(data: bytes, size: int) -> bytes:
+    """RFC 9112 section 7.1, with an extension and a trailer."""
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    return b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+def dechunked(connection: socket.socket) -> bytes:
+    data = b""
+    while True:
+        line = b""
+        while not line.endswith(b"\r\n"):
+            line += take(connection, 1)
+        size = int(line.partition(b";")[0], 16)
+        data += take(connection, size)
+        assert take(connection, 2) == b"\r\n"
+        if size == 0:
+            return data
+
+
+def take_request(connection: socket.socket) -> None:
+    """A message of RFC 8803 section 6.1."""
+    take(connection, 4 * take(connection, 4)[1] - 4)
+
+
+# --- Services ---
 
 
 def echo(connection: socket.socket) -> None:
@@ -19,18 +79,33 @@ def greet(connection: socket.socket) -> None:
     connection.recv(1)
 
 
-def answer(connection: socket.socket) -> None:
+def answer(connection: socket.socket, text: bytes = b"hi") -> None:
     """A web server, as often as it is asked."""
     while True:
         take_head(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        respond(connection, text)
 
 
 def content(connection: socket.socket) -> None:
-    """An HTTP server that says CONTENT and waits for the client to end."""
-    while True:
+    answer(connection, CONTENT)
+
+
+def hold(connection: socket.socket) -> None:
+    """A service whose connections are the test's; ends when the test has closed them."""
+    while connection.fileno() >= 0:
+        time.sleep(0.05)
+
+
+def late(begin: threading.Event, size: int) -> Handler:
+    """A web server that sends its head at once, and so many bytes as soon as it may."""
+
+    def serve(connection: socket.socket) -> None:
         take_head(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        begin.wait(20)
+        connection.sendall(bytes(size))
+
+    return serve
 
 
 def stream(size: int) -> Handler:

@@ -10,39 +10,39 @@ On every cable the left end is .2 and the right end is .1, except at the server.
 is in none of its networks; lan's way out is the client, which may run a converter of its own (a home router).
 """
 
-import json
-import os
-import resource
-import signal
+import shutil
 import socket
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from experiments.testbed import native
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
+from tests.netns import world
+from tests.netns.connections import MPTCP, TCP, Refused, more, take_head
+from tests.netns.converter_clients import LISTENER, TRANSPARENT, ask, request
 from tests.netns.converter_names import Names
-from tests.netns.squid_world import IPPROTO_MPTCP, Syn, Wire
-from tests.netns.world import eventually, needs
+from tests.netns.converter_process import METRICS, SERVER, Converter, program, start
+from tests.netns.converter_services import Handler, hold
+from tests.netns.squid_world import Syn, Wire
+from tests.netns.world import connected, eventually
 from tributary.paths import CACHE
 
-SERVER, SERVER6, SERVER_PRIVATE = "203.0.113.2", "2001:db8::2", "10.7.0.2"
+SERVER6, SERVER_PRIVATE = "2001:db8::2", "10.7.0.2"
 GATEWAY, GATEWAY6 = "10.0.1.1", "fd00:1::1"
+OUTSIDE, OUTSIDE6 = "203.0.113.1", "2001:db8::1"
+"""The gateway, as the server sees it."""
 CLIENT, CLIENT6 = "10.0.1.2", "fd00:1::2"
 LAN, LAN6 = "10.0.9.2", "fd00:9::2"
 STRANGER, STRANGER6 = "192.0.2.2", "2001:db8:5::2"
-TCP, MPTCP = 0, IPPROTO_MPTCP
 
 _LINK = """
 client:{name} 10.0.{number}.2/24 fd00:{number}::2/64 -- gateway:{name} 10.0.{number}.1/24 fd00:{number}::1/64
@@ -83,10 +83,9 @@ client gateway: ip route add local 0.0.0.0/0 dev lo table 99
 client gateway: ip -6 route add local ::/0 dev lo table 99
 """
 PORTS = {"http": 3128, "socks5": 1080, "convert": 2263, "tproxy": 7001, "redirect": 7002}
-METRICS = 9090
 
 _IS_BUILT = (CACHE / "bin/tributary-converter").exists()
-needs_tools = needs("curl", "ip", "nft", "ss", "sysctl", *(() if _IS_BUILT else ("cargo",)))
+_TOOLS = ("curl", "ip", "nft", "ss", "sysctl", *(() if _IS_BUILT else ("cargo",)))
 
 CLIENTS = '[clients]\nnetworks = ["10.0.0.0/8", "fd00::/8"]\n'
 LISTENERS = "".join(
@@ -97,6 +96,9 @@ LISTENERS = "".join(
     for how in ("tproxy", "redirect")
 )
 ALL = CLIENTS + LISTENERS
+TIMES = '[timeouts]\nrequest = "600ms"\nconnect = "3s"\nidle = "30s"\nhalf_closed = "600ms"\n'
+BUFFER = 64 << 10
+SHORT_TIMEOUTS = ALL + TIMES + '[limits]\nbuffer = "64KiB"\n'
 EXTRA = '[[listen]]\nkind = "http"\nname = "extra"\naddress = "[::]:3129"\n'
 
 _OURS = ", ".join(str(port) for port in (*PORTS.values(), METRICS))
@@ -115,121 +117,26 @@ _REDIRECT = f"""table inet intercept {{
   }}
 }}"""
 RULES = {"tproxy": _TPROXY, "redirect": _REDIRECT}
-
-Handler = Callable[[socket.socket], None]
+ENDLESS = 1 << 40  # bytes, for lengths that are never reached
 
 
 @dataclass
 class Service:
-    """A server's port, and who came to it."""
+    """A server's port, and who came to it: addresses, and the server's ends of their connections."""
 
     port: int
-    peers: list[tuple[str, int]] = field(default_factory=list)
+    came: list[tuple[str, int]] = field(default_factory=list)
     connections: list[socket.socket] = field(default_factory=list)
 
-
-@dataclass
-class Converter:
-    """A running converter, and what it says of itself."""
-
-    popen: subprocess.Popen[bytes]
-    node: Node
-    directory: Path
-
     @property
-    def pid(self) -> int:
-        return self.popen.pid
+    def peers(self) -> list[tuple[str, int]]:
+        """Addresses and ports, in their order."""
+        return [(host.removeprefix("::ffff:"), port) for host, port in self.came]
 
-    @property
-    def log(self) -> str:
-        return (self.directory / "log").read_text()
-
-    def status(self) -> dict[str, Any]:
-        """What it tells at its control socket."""
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.settimeout(5)
-            asking.connect(str(self.directory / "control"))
-            with asking.makefile("rb") as answer:
-                return dict(json.load(answer))
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The access log."""
-        text = (self.directory / "access").read_text()
-        return [json.loads(line) for line in text.splitlines()]
-
-    def metrics(self) -> dict[str, float]:
-        """Every sample by its name and labels."""
-        with self.node.entered():
-            asking = socket.create_connection(("127.0.0.1", METRICS), timeout=5)
-        with asking:
-            asking.sendall(b"GET /metrics HTTP/1.1\r\nHost: metrics\r\n\r\n")
-            with asking.makefile("rb") as answer:
-                text = answer.read().decode().partition("\r\n\r\n")[2]
-        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in samples}
-
-    def outcomes(self, listener: str) -> Mapping[str, int]:
-        """How connections and requests at the listener ended, and how many did so."""
-        start = "tributary_converter_outcomes_total{"
-        found = {name: value for name, value in self.metrics().items() if name.startswith(start)}
-        mine = {name: value for name, value in found.items() if f'listener="{listener}"' in name}
-        return {name.partition('outcome="')[2].partition('"')[0]: int(value) for name, value in mine.items()}
-
-    def wait_for(self, text: str, seconds: float = 10) -> None:
-        """Until its log has ``text``."""
-        eventually(lambda: text in self.log, seconds)
-
-    def wait_until_idle(self, seconds: float = 5) -> None:
-        """Until nobody is connected any more."""
-        eventually(lambda: self.status()["open_connections"] == 0, seconds)
-
-    def write(self, config: str) -> None:
-        """Put a new configuration into its file."""
-        write_config(self.directory, config)
-
-    def reload(self, config: str) -> str:
-        """Put a new configuration into its file, send SIGHUP, and return what it then logged."""
-        before = len(self.log)
-        self.write(config)
-        self.popen.send_signal(signal.SIGHUP)
-        eventually(lambda: "reloaded" in self.log[before:])
-        return self.log[before:]
-
-    def descriptors(self) -> int:
-        """Open files."""
-        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
-
-    def idle_descriptors(self) -> int:
-        """Open files when it has nothing to do, once all of its threads are there."""
-        eventually(lambda: len(list(Path(f"/proc/{self.pid}/task").iterdir())) > 2)
-        seen: list[int] = []
-        while len(seen) < 6 or len(set(seen[-6:])) > 1:
-            seen.append(self.descriptors())
-            time.sleep(0.02)
-        return seen[-1]
-
-    def resident(self) -> int:
-        """Bytes of memory."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-    def cpu_seconds(self) -> float:
-        """Of the processor, so far (proc(5), utime and stime)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def write_config(directory: Path, config: str) -> Path:
-    """``config`` with the files and addresses of the tests, unless it has those tables itself."""
-    tables = {
-        "control": f'socket = "{directory}/control"',
-        "log": f'access = "{directory}/access"',
-        "metrics": f'address = "127.0.0.1:{METRICS}"',
-        "names": f'servers = ["{SERVER}"]',
-    }
-    added = [f"[{name}]\n{key}\n" for name, key in tables.items() if f"[{name}]" not in config]
-    file = directory / "converter.toml"
-    file.write_text("\n".join((config, *added)))
-    return file
+    def connection(self) -> socket.socket:
+        """The first one, once it has come."""
+        eventually(lambda: self.connections)
+        return self.connections[0]
 
 
 @dataclass
@@ -244,23 +151,36 @@ class World:
     wire: Wire
     names: Names
     _intercept: str = ""
-    _port: int = 8000
+    _numbers: Iterator[int] = field(default_factory=lambda: count(8001))
+
+    # --- What is there for the length of a block ---
 
     @contextmanager
-    def converter(self, config: str, node: Node | None = None, *wrapper: str) -> Iterator[Converter]:
-        """A converter at the gateway, or at ``node``; it must have survived the block."""
-        node = node or self.gateway
+    def converter(self, config: str, *wrapper: str, node: Node | None = None) -> Iterator[Converter]:
+        """A converter at the gateway, or at ``node``, that ``wrapper`` starts if given.
+
+        It must have survived the block, or have ended as it was waited for (``Converter.ends``).
+        """
         with tempfile.TemporaryDirectory(dir=self.directory) as directory:
-            converter = start(node, Path(directory), config, *wrapper)
+            converter = start(node or self.gateway, Path(directory), config, *wrapper)
             try:
-                eventually(lambda: converter.popen.poll() is not None or _answers(converter))
+                eventually(lambda: converter.popen.poll() is not None or converter.answers())
                 assert converter.popen.poll() is None, converter.log
                 yield converter
-                assert converter.popen.poll() in (None, 0), converter.log
+                assert converter.popen.poll() in (None, converter.exit_code), converter.log
                 assert "panic" not in converter.log
             finally:
-                converter.popen.kill()
-                converter.popen.wait()
+                converter.kill()
+
+    def refused(self, config: str, code: int, *wrapper: str) -> str:
+        """The log of a converter that does not start at the gateway, but ends with this exit code."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            converter = start(self.gateway, Path(directory), config, *wrapper)
+            try:
+                converter.ends(code)
+                return converter.log
+            finally:
+                converter.kill()
 
     @contextmanager
     def serving(self, handler: Handler, port: int = 0, receive_buffer: int = 0) -> Iterator[Service]:
@@ -268,53 +188,171 @@ class World:
 
         Its sockets hold ``receive_buffer`` bytes that are not read yet, if that is not 0 (``SO_RCVBUF``).
         """
-        self._port += 1
-        service = Service(port or self._port)
+        service = Service(port or next(self._numbers))
         with self.server.entered():
             listener = socket.create_server(("::", service.port), family=socket.AF_INET6, dualstack_ipv6=True)
         if receive_buffer:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
 
         def serve(connection: socket.socket) -> None:
-            with connection, suppress(OSError):
-                handler(connection)
+            connection.settimeout(20)
+            service.connections.append(connection)
+            handler(connection)
 
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, peer = listener.accept()
-                    connection.settimeout(20)
-                    service.peers.append((peer[0].removeprefix("::ffff:"), peer[1]))
-                    service.connections.append(connection)
-                    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+        with world.serving(listener, serve) as service.came:
+            try:
+                yield service
+            finally:
+                for connection in service.connections:
+                    with suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
 
-        threading.Thread(target=accept, daemon=True).start()
+    @contextmanager
+    def filtered(
+        self, node: Node, rule: str, hook: str = "input", family: str = "inet", priority: str = "filter"
+    ) -> Iterator[str]:
+        """A rule of a packet filter at ``node``; yields its table, as nft(8) calls it."""
+        table = f"{family} test{next(self._numbers)}"
+        chain = f"chain {hook} {{ type filter hook {hook} priority {priority}; {rule}; }}"
+        with self.ruled(f"table {table} {{ {chain}; }}", node):
+            yield table
+
+    @contextmanager
+    def ruled(self, table: str, node: Node | None = None) -> Iterator[None]:
+        """One table of nft(8) at the gateway, or at ``node``."""
+        self.nft(table, node)
         try:
-            yield service
+            yield
         finally:
-            # A close alone would leave the thread in accept(2).
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-            for connection in service.connections:
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+            self.nft(f"delete {table.partition('{')[0]}", node)
+
+    @contextmanager
+    def added(self, node: Node, family: str, kind: str, what: str) -> Iterator[None]:
+        """An address, a route or a rule of ``node``, as ip(8) is told of it behind ``-4 route add``."""
+        node.ip(family, kind, "add", *what.split())
+        try:
+            yield
+        finally:
+            node.ip(family, kind, "delete", *what.split())
+
+    # --- Clients ---
 
     def connect(
         self, host: str, port: int, protocol: int = TCP, source: str = "", node: Node | None = None, seconds: float = 10
     ) -> socket.socket:
         """A connection of the client's, or of ``node``'s."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with (node or self.client).entered():
-            connection = socket.socket(family, socket.SOCK_STREAM, protocol)
+        return connected(node or self.client, host, port, (source, 0) if source else None, seconds, protocol=protocol)
+
+    def proxy(self, kind: str, protocol: int = TCP, source: str = "") -> socket.socket:
+        """A connection to the listener of ``kind`` that a client talks to knowingly, by its source's version of IP."""
+        host = GATEWAY6 if ":" in source else GATEWAY
+        return self.connect(host, PORTS[LISTENER[kind]], protocol, source or CLIENT)
+
+    def opened(
+        self, kind: str, host: str, port: int, protocol: int = TCP, early: bytes = b"", source: str = ""
+    ) -> socket.socket:
+        """A connection through the converter on which the server at ``host`` and ``port`` hears what is sent.
+
+        With ``absolute`` only requests in absolute-form do. ``early`` goes out behind the request, before its answer
+        came. Raises Refused; a transparent converter can refuse later only.
+        """
+        if kind in TRANSPARENT:
+            self.intercept(kind)
+            connection = self.connect(host, port, protocol, source or (CLIENT6 if ":" in host else CLIENT))
+        else:
+            connection = self.proxy(kind, protocol, source)
         try:
-            connection.settimeout(seconds)
-            if source:
-                connection.bind((source, 0))
-            connection.connect((host, port))
-        except OSError:
+            ask(connection, kind, host, port, early)
+        except BaseException:
             connection.close()
             raise
         return connection
+
+    def get(self, kind: str, port: int, protocol: int = TCP) -> socket.socket:
+        """A connection on which a GET was sent, through the converter."""
+        connection = self.opened(kind, SERVER, port, protocol)
+        connection.sendall(request(kind, SERVER, port))
+        return connection
+
+    def hears(self, kind: str, host: str, port: int, protocol: int = TCP, early: bytes = b"", source: str = "") -> str:
+        """What a client hears that asks for ``host`` and ``port``: as in Refused, or what the server says first."""
+        try:
+            with self.opened(kind, host, port, protocol, early, source) as connection:
+                if kind == "absolute":
+                    connection.sendall(request(kind, host, port))
+                    return take_head(connection).split()[1].decode()
+                return more(connection, 100).decode()
+        except Refused as refused:
+            return str(refused.args[0])
+        except ConnectionError:
+            return "reset"
+
+    @contextmanager
+    def asking(self, kind: str, port: int, protocol: int = TCP, clients: int = 1) -> Iterator[list[str]]:
+        """Clients that ask for SERVER again and again for the length of the block; what they hear."""
+        heard: list[str] = []
+        over = threading.Event()
+
+        def ask_again_and_again() -> None:
+            while not over.is_set():
+                heard.append(self.hears(kind, SERVER, port, protocol))
+
+        with ThreadPoolExecutor(clients) as threads:
+            asking = [threads.submit(ask_again_and_again) for _ in range(clients)]
+            try:
+                yield heard
+            finally:
+                over.set()
+        for each in asking:
+            each.result()
+
+    @contextmanager
+    def joined(
+        self, kind: str, protocol: int = TCP, way: str = "down"
+    ) -> Iterator[tuple[socket.socket, socket.socket]]:
+        """A client's and a server's end of one connection through the converter.
+
+        With ``absolute`` an endless response is on its ``way`` down, or an endless request on its way up.
+        """
+        with self.serving(hold) as service, self.opened(kind, SERVER, service.port, protocol) as client:
+            if kind == "absolute" and way == "up":
+                client.sendall(request(kind, SERVER, service.port, "/", "POST", f"Content-Length: {ENDLESS}\r\n"))
+            elif kind == "absolute":
+                client.sendall(request(kind, SERVER, service.port))
+            server = service.connection()
+            if kind == "absolute":
+                take_head(server)
+            if kind == "absolute" and way == "down":
+                server.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {ENDLESS}\r\n\r\n".encode())
+                take_head(client)
+            try:
+                yield client, server
+            finally:
+                server.close()
+
+    # --- The gateway ---
+
+    def nobody_listens(self, port: int) -> bool:
+        """Whether the gateway refuses connections to this port."""
+        try:
+            # From there, since what clients send to other ports may be intercepted.
+            self.connect(GATEWAY, port, MPTCP, node=self.gateway).close()
+        except ConnectionRefusedError:
+            return True
+        except ConnectionResetError:
+            # It was still in the queue when the listener was closed.
+            return False
+        return False
+
+    def held(self, port: int) -> list[str]:
+        """The gateway's connections to this port of the server's that take memory of a process."""
+        lines = self.gateway.run("ss", "-Htan", "dport", "=", f":{port}").splitlines()
+        return [line for line in lines if not line.startswith(("TIME-WAIT", "FIN-WAIT"))]
+
+    def backlogs(self) -> set[str]:
+        """Of two of the converter's listeners there, one of which speaks MPTCP."""
+        which = ("sport", f"= :{PORTS['http']}", "or", "sport", f"= :{PORTS['redirect']}")
+        return {line.split()[2] for line in self.gateway.run("ss", "-Hltn", *which).splitlines()}
 
     def intercept(self, how: str) -> None:
         """From now on the gateway brings the client's connections to this transparent listener; ``""``: to none."""
@@ -336,71 +374,47 @@ class World:
         return [syn for syn in self.syns() if syn.port not in (53, METRICS)]
 
 
-def _answers(converter: Converter) -> bool:
-    with suppress(OSError, ValueError):
-        return bool(converter.status()["pid"] == converter.pid)
-    return False
-
-
-@cache
-def program() -> str:
-    """The converter's binary, built if it is not."""
-    return str(native.build().converter)
-
-
-def run(*arguments: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
-    """The program, to its end."""
-    return subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=seconds, check=False)
-
-
-def start(node: Node, directory: Path, config: str, *wrapper: str) -> Converter:
-    """Start a converter in ``node`` whose files are in ``directory``; it may not be ready yet, or never be."""
-    file = write_config(directory, config)
-    command = node.command([*wrapper, program(), "--config", str(file)])
-    with (directory / "log").open("ab") as log:
-        popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return Converter(popen, node, directory)
-
-
-def leave_files(converter: Converter, free: int) -> None:
-    """Let the converter open so many descriptors more, and no other."""
-    converter.idle_descriptors()
-    taken = {int(entry.name) for entry in Path(f"/proc/{converter.pid}/fd").iterdir()}
-    most = resource.prlimit(converter.pid, resource.RLIMIT_NOFILE)[1]
-    unused = (number for number in count() if number not in taken)
-    resource.prlimit(converter.pid, resource.RLIMIT_NOFILE, (next(islice(unused, free, None)), most))
-
-
 @contextmanager
 def standing() -> Iterator[World]:
     """Build all of it; whatever happens, take all of it down again."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
         nodes = stack.enter_context(standing_nodes("conv-", _NETWORK, directory))
-        lan, client, gateway, server = (nodes[name] for name in ("lan", "client", "gateway", "server"))
-        wire, names = Wire(gateway), Names(server, SERVER)
+        wire, names = Wire(nodes["gateway"]), Names(nodes["server"], SERVER)
         stack.callback(wire.close)
         stack.callback(names.close)
+        lan, client, gateway, server = (nodes[name] for name in ("lan", "client", "gateway", "server"))
         yield World(lan, client, gateway, server, directory, wire, names)
 
 
 @pytest.fixture(scope="module")
-def conv() -> Iterator[World]:
+def conv_built() -> Iterator[World]:
     """The world, shared by the tests of one file."""
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
     program()
     with standing() as world:
         yield world
 
 
+@pytest.fixture
+def conv(conv_built: World) -> World:
+    """The shared world, with nothing left over from the test before."""
+    conv_built.names.forget()
+    conv_built.syns()
+    return conv_built
+
+
 @pytest.fixture(scope="module")
-def running(conv: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
+def running(conv_built: World, request: pytest.FixtureRequest) -> Iterator[Converter]:
     """A converter with the CONFIG of the tests' file, shared by them."""
-    with conv.converter(request.module.CONFIG) as converter:
+    with conv_built.converter(request.module.CONFIG) as converter:
         yield converter
 
 
 @pytest.fixture
 def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
+    """The shared world with that converter, which nobody uses yet."""
     running.wait_until_idle()
+    conv.syns()
     return conv

@@ -7,26 +7,23 @@ The provider lets no packet in whose address is not of the link that it comes by
 """
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
+import pytest
+
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role
-from tests.netns.home_world import UNIT
-from tests.netns.world import ENVIRONMENT, eventually
-from tests.unit.image.firstboot.systems import facts
+from tests.netns.home_world import dnsmasq, run_unit
+from tests.netns.world import ENVIRONMENT, eventually, needs
+from tests.unit.image.firstboot.systems import files_of
 
 NETWORKD = Path("/lib/systemd/systemd-networkd")
+NEEDED = [needs("dhcpd", "dnsmasq", "nft"), pytest.mark.skipif(not NETWORKD.exists(), reason=f"missing: {NETWORKD}")]
 SERVER = "2001:db8:5::2"
 LINKS = {"dsl": 1, "lte0": 2}
 CARD = """\
@@ -124,9 +121,8 @@ def _files(card: str, directory: Path) -> Path:
     """The folder with what the card writes, by the files' names."""
     folder = directory / "card"
     folder.mkdir(mode=0o755)
-    for action in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER)):
-        if isinstance(action, WriteFile):
-            (folder / Path(action.path).name).write_text(action.text)
+    for each in files_of(card):
+        (folder / Path(each.path).name).write_text(each.text)
     for folder_of_networkd in (directory, folder):
         folder_of_networkd.chmod(0o755)
     return folder
@@ -168,50 +164,16 @@ def _provider(built: World, directory: Path) -> Iterator[Process]:
     yield built.provider.start("dhcpd", ["dhcpd", *words])
     ranges = [f"--dhcp-range={link_network(link)[0]},ra-only,64,600" for link in LINKS]
     advertised = [*ranges, *(f"--ra-param={link},4" for link in LINKS), *(f"--interface={link}" for link in LINKS)]
-    words = (
-        "--keep-in-foreground",
-        "--pid-file=",
-        "--conf-file=/dev/null",
-        "--log-facility=-",
-        "--port=0",
-        "--enable-ra",
-    )
-    yield built.provider.start("routers", ["dnsmasq", *words, "--bind-dynamic", *advertised])
+    options = "--keep-in-foreground --pid-file= --conf-file=/dev/null --log-facility=- --port=0 --enable-ra"
+    yield built.provider.start("routers", ["dnsmasq", *options.split(), "--bind-dynamic", *advertised])
 
 
 def _box(built: World, files: Path, directory: Path) -> Iterator[Process]:
     """What the image's units start."""
     begin = ["sh", "-ec", _BEGIN, "networkd", str(files), str(NETWORKD)]
     yield built.box.start("networkd", begin)
-    _unit(built.box, "ExecStart", files)
-    words = ("--keep-in-foreground", "--pid-file=", f"--dhcp-leasefile={directory}/box-leases", "--log-facility=-")
-    yield built.box.start("dnsmasq", ["dnsmasq", *words, f"--conf-file={files / 'tributary-lan.conf'}"])
+    assert set(run_unit(built.box, "ExecStart", files)) == {0}
+    yield dnsmasq(built.box, files)
     kept = ("env", f"STATE_DIRECTORY={directory}", f"PYTHONPATH={ENVIRONMENT['PYTHONPATH']}")
-    daemon = [
-        sys.executable,
-        "-m",
-        "router",
-        "run",
-        str(files / "router.toml"),
-        "--state-directory",
-        str(directory / "state"),
-    ]
-    yield built.box.start("router", [*kept, *daemon]).wait_until_ready()
-
-
-def _unit(box: Node, key: str, files: Path) -> None:
-    """The commands of tributary-lan.service."""
-    for line in UNIT.read_text().splitlines():
-        if line.startswith(f"{key}="):
-            words = line.partition("=")[2].removeprefix("-").replace("/etc/tributary", str(files)).split()
-            subprocess.run(box.command(words), check=not line.startswith(f"{key}=-"), capture_output=True)
-
-
-def needed() -> Sequence[str]:
-    """What of this is not installed."""
-    programs = ("dhcpd", "dnsmasq", "nft")
-    missing = [name for name in programs if not any((Path(at) / name).exists() for at in _PATH)]
-    return [*missing, *([] if NETWORKD.exists() else [NETWORKD.name])]
-
-
-_PATH = [*os.get_exec_path(), "/usr/sbin"]
+    where = (str(files / "router.toml"), "--state-directory", str(directory / "state"))
+    yield built.box.start("router", [*kept, sys.executable, "-m", "router", "run", *where]).wait_until_ready()

@@ -4,8 +4,8 @@ import socket
 import threading
 from dataclasses import dataclass, field
 
-from tests.netns.converter_clients import take, take_head
-from tests.netns.converter_messages import fields_of, path_of, respond
+from tests.netns.connections import take, take_head
+from tests.netns.converter_services import fields_of, path_of, respond
 
 EARLY, HIDDEN = b"/early", b"/hidden"
 """How the paths end of what is answered early, and of what nobody has asked for."""

@@ -8,14 +8,13 @@ do, which is to run the units' commands as the units' users.
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.testbed.node import Node, Process, run
+from experiments.testbed.node import Node, Process
 from tests.ansible.playbooks import play
-from tests.netns.converter_world import program
+from tests.netns.converter_process import program
 from tributary.paths import ROOT
 
 PORT = 3129
@@ -49,48 +48,30 @@ Sessions = Mapping[str, Sequence[tuple[str, str]]]
 """By token: (own address, client's address) of each subflow."""
 
 
-@dataclass(frozen=True)
-class Host:
-    """A node with folders of its own in place of the machine's."""
+class Host(Node):
+    """A node with folders of its own, below its directory, in place of the machine's."""
 
-    node: Node
-    root: Path
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """ip-netns(8) gives each its own mounts."""
+        binds = " && ".join(f"mount --bind {self.at(folder)} {folder}" for folder in _FOLDERS)
+        return super().command(["sh", "-c", f'{binds} && exec "$@"', "sh", *arguments])
 
-    def command(self, *words: str) -> list[str]:
-        """``words`` as a command of the node; ip-netns(8) gives each its own mounts."""
-        binds = " && ".join(f"mount --bind {self.root}{folder} {folder}" for folder in _FOLDERS)
-        return self.node.command(["sh", "-c", f'{binds} && exec "$@"', "sh", *words])
+    def at(self, path: str) -> Path:
+        """Where a file of the node's is for this machine."""
+        return Path(f"{self.directory}{path}")
 
-    def run(self, *words: str) -> str:
-        """Run a command to its end; raises CommandError."""
-        return run(self.command(*words))
-
-    def start(self, name: str, *words: str) -> Process:
-        """Start a command that goes on."""
-        log = self.root / f"{name}.log"
-        with log.open("ab") as output:
-            popen = subprocess.Popen(
-                self.command(*words),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        return Process(popen, log)
-
-    def write(self, path: str, text: str) -> None:
+    def put(self, path: str, text: str) -> None:
         """A file of the node's."""
-        file = Path(f"{self.root}{path}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        self.at(path).parent.mkdir(parents=True, exist_ok=True)
+        self.at(path).write_text(text)
 
     def prepare(self) -> None:
         """Make the folders."""
         for folder, inner in _FOLDERS.items():
             for name in ("", *inner):
-                Path(f"{self.root}{folder}/{name}").mkdir(parents=True, exist_ok=True)
+                self.at(f"{folder}/{name}").mkdir(parents=True, exist_ok=True)
         for folder in _BIRDS:
-            shutil.chown(f"{self.root}{folder}", "bird", "bird")
+            shutil.chown(self.at(folder), "bird", "bird")
 
 
 @dataclass
@@ -107,14 +88,14 @@ class Gateway:
         """What a deployment does before anything serves."""
         self.host.prepare()
         for path, text in self.files.items():
-            self.host.write(path, text)
-        shutil.chown(f"{self.host.root}/etc/bird/bird.conf", "bird", "bird")
+            self.host.put(path, text)
+        shutil.chown(self.host.at("/etc/bird/bird.conf"), "bird", "bird")
         shutil.copy(ROOT / "ansible/roles/anycast/files/tributary_anycast.py", self._program)
         self._program.chmod(0o755)
         for settings in (ROOT / "kernel-config/90-tributary.conf", *self._written("/etc/sysctl.d")):
             self.host.run("sysctl", "-e", "-q", "-p", str(settings))
         rules = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
-        self.host.run("nft", "--includepath", f"{self.host.root}/etc/nftables.d", "--file", str(rules))
+        self.host.run("nft", "--includepath", str(self.host.at("/etc/nftables.d")), "--file", str(rules))
         self._once("tributary-mptcp.service")
         self._once("tributary-anycast-addresses.service")
 
@@ -123,13 +104,13 @@ class Gateway:
         unit = "tributary-anycast.service"
         user, command = self._said(unit, "User")[0], self._said(unit, "ExecStart")[0]
         programs = {
-            "converter": (program(), "--config", f"{self.host.root}/etc/tributary/converter.toml"),
+            "converter": (program(), "--config", str(self.host.at("/etc/tributary/converter.toml"))),
             "bird": RUN_BIRD,
             "anycast": ("setpriv", "--reuid", user, "--regid", user, "--init-groups", *command.split()),
         }
         for name, words in programs.items():
             if name not in self.running:
-                self.running[name] = self.host.start(name, *words)
+                self.running[name] = self.host.start(name, words)
 
     def kill(self, *names: str) -> None:
         """SIGKILL to the named programs."""
@@ -147,7 +128,7 @@ class Gateway:
         self._power("down")
         self.kill(*self.running)
         # The namespace goes on, and with it what the kernel would try to say once the cable is back.
-        self.host.node.run("ss", "-K", "-Htn", "state", "all")
+        self.host.run("ss", "-K", "-Htn", "state", "all")
 
     def recover(self) -> None:
         """Bring back what died, and end a drain."""
@@ -161,13 +142,13 @@ class Gateway:
 
     def counters(self) -> Mapping[str, int]:
         """The kernel's MPTCP counters of this node, since it was made."""
-        lines = self.host.node.run("nstat", "-asz", "MPTcpExt*").splitlines()
+        lines = self.host.run("nstat", "-asz", "MPTcpExt*").splitlines()
         return {words[0].removeprefix("MPTcpExt"): int(words[1]) for words in map(str.split, lines[1:])}
 
     def sessions(self) -> Sessions:
         """The node's MPTCP sessions, by sock_diag(7)."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for line in self.host.node.run("ss", "-HOtni", "state", "established", f"( sport = :{PORT} )").splitlines():
+        for line in self.host.run("ss", "-HOtni", "state", "established", f"( sport = :{PORT} )").splitlines():
             if token := re.search(r" token:[0-9a-f]+\(id:\d+\)/([0-9a-f]+)\(id:\d+\)", line):
                 own, client = (_address(text) for text in line.split()[2:4])
                 found.setdefault(token[1], []).append((own, client))
@@ -176,14 +157,14 @@ class Gateway:
     @property
     def drained(self) -> Path:
         """The file that is there while the node is drained."""
-        return Path(f"{self.host.root}/var/lib/tributary/anycast/drained")
+        return self.host.at("/var/lib/tributary/anycast/drained")
 
     @property
     def _program(self) -> Path:
-        return Path(f"{self.host.root}/usr/local/sbin/tributary-anycast")
+        return self.host.at("/usr/local/sbin/tributary-anycast")
 
     def _written(self, folder: str) -> list[Path]:
-        return [Path(f"{self.host.root}{path}") for path in sorted(self.files) if path.startswith(folder)]
+        return [self.host.at(path) for path in sorted(self.files) if path.startswith(folder)]
 
     def _said(self, unit: str, key: str) -> list[str]:
         lines = self.files[f"/etc/systemd/system/{unit}"].splitlines()

@@ -25,7 +25,7 @@ class Router:
 
     def follow(self) -> subprocess.Popen[str]:
         """Keep ``now`` (the nodes that the shared address is spread over, by IP version) as the kernel's routes are."""
-        command = ["ip", "-n", self.host.node.namespace, "-o", "monitor", "route"]
+        command = ["ip", "-n", self.host.namespace, "-o", "monitor", "route"]
         # A Ctrl-C is for the tests alone.
         monitor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         threading.Thread(target=self._follow, args=(monitor,), daemon=True).start()
@@ -42,7 +42,7 @@ class Router:
     @contextmanager
     def resilient(self) -> Iterator[None]:
         """In the block IPv4's flows keep their node for as long as it is there (ip-nexthop(8), type resilient)."""
-        node = self.host.node
+        node = self.host
         with self.changed:
             for name in self.now[4]:
                 node.ip("nexthop", "add", "id", _number(name), "via", NODES[name][0], "dev", "lan")
@@ -64,7 +64,7 @@ class Router:
     def _spread(self, how: str, names: Collection[str]) -> None:
         members = "/".join(_number(name) for name in sorted(names))
         timers = ("buckets", "256", "idle_timer", "60", "unbalanced_timer", "0")
-        self.host.node.ip("nexthop", how, "id", "100", "group", members, "type", "resilient", *timers)
+        self.host.ip("nexthop", how, "id", "100", "group", members, "type", "resilient", *timers)
 
     def _follow(self, monitor: subprocess.Popen[str]) -> None:
         assert monitor.stdout is not None
@@ -85,14 +85,14 @@ class Router:
 
     def _change(self, before: frozenset[str], after: frozenset[str]) -> None:
         for name in before - after:
-            self.host.node.ip("nexthop", "del", "id", _number(name))
+            self.host.ip("nexthop", "del", "id", _number(name))
         for name in after - before:
-            self.host.node.ip("nexthop", "add", "id", _number(name), "via", NODES[name][0], "dev", "lan")
+            self.host.ip("nexthop", "add", "id", _number(name), "via", NODES[name][0], "dev", "lan")
         if after - before:
             self._spread("replace", after)
 
     def _next_hops(self, version: int) -> frozenset[str]:
-        printed = self.host.node.run("ip", "-j", f"-{version}", "route", "show", SHARED[version], "proto", "bird")
+        printed = self.host.run("ip", "-j", f"-{version}", "route", "show", SHARED[version], "proto", "bird")
         routes = json.loads(printed)
         hops = [hop["gateway"] for route in routes for hop in (route.get("nexthops") or [route])]
         own = {address: name for name, addresses in NODES.items() for address in addresses}
@@ -100,12 +100,12 @@ class Router:
 
 
 def start_router(host: Host) -> Router:
-    # Ports count beside addresses, or a home's flows would all go to one node.
-    host.node.sysctl(net__ipv4__fib_multipath_hash_policy=1, net__ipv6__fib_multipath_hash_policy=1)
-    host.node.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
     host.prepare()
-    host.write("/etc/bird/bird.conf", _bird_of_the_router())
-    host.start("bird", *RUN_BIRD)
+    # Ports count beside addresses, or a home's flows would all go to one node.
+    host.sysctl(net__ipv4__fib_multipath_hash_policy=1, net__ipv6__fib_multipath_hash_policy=1)
+    host.sysctl(net__ipv4__ip_forward=1, net__ipv6__conf__all__forwarding=1)
+    host.put("/etc/bird/bird.conf", _bird_of_the_router())
+    host.start("bird", RUN_BIRD)
     return Router(host)
 
 

@@ -19,13 +19,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes
-from tests.netns.converter_clients import take, take_head
-from tests.netns.converter_world import MPTCP
+from tests.netns.connections import MPTCP, take, take_head
 from tests.netns.fleet_gateway import NODES, PORT, SHARED, Gateway, Host, Sessions, files_of_the_roles
 from tests.netns.fleet_router import Router, following, start_router
 from tests.netns.squid_world import Origin
-from tests.netns.world import needs
+from tests.netns.world import connected, needs
 from tributary.settings.errors import CommandError
 
 needs_tools = needs("bird", "birdc", "cargo", "ip", "nft", "nstat", "setpriv", "ss", "sysctl")
@@ -53,11 +53,8 @@ class Home:
 
     def open(self, version: int = 4, seconds: float = 5) -> "Session":
         """A session with the fleet, through which the origin echoes; raises OSError if it does not come about."""
-        with self.node.entered():
-            connection = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM, MPTCP)
+        connection = connected(self.node, SHARED[version], PORT, seconds=seconds, protocol=MPTCP)
         try:
-            connection.settimeout(seconds)
-            connection.connect((SHARED[version], PORT))
             at = f"{ORIGIN}:{ECHO}"
             connection.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
             assert take_head(connection).split()[1] == b"200"
@@ -210,22 +207,20 @@ def _wire_links(router: Node, homes: Sequence[Home]) -> None:
     _batch(router.namespace, lines)
 
 
-def _wire_lan(router: Node, switch: Node, gateways: Sequence[Gateway], origin: Node) -> None:
-    _batch(switch.namespace, ["link add lan type bridge mcast_snooping 0", "link set lan up"])
-    ends = [("router", router, "lan", "192.0.2.1", "2001:db8:12::1")]
-    ends += [(gateway.name, gateway.host.node, "eth1", *NODES[gateway.name]) for gateway in gateways]
-    for port, node, interface, address, address6 in ends:
-        lines = [f"link add {port} type veth peer name {interface} netns {node.namespace}"]
-        _batch(switch.namespace, [*lines, f"link set {port} up master lan"])
-        lines = [f"address add {address}/24 dev {interface}", f"address add {address6}/64 dev {interface} nodad"]
-        _batch(node.namespace, [*lines, f"link set {interface} up"])
-    for gateway in gateways:
-        for version, via in ((4, "192.0.2.1"), (6, "2001:db8:12::1")):
-            _batch(gateway.host.node.namespace, [f"route add default via {via}"], f"-{version}")
-    lines = [f"link add origin type veth peer name eth0 netns {origin.namespace}", "link set origin up"]
-    _batch(router.namespace, [*lines, "address add 203.0.113.1/24 dev origin"])
-    lines = [f"address add {ORIGIN}/24 dev eth0", "link set eth0 up", "route add default via 203.0.113.1"]
-    _batch(origin.namespace, lines)
+_LAN = """
+switch: ip link add lan type bridge mcast_snooping 0
+switch: ip link set lan up
+router:lan 192.0.2.1/24 2001:db8:12::1/64 -- switch:router
+switch: ip link set router master lan
+router:origin 203.0.113.1/24 -- origin:eth0 203.0.113.80/24
+origin: ip route add default via 203.0.113.1
+"""
+_GATEWAY = """
+{name}:eth1 {address}/24 {address6}/64 -- switch:{name}
+switch: ip link set {name} master lan
+{name}: ip route add default via 192.0.2.1
+{name}: ip route add default via 2001:db8:12::1
+"""
 
 
 @contextmanager
@@ -265,14 +260,15 @@ def standing() -> Iterator[Fleet]:
         names = ["router", "switch", "origin", *NODES, *(f"home{number}" for number in range(1, HOMES + 1))]
         made = stack.enter_context(_nodes(names, directory))
         (router, switch, origin), nodes, of_homes = made[:3], made[3:6], made[6:]
-        hosts = [Host(node, directory / name) for name, node in zip(NODES, nodes, strict=True)]
+        hosts = [Host(node.namespace, directory / name) for name, node in zip(NODES, nodes, strict=True)]
         gateways = {name: Gateway(name, host, switch, files[name]) for name, host in zip(NODES, hosts, strict=True)}
         homes = [Home(number, node) for number, node in enumerate(of_homes, 1)]
         for node in (router, switch, origin, *nodes):
             node.ip("link", "set", "lo", "up")
             node.set_congestion_control()
-        _wire_lan(router, switch, list(gateways.values()), origin)
-        routing = start_router(Host(router, directory / "router"))
+        wired = "".join(_GATEWAY.format(name=name, address=four, address6=six) for name, (four, six) in NODES.items())
+        lay(_LAN + wired, dict(zip(names, made, strict=True)))
+        routing = start_router(Host(router.namespace, directory / "router"))
         stack.enter_context(following(routing))
         for gateway in gateways.values():
             gateway.set_up()
@@ -280,7 +276,7 @@ def standing() -> Iterator[Fleet]:
         _wire_links(router, homes)
         for home in homes:
             _wire_home(home)
-        stack.callback(Origin(origin).listen(ECHO).close)
+        stack.enter_context(Origin(origin).listening(ECHO))
         pool = ThreadPoolExecutor(3 * HOMES)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         routing.wait_for(NODES, 40)

@@ -22,7 +22,7 @@ import pytest
 from experiments.home.gateway import gateway_command
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import in_namespace, needs, on, run, serving
+from tests.netns.world import connected, eventually, in_namespace, needs, on, run, serving, socket_at
 from tributary.kernel import wireguard
 from tributary.settings.files import check
 from tributary.wireguard import addresses, keys
@@ -95,16 +95,7 @@ class House:
         return False
 
     def connect(self, source: str, target: str, port: int, seconds: float = 1.0, protocol: int = 0) -> socket.socket:
-        with self.node.entered():
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
-        try:
-            made.settimeout(seconds)
-            made.bind((source, 0))
-            made.connect((target, port))
-        except OSError:
-            made.close()
-            raise
-        return made
+        return connected(self.node, target, port, (source, 0), seconds, protocol=protocol)
 
     def pings(self, source: str, target: str, seconds: int = 1) -> bool:
         said = on(self.node.namespace, f"ping -n -q -c 1 -W {seconds} -I {source} {target}", check=False)
@@ -125,13 +116,13 @@ class World:
     """Who connected to the streams, as they saw it."""
 
     def gateway(self, *words: str) -> str:
-        return run(*self._command(*words))
+        return run(*self.command(*words))
 
     def notes(self, *words: str) -> str:
         """What a command says on standard error, which succeeds."""
-        return run("sh", "-c", 'exec "$@" 2>&1 >/dev/null', "sh", *self._command(*words))
+        return run("sh", "-c", 'exec "$@" 2>&1 >/dev/null', "sh", *self.command(*words))
 
-    def _command(self, *words: str) -> tuple[str, ...]:
+    def command(self, *words: str) -> tuple[str, ...]:
         where = ("--settings", str(self.folder / "gateway.toml"), "--state-directory", str(self.state))
         return in_namespace(self.gate.namespace, *gateway_command(*words), *where)
 
@@ -142,6 +133,13 @@ class World:
     def enrol(self, name: str, command: str = "enrol", *words: str) -> Enrolment:
         table = tomllib.loads(self.gateway(command, name, *words))
         return check(table["enrolment"][0], Enrolment, name)
+
+    def enter(self, name: str, place: int = 1, house: House | None = None) -> str:
+        """Enrol a router, and wait until its tunnel is up, in the first house if no other is given; its address."""
+        at = house or self.house
+        address = at.tunnel(self.enrol(name), place)
+        eventually(lambda: at.pings(address, INSIDE))
+        return address
 
     def list(self) -> dict[str, Any]:
         return {router["name"]: router for router in json.loads(self.gateway("routers", "--json"))["routers"]}
@@ -156,8 +154,7 @@ class World:
 @contextmanager
 def streams(world: World, node: Node, address: str, port: int, protocol: int = 0) -> Iterator[None]:
     """A server at ``node`` that sends zeros to whoever connects, as fast as they are taken."""
-    with node.entered():
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
+    listener = socket_at(node, protocol=protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((address, port))
     listener.listen()
@@ -178,9 +175,9 @@ def world(folder: Path, **settings: object) -> Iterator[World]:
         nodes = made.enter_context(standing_nodes("hgw-", _NETWORK, folder))
         house, flat, interface = House(nodes["house"]), House(nodes["flat"]), f"g{os.getpid()}-{next(_numbers)}"
         world = World(folder, nodes["gate"], house, flat, nodes["server"], interface)
-        document = {"name": OUTSIDE, "interface": world.interface, **settings}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in document.items()]
-        (folder / "gateway.toml").write_text("\n".join(lines) + "\n")
+        document = {"name": OUTSIDE, "interface": interface, **settings}
+        lines = (f"{key} = {json.dumps(value)}\n" for key, value in document.items())
+        (folder / "gateway.toml").write_text("".join(lines))
         made.callback(world.house.remove_tunnels)
         made.callback(world.flat.remove_tunnels)
         made.callback(world.gateway, "down")

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +13,17 @@ from typing import Any
 
 import pytest
 
-from experiments.handoff.demo import passed
-from experiments.handoff.network import BACK_ENDS, SERVICE, Network, standing_network
+from experiments.handoff.network import BACK_ENDS, METRICS, SERVICE, Network, standing_network
 from experiments.handoff.running import Running
-from tests.netns.world import eventually, needs, run
+from experiments.testbed.node import Node
+from tests.netns.connections import TCP
+from tests.netns.forging import Place
+from tests.netns.world import connected, eventually, needs, run
 
 needs_tools = needs("cargo", "clang", "curl", "nft")
 
 SIZE = 2_000_000
+LONG, LARGE = 20 * SIZE, 200 * SIZE
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,27 @@ class HandOff(Running):
 
     service: str = SERVICE
 
+    @property
+    def nodes(self) -> dict[str, Node]:
+        return self.network.nodes
+
+    def restart(self, name: str, *options: str, **settings: Any) -> None:
+        """Start what runs on a node anew, in another way."""
+        self.processes.pop(name).stop()
+        if name == "switch":
+            self.processes[name] = self.network.start_switch(*options, **settings)
+        elif name == "front":
+            self.processes[name] = self.network.start_front(*options, **settings)
+        else:
+            self.processes[name] = self.network.start_back_end(name, *options, **settings)
+
+    def send_signal(self, name: str, number: signal.Signals) -> None:
+        self.processes[name].popen.send_signal(number)
+
     def curl(self, *arguments: str, check: bool = True) -> str:
         """What the client's curl printed."""
         command = ("curl", "--silent", "--show-error", "--max-time", "20", *arguments)
-        return run(*self.network.nodes["client"].command(command), check=check)
+        return run(*self.nodes["client"].command(command), check=check)
 
     def fetch(self, paths: list[str], folder: Path) -> list[bytes]:
         """The objects, by one curl and one connection."""
@@ -48,6 +69,10 @@ class HandOff(Running):
         self.curl("--output", "/dev/null", f"http://{self.service}/{path}", check=False)
         return len(self.outcomes("handed-over")) > before
 
+    def wait_for(self, *names: str) -> None:
+        """Until these back ends are handed over to."""
+        eventually(lambda: all(self.is_handed(f"{name}/1") for name in names))
+
     def lines(self) -> list[dict[str, Any]]:
         """The front's access log."""
         file = self.network.directory / "access.log"
@@ -57,9 +82,13 @@ class HandOff(Running):
         """The lines with this outcome."""
         return [line for line in self.lines() if line["outcome"] == name]
 
+    def metrics(self) -> str:
+        """Those of the front."""
+        return self.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics")
+
     def passed_front(self) -> int:
         """Bytes that went over the cable to the front so far, both ways."""
-        return passed(self.network, "front")
+        return sum(self.network.passed("front"))
 
     def at_back_ends(self) -> list[str]:
         """Connections of clients that are there."""
@@ -71,16 +100,40 @@ class HandOff(Running):
 
     def _sockets(self, node: str, which: str) -> list[str]:
         command = ("ss", "-Htn", "state", "connected", "exclude", "time-wait", *which.split())
-        return self.network.nodes[node].run(*command).splitlines()
+        return self.nodes[node].run(*command).splitlines()
+
+    def at_rest(self) -> bool:
+        """Whether no client has a connection anywhere."""
+        return not self.at_back_ends() and not self.at_front()
 
     @contextmanager
     def connection(self, node: str = "client") -> Iterator[socket.socket]:
         """A client's, at this node."""
         host, _, port = self.service.partition(":")
-        with self.network.nodes[node].entered():
-            client = socket.create_connection((host, int(port)), 20)
-        with client:
+        with connected(self.nodes[node], host, int(port), seconds=20, protocol=TCP) as client:
             yield client
+
+    @contextmanager
+    def begun(self, path: str) -> Iterator[socket.socket]:
+        """A client's, which has asked for an object and was handed over."""
+        with self.connection() as client:
+            client.sendall(request(path))
+            eventually(self.at_back_ends)
+            yield client
+
+    @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """The switch's cable to a node is cut."""
+        self.nodes["switch"].ip("link", "set", f"to-{name}", "down")
+        try:
+            yield
+        finally:
+            self.nodes["switch"].ip("link", "set", f"to-{name}", "up")
+
+    def ends_of(self, client: socket.socket) -> tuple[tuple[Place, Place], tuple[Place, Place]]:
+        """Whence and whither a client's packets go, and those of its answers from the first back end to the switch."""
+        here = client.getsockname()
+        return (here, client.getpeername()), ((self.network.address("a"), 7400), here)
 
     def exchange(self, sent: bytes) -> bytes:
         """All that comes until the end."""
@@ -96,7 +149,7 @@ def handoff_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networ
         for name in BACK_ENDS:
             folder = network.objects(name)
             (folder / name).mkdir()
-            for size in (0, 1, 1000, SIZE, 20 * SIZE, 200 * SIZE):
+            for size in (0, 1, 1000, SIZE, LONG, LARGE):
                 (folder / name / str(size)).write_bytes(pattern(name, size))
         yield network
 
@@ -116,7 +169,7 @@ def at_work(network: Network) -> Iterator[HandOff]:
     try:
         for name in ("switch", *BACK_ENDS, "front"):
             world.start(name)
-        eventually(lambda: world.is_handed("a/1") and world.is_handed("b/1"))
+        world.wait_for(*BACK_ENDS)
         yield world
     finally:
         # Back ends that nobody waits for: each would wait a second for a front that is gone.
@@ -136,6 +189,12 @@ def pattern(name: str, size: int) -> bytes:
 def request(path: str) -> bytes:
     """For an object."""
     return f"GET /{path} HTTP/1.1\r\nHost: {SERVICE}\r\n\r\n".encode()
+
+
+def get(client: socket.socket, name: str, size: int) -> None:
+    """An object of a back end's, whole, by this connection."""
+    client.sendall(request(f"{name}/{size}"))
+    assert answer(client) == pattern(name, size)
 
 
 class Refused(Exception):

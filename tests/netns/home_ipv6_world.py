@@ -18,7 +18,8 @@ from experiments.home.router import Router
 from experiments.testbed.node import Node
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from tests.netns.world import serving
+from tests.netns.connections import TCP
+from tests.netns.world import connected, serving
 from tributary.settings.files import load
 
 LINKS = Topology.of(load(PROFILES / "home.toml", Profile)).links[:2]
@@ -44,7 +45,8 @@ def network_with_ipv6(name: str, directory: Path) -> Iterator[Network]:
             node.ip("address", "add", f"{net}2/64", "dev", interface)
             node.ip("-6", "route", "add", "default", "via", f"{net}1", "dev", interface, "metric", "1024")
         for link, rate in zip(LINKS, _RATES, strict=True):
-            network.internet.run("tc", "qdisc", "add", "dev", link.name, "root", *_shape(rate))
+            shape = f"tc qdisc add dev {link.name} root tbf rate {rate} burst 32kb latency 50ms"
+            network.internet.run(*shape.split())
         yield network
 
 
@@ -53,10 +55,6 @@ def addresses(device: Node, *, deprecated: bool = False) -> list[str]:
     (shown,) = json.loads(device.ip("-j", "-6", "address", "show", "dev", "eth0"))
     found = [each for each in shown["addr_info"] if each["scope"] == "global"]
     return [each["local"] for each in found if each.get("deprecated", False) == deprecated]
-
-
-def _shape(rate: str) -> tuple[str, ...]:
-    return ("tbf", "rate", rate, "burst", "32kb", "latency", "50ms")
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,13 @@ class Download:
 def download(network: Network, router: Router, port: int) -> Download:
     """Of SIZE bytes, by the device, from ``port`` of the server."""
     before, got = _received(router), 0
-    with _sending(network.server, port) as came:
-        with network.device.entered():
-            client = socket.create_connection((SERVER, port), 10)
-        with client:
-            source = client.getsockname()[0]
-            while data := client.recv(1 << 20):
-                got += len(data)
+    with (
+        _sending(network.server, port) as came,
+        connected(network.device, SERVER, port, seconds=10, protocol=TCP) as client,
+    ):
+        source = client.getsockname()[0]
+        while data := client.recv(1 << 20):
+            got += len(data)
     by_link = [after - first for first, after in zip(before, _received(router), strict=True)]
     return Download(source, got, [host for host, _ in came], by_link)
 

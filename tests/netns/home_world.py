@@ -9,16 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.node import Node, Process
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role
-from tests.netns.world import serving
+from tests.netns.world import datagrams_at, serving, socket_at
 from tests.unit.image.firstboot.cards import HOME
-from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts
+from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, texts
 
 UNIT = SHIPPED.parent / "tributary-lan.service"
-RULES = "/etc/tributary/lan.nft"
 DEVICE, BOX = "192.168.77.9", "192.168.77.1"
 LAN = f"""
 device:eth0 {DEVICE}/24 -- box:end0 {BOX}/24
@@ -47,10 +42,9 @@ class Home:
 
     def write(self, card: str = HOME) -> None:
         """The files of ``card``, and those of an image for gateways, which tracks no TCP."""
-        actions = plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
-        texts = {Path(each.path).name: each.text for each in actions if isinstance(each, WriteFile)}
+        files = {Path(path).name: text for path, text in texts(card).items()}
         for name in ("lan.nft", "tributary-site-card.nft", "tributary-lan.conf", "converter.toml", "router.toml"):
-            (self.directory / name).write_text(texts[name])
+            (self.directory / name).write_text(files[name])
         (self.directory / "tributary-site.nft").write_text(SITE)
         (self.directory / FIREWALL.name).write_text(FIREWALL.read_text())
 
@@ -60,14 +54,7 @@ class Home:
 
     def unit(self, key: str) -> list[int]:
         """Run the commands of the unit's ``key``, as 'ExecStart'; the status of those that may not fail."""
-        commands = [line.partition("=")[2] for line in UNIT.read_text().splitlines() if line.startswith(f"{key}=")]
-        ended = []
-        for command in commands:
-            words = command.removeprefix("-").replace(RULES, str(self.directory / "lan.nft")).split()
-            done = subprocess.run(self.box.command(words), capture_output=True, check=False)
-            if not command.startswith("-"):
-                ended.append(done.returncode)
-        return ended
+        return run_unit(self.box, key, self.directory)
 
     def traces(self) -> tuple[str, ...]:
         """What the unit changes in the kernel."""
@@ -81,6 +68,18 @@ class Home:
             box.ip("-6", "route", "show", "table", "all", "type", "local", "table", "8300"),
             box.run("sysctl", "-n", "net.ipv6.conf.all.forwarding"),
         )
+
+
+def run_unit(box: Node, key: str, files: Path) -> list[int]:
+    """Run the commands of tributary-lan.service on the files of a card; the status of those that may not fail."""
+    commands = [line.partition("=")[2] for line in UNIT.read_text().splitlines() if line.startswith(f"{key}=")]
+    ended = []
+    for command in commands:
+        words = command.removeprefix("-").replace("/etc/tributary", str(files)).split()
+        done = subprocess.run(box.command(words), capture_output=True, check=False)
+        if not command.startswith("-"):
+            ended.append(done.returncode)
+    return ended
 
 
 def dnsmasq(node: Node, directory: Path) -> Process:
@@ -100,8 +99,7 @@ def access_links(names: Sequence[str], far: str) -> str:
 
 def listens(node: Node, port: int, *, transparent: bool = False, version: int = 4) -> socket.socket:
     """A TCP socket that listens on every address of an IP version."""
-    with node.entered():
-        listener = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6)
+    listener = socket_at(node, socket.AF_INET if version == 4 else socket.AF_INET6)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if version == 6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -126,11 +124,18 @@ def listening(node: Node, port: int, *, transparent: bool = False, version: int 
         yield
 
 
+@contextmanager
+def udp(node: Node, bound: tuple[str, int] | None = None, *, version: int = 4) -> Iterator[socket.socket]:
+    """A socket for datagrams; ``bound`` it is a server's."""
+    with datagrams_at(node, version) as made:
+        if bound:
+            made.bind(bound)
+        yield made
+
+
 def heard(node: Node, host: str, port: int, source: str = "") -> str:
     """What the service says, 'silence' if nothing comes, 'refused' or 'unreachable' if that is what comes."""
-    with node.entered():
-        client = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    with client:
+    with socket_at(node, socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
         client.settimeout(1)
         try:
             client.bind((source, 0))

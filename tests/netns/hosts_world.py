@@ -1,8 +1,7 @@
 """Three machines to be reached over SSH: namespaces of a testbed, each with an sshd and a network to this one."""
 
 import subprocess
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.node import Node, Process, run
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile
+from tests.netns.world import eventually
 from tributary import cargo
 from tributary.paths import CACHE, ROOT
 from tributary.settings.files import check
@@ -32,6 +32,12 @@ Host *
     IdentitiesOnly yes
     UserKnownHostsFile {folder}/known_hosts
 """
+
+
+_CHANGED = (
+    *("ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all"),
+    *("ip mptcp endpoint", "ip mptcp limits", "ip -br link", "tc qdisc", "sysctl -a 2>/dev/null | grep ^net."),
+)
 
 
 @dataclass(frozen=True)
@@ -71,22 +77,10 @@ class World:
 
     def state(self) -> dict[str, str]:
         """What an experiment changes of the machines."""
-        commands: Sequence[Sequence[str]] = (
-            ("ip", "rule"),
-            ("ip", "-6", "rule"),
-            ("ip", "route", "show", "table", "all"),
-            ("ip", "-6", "route", "show", "table", "all"),
-            ("ip", "mptcp", "endpoint"),
-            ("ip", "mptcp", "limits"),
-            ("ip", "-br", "link"),
-            ("tc", "qdisc"),
-            ("sh", "-c", "sysctl -a 2>/dev/null | grep ^net."),
-        )
-        nodes = {role: self.testbed.node(role) for role in ROLES}
         return {
-            f"{role}: {' '.join(command)}": _settled(node.run(*command))
-            for role, node in nodes.items()
-            for command in commands
+            f"{role}: {command}": _settled(self.testbed.node(role).run("sh", "-c", command))
+            for role in ROLES
+            for command in _CHANGED
         }
 
 
@@ -135,10 +129,7 @@ def _manage(node: Node, name: str, role: str) -> None:
 
 
 def _wait_until_listening(node: Node) -> None:
-    deadline = time.monotonic() + 10
-    while not node.run("ss", "-Htln", "sport = :22"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: node.run("ss", "-Htln", "sport = :22"))
 
 
 def sessions(world: World, role: str) -> list[int]:

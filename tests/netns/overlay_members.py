@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.testbed.node import Process
 from overlay.authority import enrol, member
-from tests.netns.overlay_world import Overlay, until
+from tests.netns.overlay_world import Overlay, outcome, until
 
 _FILES = {"trusted-ca-file": "ca.pem", "cert-file": "node.pem", "key-file": "node.key"}
 
@@ -68,8 +68,7 @@ class Secure:
     def asked(self, name: str, *words: str, identity: Path | None = None) -> tuple[int, str]:
         """The exit code and the output of the program for a name."""
         known = ["--endpoints", self.endpoints, "--identity", str(identity or self.authority / name)]
-        process = self.overlay.tributary(f"{name} asks", *words, *known)
-        return process.popen.wait(30), process.output()
+        return outcome(self.overlay.tributary(f"{name} asks", *words, *known))
 
     def status(self, name: str) -> dict[str, Any]:
         """The status for this name; empty if etcd does not answer."""
@@ -84,8 +83,7 @@ class Secure:
     def changed(self, *words: str) -> tuple[int, str]:
         """The exit code and the output of scripts/overlay that changes etcd's users."""
         reached = ["--authority", str(self.authority), "--endpoints", self.endpoints]
-        process = self.overlay.start("changes", [sys.executable, "-m", "overlay", *words, *reached])
-        return process.popen.wait(60), process.output()
+        return outcome(self.overlay.start("changes", [sys.executable, "-m", "overlay", *words, *reached]), 60)
 
     def etcdctl(self, name: str, words: Sequence[str]) -> tuple[int, str]:
         """The exit code and the output of etcd's own client for a name."""
@@ -93,5 +91,4 @@ class Secure:
         files = zip(("cacert", "cert", "key"), _FILES.values(), strict=True)
         options = [f"--{option}={folder / file}" for option, file in files]
         command = ["env", "ETCDCTL_API=3", "etcdctl", f"--endpoints={self.endpoints}", *options, *words]
-        process = self.overlay.start("etcdctl", command)
-        return process.popen.wait(30), process.output()
+        return outcome(self.overlay.start("etcdctl", command))

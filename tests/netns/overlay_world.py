@@ -2,12 +2,15 @@
 
 import base64
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from experiments.testbed import native
 from experiments.testbed.build import reserved
@@ -43,29 +46,40 @@ class Overlay:
         """Start etcd, with the data that it had when it was killed, and these options."""
         urls = ["--listen-client-urls", ETCD, "--advertise-client-urls", ETCD, "--listen-peer-urls", PEERS]
         urls += ["--initial-advertise-peer-urls", PEERS, "--initial-cluster", f"default={PEERS}"]
-        self.start(
-            "etcd", ["etcd", "--data-dir", str(self.node.directory / "etcd"), "--logger", "zap", *urls, *options]
-        )
+        data = str(self.node.directory / "etcd")
+        self.start("etcd", ["etcd", "--data-dir", data, "--logger", "zap", *urls, *options])
         until(lambda: self.node.run("curl", "--silent", f"{ETCD}/health", "--retry", "20", "--retry-connrefused"))
 
     def agent(self, name: str, number: int, *options: str) -> None:
         """Start the agent of a node, which has an address of its own, beside the node's converter."""
         host = f"127.0.0.{number}"
         if f"{name}.converter" not in self.processes:
-            self.start_converter(name, number)
+            self.start_converter(name, host)
         pressure = self._pressure(name)
         if not pressure.exists():
             self.press(name, 0)
         where = ["--address", f"{host}:5460", "--converter", f"{host}:5124", "--pressure", str(pressure)]
         self.tributary(name, "agent", name, *where, "--interval-ms", "200", *options)
 
-    def start_converter(self, name: str, number: int) -> None:
+    def start_converter(self, name: str, host: str) -> None:
         """Start the converter of a node."""
         socket = self.node.directory / f"{name}.sock"
-        text = _CONVERTER.format(socket=socket, address=f"127.0.0.{number}:5124")
+        text = _CONVERTER.format(socket=socket, address=f"{host}:5124")
         settings = self.node.write(f"{name}.toml", text)
         program = native.build().converter
         self.start(f"{name}.converter", [str(program), "--config", str(settings)]).wait_until_ready()
+
+    @contextmanager
+    def silent_converter(self, name: str, number: int, how: signal.Signals) -> Iterator[None]:
+        """The converter of a node does not answer: it is killed or stopped. Behind the block it answers again."""
+        converter = self.processes[f"{name}.converter"].popen
+        converter.send_signal(how)
+        yield
+        if how == signal.SIGSTOP:
+            converter.send_signal(signal.SIGCONT)
+        else:
+            converter.wait()
+            self.start_converter(name, f"127.0.0.{number}")
 
     def press(self, name: str, percent: float) -> None:
         """Have a node's agent read this pressure, as it would of the kernel, whose pressure is the whole machine's."""
@@ -82,6 +96,14 @@ class Overlay:
         """Start the program."""
         return self.start(name, [str(self.program), *arguments])
 
+    def refused(self, *arguments: str) -> tuple[int, str]:
+        """The exit code of the program, which ends by itself, and what it printed."""
+        return outcome(self.tributary("refused", *arguments))
+
+    def hang_up(self, name: str) -> None:
+        """Have what runs under this name read its files again."""
+        self.processes[name].popen.send_signal(signal.SIGHUP)
+
     def kill(self, name: str) -> None:
         """End it as a crash would."""
         self.processes[name].popen.kill()
@@ -94,10 +116,18 @@ class Overlay:
         self.processes[name] = process
         return process
 
+    def asked(self, *words: str) -> dict[str, Any]:
+        """What the program answers."""
+        answer: dict[str, Any] = json.loads(self.node.run(str(self.program), *words))
+        return answer
+
     def status(self) -> dict[str, Any]:
         """What the program says is so."""
-        answer: dict[str, Any] = json.loads(self.node.run(str(self.program), "status"))
-        return answer
+        return self.asked("status")
+
+    def refusals(self) -> list[str]:
+        """What of etcd's entries the controller does not take."""
+        return list(self.status()["refused"])
 
     def found(self, folder: str) -> dict[str, dict[str, Any]]:
         """etcd's entries below ``folder``, by the rest of their keys, as its JSON gateway tells; values decoded."""
@@ -106,6 +136,10 @@ class Overlay:
         entries = self._ask("kv/range", asked).get("kvs", [])
         decoded = ({**each, "value": json.loads(base64.b64decode(each["value"]))} for each in entries)
         return {base64.b64decode(each["key"]).decode().removeprefix(start): each for each in decoded}
+
+    def values(self, folder: str) -> dict[str, Any]:
+        """What these entries are about."""
+        return {name: entry["value"]["value"] for name, entry in self.found(folder).items()}
 
     def put(self, key: str, value: object, form: int = 1) -> None:
         """Write what an agent would."""
@@ -128,7 +162,7 @@ class Overlay:
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """The tables by their ingresses."""
-        return {ingress: entry["value"]["value"] for ingress, entry in self.found("tables/").items()}
+        return self.values("tables/")
 
     def egresses(self) -> dict[str, set[str]]:
         """To which nodes each ingress has chains."""
@@ -150,6 +184,11 @@ def full(*names: str) -> dict[str, set[str]]:
     return {name: set(names) - {name} for name in names}
 
 
+def outcome(process: Process, seconds: float = 30) -> tuple[int, str]:
+    """The exit code of a process that ends by itself, and what it printed."""
+    return process.popen.wait(seconds), process.output()
+
+
 def until(condition: Callable[[], Any]) -> float:
     """Wait for it; returns the seconds that it took."""
     start = time.monotonic()
@@ -157,8 +196,8 @@ def until(condition: Callable[[], Any]) -> float:
     return time.monotonic() - start
 
 
-@contextmanager
-def standing_overlay(name: str) -> Iterator[Overlay]:
+@pytest.fixture
+def empty(name: str) -> Iterator[Overlay]:
     """A namespace where nothing runs yet."""
     program = control.build()
     with (

@@ -12,22 +12,29 @@ of the router are put there as a DHCP client would.
 
 import hashlib
 import json
-import signal
-import subprocess
+import socket
+import struct
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
 from router.control import CONTROL
-from tests.netns.world import asked, eventually, in_namespace, on, process, program, run, said_ready
+from tests.netns.connections import MPTCP
+from tests.netns.world import Child, asked, connected, eventually, in_namespace, on, program, ready, run
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
+DSL, LTE = "10.1.0.2", "10.2.0.2"
+BOTH = [DSL, LTE]
+"""The router's addresses."""
 _NETWORK = f"""
 router:
 provider: ip address add {SERVER_4}/32 dev lo
@@ -45,21 +52,38 @@ interface = "dsl"
 [wan.lte]
 interface = "lt*"
 """
-PROBED = SETTINGS + f'[probe]\ntarget = "{SERVER_4}:{PORT}"\ninterval = "1s"\ntimeout = "1s"\nfailures = 2\n'
+OFTEN = 'interval = "1s"\ntimeout = "1s"\nfailures = 2\n'
+PROBED = SETTINGS + f'[probe]\ntarget = "{SERVER_4}:{PORT}"\n{OFTEN}'
 
 
-@dataclass(frozen=True)
 class Transfer:
-    """A session that downloads for as long as it is open."""
+    """A session by which numbered blocks of 8 kB come for as long as it is open."""
 
-    child: subprocess.Popen[str]
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._count, self._ended = connection, 0, ""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            with self._connection.makefile("rb") as stream:
+                while block := stream.read(8192):
+                    assert block == struct.pack("!Q", self._count) * 1024, "wrong data"
+                    self._count += 1
+                self._ended = "end"
+        except Exception as error:
+            self._ended = repr(error)
+
+    def close(self) -> None:
+        # A close alone would leave the thread in recv(2).
+        with self._connection, suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
 
     def blocks(self) -> int:
         """How many blocks have come; raises if the session has ended, or brought something else."""
-        assert self.child.stdin is not None and self.child.stdout is not None
-        self.child.stdin.write("\n")
-        self.child.stdin.flush()
-        return int(self.child.stdout.readline())
+        assert not self._ended, self._ended
+        return self._count
 
     def goes_on(self, seconds: float = 5.0) -> bool:
         """Whether blocks come that were not even sent yet: a quarter of a second's."""
@@ -82,12 +106,12 @@ class World:
     def provider(self) -> str:
         return self.nodes["provider"].namespace
 
-    def on(self, namespace: str, command: str, check: bool = True) -> str:
-        """Run a command in a namespace, words apart by blanks."""
-        return on(namespace, command, check=check)
+    def on_provider(self, command: str) -> str:
+        """Run a command there, words apart by blanks."""
+        return on(self.provider, command)
 
     def on_router(self, command: str, check: bool = True) -> str:
-        return self.on(self.router, command, check)
+        return on(self.router, command, check=check)
 
     def add_link(self, link: str) -> None:
         """Plug a link in, with its addresses and default routes."""
@@ -104,12 +128,24 @@ class World:
 
     def cut(self, link: str) -> None:
         """Take the carrier away, at the other end."""
-        self.on(self.provider, f"ip link set isp-{link} down")
+        self.on_provider(f"ip link set isp-{link} down")
 
     def restore(self, link: str) -> None:
-        self.on(self.provider, f"ip link set isp-{link} up")
+        self.on_provider(f"ip link set isp-{link} up")
         # The kernel takes static IPv6 addresses away with the carrier's end here.
-        self.on(self.provider, f"ip addr replace fd00:{LINKS[link]}::1/64 dev isp-{link} nodad")
+        self.on_provider(f"ip addr replace fd00:{LINKS[link]}::1/64 dev isp-{link} nodad")
+
+    def filter(self, *rules: str) -> None:
+        """Have the provider go by rules of nft(8), each of which begins with its chain: ``in`` or ``out``."""
+        self.on_provider("nft add table inet filter")
+        for chain, hook in (("in", "input"), ("out", "output")):
+            self.on_provider(f"nft add chain inet filter {chain} {{ type filter hook {hook} priority 0; }}")
+        for rule in rules:
+            self.on_provider(f"nft insert rule inet filter {rule}")
+
+    def pass_only_udp(self) -> None:
+        """The provider lets nothing else in by the links."""
+        self.filter(*(f"in iifname isp-{link} meta nfproto ipv4 meta l4proto != udp drop" for link in LINKS))
 
     def rules(self) -> set[str]:
         """The sources of all rules that have one."""
@@ -120,11 +156,19 @@ class World:
         """All endpoints by their address."""
         return {each["address"]: each for each in json.loads(self.on_router("ip -j mptcp endpoint"))}
 
-    def subflows(self) -> list[str]:
-        """The local addresses of all established subflows, one each."""
+    def sockets(self) -> set[str]:
+        """Both ends of every established subflow."""
         lines = self.on_router("ss -HtniO state established").splitlines()
-        local = [line.split()[2].rpartition(":")[0].partition("%")[0] for line in lines if "tcp-ulp-mptcp" in line]
+        return {" ".join(line.split()[2:4]) for line in lines if "tcp-ulp-mptcp" in line}
+
+    def subflows(self) -> list[str]:
+        """Their local addresses, one each."""
+        local = [each.split()[0].rpartition(":")[0].partition("%")[0] for each in self.sockets()]
         return sorted(each.strip("[]").removeprefix("::ffff:") for each in local)
+
+    def has_subflows(self, *wanted: str, seconds: float = 8.0) -> None:
+        """Wait until there is one from each of these addresses, and no other."""
+        eventually(lambda: self.subflows() == sorted(wanted), seconds)
 
     def received(self, link: str) -> int:
         """Bytes that have come by a link."""
@@ -145,10 +189,10 @@ class World:
         path.write_text(text)
         return path
 
-    def command(self, *words: str) -> tuple[str, ...]:
+    def command(self, *words: str, by: Sequence[str] = ()) -> tuple[str, ...]:
         """A command of ``router`` in the router's namespace."""
         kept = f"STATE_DIRECTORY={self.directory / 'kept'}"
-        return in_namespace(self.router, "env", kept, sys.executable, "-m", "router", *words)
+        return in_namespace(self.router, *by, "env", kept, sys.executable, "-m", "router", *words)
 
     def tributary(self, *words: str) -> str:
         """What ``tributary`` prints in the router's namespace."""
@@ -162,27 +206,31 @@ class World:
         """The links by their names."""
         return {link["name"]: link for link in self.answer()["wan"]}
 
+    @property
+    def state(self) -> Path:
+        return self.directory / "state"
+
     @contextmanager
-    def daemon(self, text: str = SETTINGS) -> Iterator[subprocess.Popen[str]]:
-        """A running daemon; ended as a user would end it."""
-        words = ("run", str(self.settings(text)), "--state-directory", str(self.directory / "state"))
-        with process(*self.command(*words)) as child:
-            yield said_ready(child)
-            stop(child)
+    def daemon(self, text: str = SETTINGS, *by: str, stderr: int | None = None) -> Iterator[Child]:
+        """A running daemon, started ``by`` another command; ended as a user would end it, if it has not ended yet."""
+        words = ("run", str(self.settings(text)), "--state-directory", str(self.state))
+        with ready(*self.command(*words, by=by), stderr=stderr) as child:
+            yield child
+            child.stop()
 
     @contextmanager
     def transfer(self, server: str = SERVER_4) -> Iterator[Transfer]:
         """A download that has begun."""
-        with process(*in_namespace(self.router, *program("block_reader", server, str(PORT)))) as child:
-            transfer = Transfer(said_ready(child))
+        with closing(Transfer(connected(self.nodes["router"], server, PORT, protocol=MPTCP))) as transfer:
             assert transfer.goes_on()
             yield transfer
 
-
-def stop(child: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> int:
-    """End a daemon; returns its exit code."""
-    child.send_signal(number)
-    return child.wait(10)
+    @contextmanager
+    def bonded(self) -> Iterator[Transfer]:
+        """A download by both links, beside a daemon."""
+        with self.daemon(), self.transfer() as transfer:
+            self.has_subflows(*BOTH)
+            yield transfer
 
 
 @contextmanager
@@ -192,6 +240,12 @@ def world(directory: Path, links: Sequence[str] = tuple(LINKS)) -> Iterator[Worl
         built = World(nodes, directory)
         for link in links:
             built.add_link(link)
-        with process(*in_namespace(built.provider, *program("numbered_blocks", str(PORT)))) as server:
-            said_ready(server)
+        with ready(*in_namespace(built.provider, *program("numbered_blocks", str(PORT)))):
             yield built
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[World]:
+    """With both links."""
+    with world(tmp_path) as built:
+        yield built

@@ -5,30 +5,30 @@ client 10.0.0.2, fd00::2, 192.0.2.2 --- gateway, with Squid --- server 203.0.113
 
 import os
 import pwd
+import shutil
 import socket
 import struct
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
+import pytest
+
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from squid import host
-from tests.netns.world import needs
+from tests.netns.connections import read_all
+from tests.netns.world import connected, serving
 
 PROXY = ("10.0.0.1", 3128)
 PROXY6 = ("fd00::1", 3128)
 SERVER, SERVER6 = "203.0.113.2", "2001:db8::2"
 OUTSIDER = "192.0.2.2"  # an address of the client's that is in none of its networks
 HEAD_TIMEOUT = 2.0
-IPPROTO_MPTCP = 262
-needs_squid = needs(*host.TOOLS)
 
 # Default routes everywhere: whatever is not refused would leave, and be seen.
 _NETWORK = f"""
@@ -124,50 +124,41 @@ class Origin:
     body: bytes = b""
     fields: bytes = b""
 
-    def listen(self, port: int) -> socket.socket:
+    def listening(self, port: int) -> AbstractContextManager[object]:
+        """It listens at this port for the length of the block."""
         with self.node.entered():
             listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        threading.Thread(target=self._accept, args=(listener, port), daemon=True).start()
-        return listener
+        return serving(listener, self._echo if port == 443 else self._answer)
 
     def take(self) -> list[bytes]:
         """What has come in since the last call, one item for each connection that brought anything."""
         taken, self.received[:] = list(self.received), []
         return [data for data in taken if data]
 
-    def _accept(self, listener: socket.socket, port: int) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                serve = self._echo if port == 443 else self._answer
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
     def _answer(self, connection: socket.socket) -> None:
         self.received.append(b"")
         index = len(self.received) - 1
-        with connection, suppress(OSError):
-            while b"\r\n\r\n" not in self.received[index]:
-                data = connection.recv(65536)
-                if not data:
-                    return
-                self.received[index] += data
-            fields = f"Date: {formatdate(usegmt=True)}\r\nContent-Length: {len(self.body)}\r\nConnection: close\r\n"
-            connection.sendall(b"HTTP/1.1 200 OK\r\n" + fields.encode() + self.fields + b"\r\n" + self.body)
-            connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(2)
-            while data := connection.recv(65536):
-                self.received[index] += data
+        while b"\r\n\r\n" not in self.received[index]:
+            data = connection.recv(65536)
+            if not data:
+                return
+            self.received[index] += data
+        fields = f"Date: {formatdate(usegmt=True)}\r\nContent-Length: {len(self.body)}\r\nConnection: close\r\n"
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + fields.encode() + self.fields + b"\r\n" + self.body)
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(2)
+        while data := connection.recv(65536):
+            self.received[index] += data
 
     @staticmethod
     def _echo(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            while data := connection.recv(65536):
-                connection.sendall(data)
+        while data := connection.recv(65536):
+            connection.sendall(data)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client got: ``status`` is None where nothing came, ``ended`` is how: closed, reset, or still open."""
+    """What a client got: ``status`` is None where nothing came, ``ended`` is how: closed, reset, or silence."""
 
     status: int | None
     head: str
@@ -196,16 +187,13 @@ class World:
     def access_log(self) -> str:
         return (self.directory / "state/log/access.log").read_text()
 
+    def syns(self) -> list[Syn]:
+        """The SYNs that left the gateway since the last call, without those to resolvers."""
+        return [syn for syn in self.wire.syns() if syn.port != 53]
+
     def connect(self, proxy: tuple[str, int] = PROXY, source: str = "", protocol: int = 0) -> socket.socket:
         """A connection of the client's to the proxy."""
-        family = socket.AF_INET6 if ":" in proxy[0] else socket.AF_INET
-        with self.client.entered():
-            connection = socket.socket(family, socket.SOCK_STREAM, protocol)
-            connection.settimeout(10)
-            if source:
-                connection.bind((source, 0))
-            connection.connect(proxy)
-        return connection
+        return connected(self.client, *proxy, (source, 0) if source else None, 10, protocol=protocol)
 
     def send(self, data: bytes, seconds: float = 10, proxy: tuple[str, int] = PROXY, source: str = "") -> Answer:
         """Send ``data`` to the proxy as it is; read until the end, or for ``seconds``."""
@@ -223,19 +211,7 @@ class World:
 
 def read_answer(connection: socket.socket, seconds: float) -> Answer:
     """All that comes until the end of ``connection``, or for ``seconds``."""
-    data, ended, deadline = b"", "open", time.monotonic() + seconds
-    try:
-        while (left := deadline - time.monotonic()) > 0:
-            connection.settimeout(left)
-            more = connection.recv(1 << 20)
-            if not more:
-                ended = "closed"
-                break
-            data += more
-    except TimeoutError:
-        pass
-    except ConnectionError:
-        ended = "reset"
+    data, ended = read_all(connection, seconds)
     head, _, body = data.partition(b"\r\n\r\n")
     status = int(head.split()[1]) if head.startswith(b"HTTP/1.") else None
     return Answer(status, head.decode("latin-1"), body, ended)
@@ -243,7 +219,9 @@ def read_answer(connection: socket.socket, seconds: float) -> Answer:
 
 @contextmanager
 def world() -> Iterator[World]:
-    """Build all of it; whatever happens, take all of it down again."""
+    """Build all of it; whatever happens, take all of it down again. Skips the test where a tool is missing."""
+    if missing := [tool for tool in host.TOOLS if shutil.which(tool) is None]:
+        pytest.skip(f"missing: {', '.join(missing)}")
     with ExitStack() as stack:
         # Squid's user has to reach the state directory, and pytest's own folders are closed to others.
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sq-")))
@@ -253,11 +231,27 @@ def world() -> Iterator[World]:
         (directory / "hosts").write_text(HOSTS)
         origin = Origin(server)
         for port in (80, 443, 8080):
-            stack.callback(origin.listen(port).close)
+            stack.enter_context(origin.listening(port))
         squid = stack.enter_context(start_squid(gateway, directory, SETTINGS))
         wire = Wire(gateway)
         stack.callback(wire.close)
         yield World(client, gateway, server, directory, origin, wire, squid)
+
+
+@pytest.fixture(scope="module")
+def squid_built() -> Iterator[World]:
+    """The world, shared by the tests of one file."""
+    with world() as built:
+        yield built
+
+
+@pytest.fixture
+def net(squid_built: World) -> World:
+    """The shared world, with nothing left over from the test before."""
+    squid_built.origin.take()
+    squid_built.origin.body = squid_built.origin.fields = b""
+    squid_built.syns()
+    return squid_built
 
 
 def start_squid(node: Node, directory: Path, settings: str, name: str = "state") -> Process:

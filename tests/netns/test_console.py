@@ -19,30 +19,27 @@ from hypothesis import strategies as st
 
 from experiments.testbed.node import Node
 from tests.netns.console_world import FREE, Browser, console, token
-from tests.netns.throttler_world import GATEWAY, connection, throttler, tributary
+from tests.netns.links_world import GATEWAY, connection
+from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import eventually, in_namespace, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import EXAMINED
 from tributary.paths import ROOT
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = pytest.mark.usefixtures("world")
 
 
 @pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    file = tmp_path / "throttler.toml"
-    file.write_text(FREE)
-    return file
-
-
-@pytest.fixture
-def browser(policy: Path, tmp_path: Path) -> Iterator[Browser]:
-    with throttler("kernel", policy), console(tmp_path / "state") as (made, _):
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with throttler("kernel", FREE), console(tmp_path / "state") as (made, _):
         yield made
+
+
+@pytest.fixture
+def another(browser: Browser) -> Browser:
+    """One of another address."""
+    return Browser(browser.port, "127.0.0.9")
 
 
 def limits() -> dict[str, str | None]:
@@ -91,9 +88,13 @@ def test_sessions_are_shown_filtered_and_explained(browser: Browser) -> None:
         assert max(rate or 0 for rate in history["links"]["wired"]["sent"]) > 1e6
 
 
+def stream_request(browser: Browser) -> bytes:
+    return f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode()
+
+
 def test_pages_get_a_look_each_second(browser: Browser) -> None:
-    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as page:
-        page.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode())
+    with browser.connect() as page:
+        page.sendall(stream_request(browser))
         stream = page.makefile("rb")
         looks = [json.loads(line[6:]) for line in (stream.readline() for _ in range(60)) if line.startswith(b"data: ")]
     times = [look["time"] for look in looks]
@@ -118,7 +119,7 @@ def test_a_strangers_request_is_refused(browser: Browser) -> None:
 
 def test_what_is_too_much_is_refused_and_the_rest_goes_on(browser: Browser) -> None:
     browser.login()
-    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as page:
+    with browser.connect() as page:
         page.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\nCookie: ".encode())
         with suppress(ConnectionError):
             page.sendall(b"x" * (1 << 20))
@@ -133,34 +134,34 @@ def test_what_is_too_much_is_refused_and_the_rest_goes_on(browser: Browser) -> N
 def test_a_thousand_idle_connections_lock_nobody_out(browser: Browser) -> None:
     with ExitStack() as stack:
         for _ in range(1000):
-            stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), timeout=20))
+            stack.enter_context(browser.connect())
         start = time.monotonic()
         assert browser.get("who")["version"] == 1
         assert time.monotonic() - start < 5
 
 
-def test_requests_that_do_not_end_lock_nobody_out(browser: Browser) -> None:
+def test_requests_that_do_not_end_lock_nobody_out(browser: Browser, another: Browser) -> None:
     head = f"POST /api/v1/login HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\nContent-Length: 10\r\n"
     head += f"Origin: http://127.0.0.1:{browser.port}\r\nContent-Type: application/json\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(600):
-            slow = stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), 20, ("127.0.0.9", 0)))
+            slow = stack.enter_context(another.connect())
             with suppress(ConnectionError):
                 slow.sendall(head.encode())
         assert [browser.get("who")["version"] for _ in range(20)] == [1] * 20
 
 
-def test_streams_of_one_address_leave_room_to_others(browser: Browser) -> None:
-    request = f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode()
+def test_streams_of_one_address_leave_room_to_others(browser: Browser, another: Browser) -> None:
+    request = stream_request(browser)
     with ExitStack() as stack:
         first = []
         for _ in range(150):
-            page = stack.enter_context(socket.create_connection(("127.0.0.1", browser.port), 20, ("127.0.0.9", 0)))
+            page = stack.enter_context(another.connect())
             page.sendall(request)
             first.append(page.recv(12))
         assert first.count(b"HTTP/1.1 200") == 104 and first.count(b"HTTP/1.1 503") == 46
         assert browser.ask("HEAD", "/api/v1/stream")[0] == 405
-        with socket.create_connection(("127.0.0.1", browser.port), 20) as other:
+        with browser.connect() as other:
             other.sendall(request)
             assert other.recv(12) == b"HTTP/1.1 200"
 
@@ -168,7 +169,7 @@ def test_streams_of_one_address_leave_room_to_others(browser: Browser) -> None:
 def test_connections_that_have_ended_leave_nothing(tmp_path: Path) -> None:
     with console(tmp_path / "state") as (browser, child):
         for _ in range(3000):
-            with socket.create_connection(("127.0.0.1", browser.port), 20) as one:
+            with browser.connect() as one:
                 one.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"a" * 60_000)
         assert browser.get("who")
         resident = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child.pid}/status").read_text())
@@ -176,7 +177,7 @@ def test_connections_that_have_ended_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_a_silent_connection_is_closed(browser: Browser) -> None:
-    with socket.create_connection(("127.0.0.1", browser.port), timeout=20) as silent:
+    with browser.connect() as silent:
         silent.sendall(b"GET / HTTP/1.1\r\n")
         assert silent.recv(1) == b""
 
@@ -202,8 +203,8 @@ def set_password(password: str) -> None:
         documents.CONTROL.ask("password", password=password)
 
 
-def test_who_may_not_look_has_to_log_in(policy: Path, tmp_path: Path) -> None:
-    with throttler("kernel", policy), console(tmp_path / "state", 'reading = "closed"') as (browser, _):
+def test_who_may_not_look_has_to_log_in(tmp_path: Path) -> None:
+    with throttler("kernel", FREE), console(tmp_path / "state", 'reading = "closed"') as (browser, _):
         for path in ("look", "stream", "history", "sessions", "journal", "explain/x"):
             assert browser.ask("GET", f"/api/v1/{path}")[0] == 401
         browser.login()
@@ -220,9 +221,7 @@ def test_a_daemon_that_never_answers_or_answers_nonsense_is_named(tmp_path: Path
             try:
                 with console(tmp_path / "state") as (browser, child):
                     assert any("the throttler does not answer" in note for note in browser.get("look")["notes"])
-                    start = time.monotonic()
-                    child.send_signal(signal.SIGTERM)
-                    assert child.wait(15) == 0 and time.monotonic() - start < 10
+                    assert child.stop(seconds=10) == 0
                 for nonsense in (b"5", b'{"failure": "x", "code": 999}', b"{}", b"[" * 10_000):
                     with serving(hanging.dup(), answering(nonsense)), console(tmp_path / "state") as (browser, _):
                         assert browser.get("look")["notes"]
@@ -239,27 +238,26 @@ def answering(text: bytes) -> Callable[[socket.socket], None]:
     return answer
 
 
-def test_a_killed_daemon_is_missed_and_found_again(policy: Path, tmp_path: Path) -> None:
+def test_a_killed_daemon_is_missed_and_found_again(tmp_path: Path) -> None:
     with console(tmp_path / "state") as (browser, _):
         assert any("no throttler runs" in note for note in browser.get("look")["notes"])
-        with throttler("kernel", policy) as daemon:
+        with throttler("kernel", FREE) as daemon:
             eventually(lambda: browser.get("look")["links"])
             daemon.kill()
             eventually(lambda: browser.get("look")["links"] == [])
             browser.login()
             assert "no throttler runs" in browser.post("limit", 503, path="wired", rate="3mbit")["error"]
-        with throttler("kernel", policy):
+        with throttler("kernel", FREE):
             eventually(lambda: browser.get("look")["links"])
 
 
-def test_a_killed_console_leaves_limits_and_the_journal(policy: Path, tmp_path: Path) -> None:
-    with throttler("kernel", policy):
+def test_a_killed_console_leaves_limits_and_the_journal(tmp_path: Path) -> None:
+    with throttler("kernel", FREE):
         with console(tmp_path / "state") as (browser, child):
             browser.login()
             browser.post("limit", path="wired", rate="3mbit")
             # The one that listens is the child of ip(8) and bash(1), which have both become it.
-            child.send_signal(signal.SIGKILL)
-            child.wait(10)
+            child.stop(signal.SIGKILL)
         assert limits()["wired"] == "3mbit"
         with console(tmp_path / "state") as (browser, _):
             (entry,) = browser.get("journal")["entries"]
@@ -312,29 +310,28 @@ def test_another_machine_sees_what_this_one_does(browser: Browser) -> None:
         assert "throttler" in remotely(browser.port, "status").stdout
         (session,) = browser.get("sessions")["sessions"]
         assert f"(session {session['token']})" in remotely(browser.port, "explain", session["token"]).stdout
-    for words, code, line in (
-        (("limit", "wired", "1mbit"), 64, "--remote: not accepted with this command"),
-        (("status", "throttler"), 64, "throttler: not accepted with --remote"),
-        (("explain", "0"), 64, "accepted: the token of a session"),
-    ):
-        done = remotely(browser.port, *words)
-        assert (done.returncode, line in done.stderr) == (code, True), done.stderr
+    is_refused(browser.port, "limit wired 1mbit", 64, "--remote: not accepted with this command")
+    is_refused(browser.port, "status throttler", 64, "throttler: not accepted with --remote")
+    is_refused(browser.port, "explain 0", 64, "accepted: the token of a session")
     assert limits()["wired"] is None
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    done = remotely(port, "status")
-    assert (done.returncode, f"no console answers at http://127.0.0.1:{port}" in done.stderr) == (69, True)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        serving(other, lambda client: client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")),
-    ):
-        done = remotely(other.getsockname()[1], "status")
-    assert (done.returncode, "no console answers at" in done.stderr) == (69, True)
 
 
-def test_a_token_reads_where_reading_is_closed_and_changes_nothing(policy: Path, tmp_path: Path) -> None:
+def is_refused(port: int, words: str, code: int, line: str) -> None:
+    done = remotely(port, *words.split())
+    assert (done.returncode, line in done.stderr) == (code, True), done.stderr
+
+
+def test_where_no_console_is_another_machine_says_so() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    with serving(server, lambda client: client.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")):
+        is_refused(port, "status", 69, f"no console answers at http://127.0.0.1:{port}")
+    is_refused(port, "status", 69, f"no console answers at http://127.0.0.1:{port}")
+
+
+def test_a_token_reads_where_reading_is_closed_and_changes_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with throttler("kernel", policy):
+    with throttler("kernel", FREE):
         with console(state, 'reading = "closed"') as (browser, _):
             assert browser.ask("GET", "/api/v1/look")[0] == 401
             done = remotely(browser.port, "links")

@@ -1,7 +1,6 @@
 """The console's page in a real browser (Debian's Chromium), beside a real throttler and traffic."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -14,16 +13,14 @@ from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from tests.netns.console_world import FREE, console, login_page, token
 from tests.netns.gateway_world import World, needs_tools
+from tests.netns.links_world import GATEWAY, connection, link
 from tests.netns.test_gateway_service import served
-from tests.netns.throttler_world import GATEWAY, connection, throttler
-from tests.netns.world import eventually, on
+from tests.netns.throttler_world import throttler
+from tests.netns.world import eventually
 from tributary.api.console import EXAMINED
 from tributary.daemons.state_file import write_atomic
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = pytest.mark.usefixtures("world")
 
 PHONE, WIDE = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
 
@@ -40,9 +37,7 @@ def chromium() -> Iterator[Chromium]:
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """The page's, beside traffic."""
-    policy = tmp_path / "throttler.toml"
-    policy.write_text(FREE)
-    with throttler("kernel", policy), console(tmp_path / "state") as (browser, _), connection() as client:
+    with throttler("kernel", FREE), console(tmp_path / "state") as (browser, _), connection() as client:
         client.request(20_000_000_000)
         yield f"http://127.0.0.1:{browser.port}/"
 
@@ -68,8 +63,7 @@ def rate(interface: str, seconds: float = 0.5) -> float:
     """What the gateway sends there, in bits per second."""
 
     def sent() -> int:
-        (found,) = json.loads(on(GATEWAY, f"ip -json -statistics link show dev {interface}"))
-        return int(found["stats64"]["tx"]["bytes"])
+        return int(link(GATEWAY, interface)["stats64"]["tx"]["bytes"])
 
     before = sent()
     time.sleep(seconds)
@@ -115,9 +109,7 @@ def test_axe_has_nothing_serious_to_say(chromium: Chromium, address: str, size: 
 
 
 def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> None:
-    policy = tmp_path / "throttler.toml"
-    policy.write_text(FREE)
-    with throttler("kernel", policy), console(tmp_path / "state") as (browser, child):
+    with throttler("kernel", FREE), console(tmp_path / "state") as (browser, child):
         page = opened(chromium, f"http://127.0.0.1:{browser.port}/")
         expect(page.get_by_text("Live", exact=True)).to_be_visible()
         child.kill()

@@ -15,21 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.netns.converter_clients import (
-    ALL_KINDS,
-    PROTOCOLS,
-    TUNNELS_IN_TURN,
-    opened,
-    read_all,
-    request,
-    take,
-    take_head,
-)
+from tests.netns.connections import meanwhile, read_all, take, take_head
+from tests.netns.converter_clients import ALL_KINDS, PROTOCOLS, TUNNELS_IN_TURN, request
+from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import CONTENT
-from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER, SERVER6, Converter, World, needs_tools
+from tests.netns.converter_world import ALL, GATEWAY, GATEWAY6, PORTS, SERVER6, World
 from tests.netns.world import eventually, needs
-
-pytestmark = needs_tools
 
 CONFIG = ALL
 NAME = "origin.test"
@@ -37,17 +28,15 @@ PROXY = f"http://{GATEWAY}:{PORTS['http']}"
 
 
 @pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    running.wait_until_idle()
-    conv.names.records[NAME] = [SERVER, SERVER6]
-    return conv
+def net(net: World) -> World:
+    net.names.records[NAME] = [SERVER, SERVER6]
+    return net
 
 
 @pytest.fixture(scope="module")
-def certificate(conv: World) -> Path:
+def certificate(conv_built: World) -> Path:
     """Of the server's name and address, and its key, in one file."""
-    file = conv.directory / "server.pem"
+    file = conv_built.directory / "server.pem"
     names = f"subjectAltName=DNS:{NAME},IP:{SERVER},IP:{SERVER6}"
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", str(file)]
     made = ["openssl", "req", "-x509", *key, "-days", "2", "-subj", f"/CN={NAME}", "-addext", names]
@@ -99,12 +88,8 @@ def folder(tmp_path: Path) -> Path:
 
 def at_client(world: World, *command: str, **environment: str) -> bytes:
     """What a command prints at the client."""
-    done = subprocess.run(
-        world.client.command(["env", *(f"{key}={value}" for key, value in environment.items()), *command]),
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
+    whole = world.client.command(["env", *(f"{key}={value}" for key, value in environment.items()), *command])
+    done = subprocess.run(whole, capture_output=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -157,20 +142,16 @@ def test_wget_gets_a_file(net: World, folder: Path) -> None:
 @pytest.mark.parametrize("way", ["http", "https", "socks5h"])
 def test_git_clones_a_repository(net: World, tmp_path: Path, certificate: Path, way: str) -> None:
     bare, tree = tmp_path / "served" / "it.git", tmp_path / "tree"
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (
-        ["init", "-q", "-b", "main", str(tree)],
-        ["-C", str(tree), *identity, "commit", "-q", "--allow-empty", "-m", "first"],
-    ):
-        subprocess.run(["git", *command], check=True)
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True)
+
+    git("init", "-q", "-b", "main", str(tree))
     (tree / "file").write_bytes(random.Random(1).randbytes(3 << 20))
-    for command in (
-        ["-C", str(tree), "add", "file"],
-        ["-C", str(tree), *identity, "commit", "-q", "-m", "second"],
-        ["clone", "-q", "--bare", str(tree), str(bare)],
-        ["-C", str(bare), "update-server-info"],
-    ):
-        subprocess.run(["git", *command], check=True)
+    git("-C", str(tree), "add", "file")
+    git("-C", str(tree), "commit", "-q", "-m", "first")
+    git("clone", "-q", "--bare", str(tree), str(bare))
+    git("-C", str(bare), "update-server-info")
     with web(net, bare.parent, certificate if way == "https" else None) as port:
         scheme = "https" if way == "https" else "http"
         through = f"socks5h://{GATEWAY}:{PORTS['socks5']}" if way == "socks5h" else PROXY
@@ -196,8 +177,7 @@ def unframed(connection: socket.socket) -> bytes:
 def websocket(connection: socket.socket) -> None:
     """A server that sends a frame at once, and then each one back."""
     head = take_head(connection).decode()
-    fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-    key = next(value for name, value in fields.items() if name.lower() == "sec-websocket-key")
+    key = head.partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
     digest = hashlib.sha1(key.encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
     accept = base64.b64encode(digest).decode()
     answer = (
@@ -214,7 +194,7 @@ def websocket(connection: socket.socket) -> None:
 def test_websocket_is_opened_and_carries_frames_both_ways(net: World, kind: str, protocol: int) -> None:
     key = base64.b64encode(bytes(range(16))).decode()
     fields = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-    with net.serving(websocket) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+    with net.serving(websocket) as service, net.opened(kind, SERVER, service.port, protocol) as client:
         client.sendall(request(kind, SERVER, service.port, "/chat", "GET", fields) + frame(b"early", b"abcd"))
         head = take_head(client).decode().lower()
         assert head.startswith("http/1.1 101 ")
@@ -239,7 +219,7 @@ def upgraded(connection: socket.socket) -> None:
 def test_an_upgrade_that_carries_content_goes_on_as_another_protocol(net: World, kind: str) -> None:
     """As Docker's clients run a command in a container."""
     fields = "Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 16\r\n"
-    with net.serving(upgraded) as service, opened(net, kind, SERVER, service.port) as client:
+    with net.serving(upgraded) as service, net.opened(kind, SERVER, service.port) as client:
         client.sendall(request(kind, SERVER, service.port, "/exec/x/start", "POST", fields) + b'{"Detach":f')
         client.sendall(b"alse}" + b"behind it")
         assert take_head(client).startswith(b"HTTP/1.1 101 ")
@@ -261,12 +241,10 @@ def test_stream_both_ways_at_once_is_whole(net: World, kind: str, protocol: int)
         connection.shutdown(socket.SHUT_WR)
 
     def both(connection: socket.socket, seed: int) -> None:
-        talking = threading.Thread(target=talk, args=(connection, seed))
-        talking.start()
-        digests[seed] = read_all(connection, 20)
-        talking.join()
+        with meanwhile(talk, connection, seed):
+            digests[seed] = read_all(connection, 20)
 
-    with net.serving(lambda one: both(one, 2)) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+    with net.serving(lambda one: both(one, 2)) as service, net.opened(kind, SERVER, service.port, protocol) as client:
         both(client, 1)
         eventually(lambda: 2 in digests)
     for seed, other in ((1, 2), (2, 1)):

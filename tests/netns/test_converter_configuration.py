@@ -1,13 +1,15 @@
-"""The native converter's command line and configuration: what is wrong is named before anything is touched."""
+"""The native converter's command line and configuration, at its start and when it takes a new one at SIGHUP."""
 
-import tempfile
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.netns.converter_world import ALL, LISTENERS, World, needs_tools, run, start
-
-pytestmark = needs_tools
+from tests.netns.connections import MPTCP, read_all, take, take_head
+from tests.netns.converter_clients import TUNNELS, request
+from tests.netns.converter_process import METRICS, SERVER, complaint, run
+from tests.netns.converter_services import answer, greet, stream
+from tests.netns.converter_world import ALL, CLIENTS, EXTRA, GATEWAY, GATEWAY6, LISTENERS, PORTS, World
 
 # Each with what its one line must have.
 WRONG = {
@@ -31,19 +33,15 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("mistake", WRONG)
-def test_wrong_configuration_ends_with_64_and_one_line_and_nothing_is_touched(conv: World, mistake: str) -> None:
-    config, parts = WRONG[mistake]
-    with tempfile.TemporaryDirectory(dir=conv.directory) as name:
-        file = Path(name, "converter.toml")
-        file.write_text(config)
-        for arguments in (["--check"], []):
-            done = run("--config", str(file), *arguments)
-            assert (done.returncode, done.stdout) == (64, "")
-            assert len(done.stderr.splitlines()) == 1
-            assert done.stderr.startswith("tributary-converter: ")
-            assert all(part in done.stderr for part in parts), done.stderr
-        assert [entry.name for entry in Path(name).iterdir()] == ["converter.toml"]
+@pytest.mark.parametrize(("config", "parts"), WRONG.values(), ids=WRONG)
+@pytest.mark.usefixtures("conv")
+def test_wrong_configuration_ends_with_64_and_one_line_and_nothing_is_touched(
+    tmp_path: Path, config: str, parts: list[str]
+) -> None:
+    for arguments in (["--check"], []):
+        said = complaint(tmp_path, config, *arguments)
+        assert all(part in said for part in parts), said
+    assert [entry.name for entry in tmp_path.iterdir()] == ["converter.toml"]
 
 
 def test_check_says_nothing_of_a_right_configuration_and_binds_nothing(conv: World) -> None:
@@ -59,8 +57,125 @@ def test_exit_codes_tell_what_is_wrong(conv: World) -> None:
     assert run("--no-such-option").returncode == 64
     assert run("status", "--socket", "/nonexistent").returncode == 69
     assert run("--help").returncode == run("--version").returncode == 0
-    with conv.converter(ALL), tempfile.TemporaryDirectory(dir=conv.directory) as directory:
-        second = start(conv.gateway, Path(directory), ALL)
-        assert second.popen.wait(10) == 75
-        assert "3128" in second.log
-        assert "Address already in use" in second.log
+    with conv.converter(ALL):
+        log = conv.refused(ALL, 75)
+    assert "3128" in log
+    assert "Address already in use" in log
+
+
+# --- Whom listeners serve, and at which addresses ---
+
+
+def test_user_and_password_are_asked_for_where_there_are_users(conv: World) -> None:
+    users = CLIENTS + '[[listen]]\nkind = "socks5"\naddress = "[::]:1080"\nusers = { one = "secret" }\n'
+    with conv.converter(users), conv.serving(answer) as service:
+
+        def curl(login: str) -> int:
+            command = ["curl", "-sS", "-m", "5", "-x", f"socks5://{login}{GATEWAY}:1080"]
+            command = conv.client.command([*command, f"http://{SERVER}:{service.port}/"])
+            return subprocess.run(command, capture_output=True, check=False).returncode
+
+        assert curl("one:secret@") == 0
+        assert curl("one:wrong@") == 97
+        assert curl("") == 97
+        assert len(service.peers) == 1
+
+
+@pytest.mark.parametrize("address", [GATEWAY, GATEWAY6])
+def test_listener_can_be_one_family_s_alone(conv: World, address: str) -> None:
+    at = f"[{address}]:3128" if ":" in address else f"{address}:3128"
+    with conv.converter(CLIENTS + f'[[listen]]\nkind = "http"\naddress = "{at}"\n'):
+        conv.connect(address, 3128, MPTCP).close()
+        with pytest.raises(ConnectionRefusedError):
+            conv.connect(GATEWAY6 if address == GATEWAY else GATEWAY, 3128)
+
+
+def test_converter_is_no_open_proxy_by_default(conv: World) -> None:
+    """Without client networks it serves its own machine, at loopback alone."""
+    default = '[[listen]]\nkind = "http"\naddress = "127.0.0.1:3129"\n'
+    conv.intercept("")
+    with conv.converter(default + '[metrics]\naddress = "127.0.0.1:9099"\n'), conv.serving(answer) as service:
+        with pytest.raises(ConnectionError):
+            conv.connect(GATEWAY, 3129)
+        with conv.connect("127.0.0.1", 3129, node=conv.gateway) as connection:
+            connection.sendall(request("absolute", SERVER, service.port))
+            assert take_head(connection).startswith(b"HTTP/1.1 200 ")
+
+
+# --- A new configuration at SIGHUP, which disturbs nobody who is served ---
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_reload_disturbs_no_transfer_and_adds_and_removes_listeners(conv: World, kind: str) -> None:
+    size = 16 << 20
+    with (
+        conv.converter(ALL) as converter,
+        conv.serving(stream(size)) as service,
+        conv.opened(kind, SERVER, service.port, MPTCP) as client,
+    ):
+        take(client, 1 << 16)
+        assert "reloaded: 6 listeners" in converter.reload(ALL + EXTRA)
+        assert [one["name"] for one in converter.status()["listeners"]][-1] == "extra"
+        conv.connect(GATEWAY, 3129, node=conv.gateway).close()
+        # The listener that the client came by goes, and another stays that has never closed.
+        gone = {"connect": "http"}.get(kind, kind)
+        rest = "".join(f"[[listen]]{part}" for part in LISTENERS.split("[[listen]]")[1:] if f'"{gone}"' not in part)
+        assert "reloaded: 4 listeners" in converter.reload(CLIENTS + rest)
+        assert all(conv.nobody_listens(port) for port in (3129, PORTS[gone]))
+        data, ended = read_all(client)
+        assert (len(data), ended) == (size - (1 << 16), "closed")
+
+
+def test_wrong_reload_changes_nothing(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(greet) as service:
+        addresses = [one["address"] for one in converter.status()["listeners"]]
+        for wrong in (
+            "[limits]\nnonsense = 1\n",
+            ALL.replace('kind = "http"\nname = "http"', 'kind = "socks5"\nname = "http"'),
+            "workers = 7\n" + ALL,
+            ALL + EXTRA.replace("3129", str(METRICS)).replace("[::]", "127.0.0.1"),
+        ):
+            assert "not reloaded" in converter.reload(wrong), wrong
+            assert [one["address"] for one in converter.status()["listeners"]] == addresses
+            assert conv.hears("connect", SERVER, service.port) == "hello"
+        assert "not reloaded" not in converter.reload(ALL)
+
+
+def test_reload_changes_the_backlog_of_listeners_that_stay(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(greet) as service:
+        assert conv.backlogs() == {"4096"}
+        assert "reloaded: 5 listeners" in converter.reload("[limits]\nbacklog = 77\n" + ALL)
+        assert conv.backlogs() == {"77"}
+        assert conv.hears("connect", SERVER, service.port, MPTCP) == "hello"
+
+
+def test_a_listener_that_this_converter_is_in_the_way_of_is_refused_with_that_reason(conv: World) -> None:
+    with conv.converter(ALL) as converter:
+        log = converter.reload(ALL.replace("[::]:3128", f"{GATEWAY}:3128"))
+        assert f"{GATEWAY}:3128: [::]:3128, a listener of this converter, has this port" in log
+        assert "by a restart only" in log
+
+
+def test_a_hundred_reloads_under_load_lose_no_connection(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(answer) as service:
+        with conv.asking("absolute", service.port, clients=4) as heard:
+            before = converter.descriptors()
+            for number in range(100):
+                assert "reloaded: " in converter.reload(ALL + (EXTRA if number % 2 == 0 else ""))
+        assert len(heard) > 100
+        assert set(heard) == {"200"}
+        converter.wait_until_idle()
+        assert converter.descriptors() <= before + 8
+
+
+def test_reload_needs_no_descriptors_but_those_for_its_files(conv: World) -> None:
+    with conv.converter(ALL) as converter, conv.serving(greet) as service:
+        converter.leave_files(0)
+        assert "not reloaded" in converter.reload(ALL)
+        converter.leave_files(2)
+        assert "reloaded: 5 listeners" in converter.reload(ALL)
+        # Room for the new socket, and not for its threads: what was there before goes on.
+        assert "reloaded" in converter.reload(ALL + EXTRA)
+        converter.leave_files(1000)
+        assert "reloaded: 5 listeners" in converter.reload(ALL)
+        assert conv.hears("connect", SERVER, service.port) == "hello"

@@ -5,12 +5,8 @@ import sys
 
 import pytest
 
-from tests.netns.converter_world import CLIENT, CLIENT6, CLIENTS, GATEWAY, World, conv, needs_tools
+from tests.netns.converter_world import CLIENT, CLIENT6, CLIENTS, GATEWAY, World
 from tributary.paths import ROOT
-
-__all__ = ["conv"]
-
-pytestmark = needs_tools
 
 PORT = 2263
 FORBIDDEN, UNREACHABLE = "192.0.2.1", "198.51.100.1"
@@ -32,7 +28,8 @@ cookies = true
 
 
 @pytest.fixture(scope="module")
-def results(conv: World) -> dict[str, str]:
+def results(conv_built: World) -> dict[str, str]:
+    conv = conv_built
     # The client is the gateway's router there, and says that nobody is.
     conv.gateway.ip("route", "add", f"{UNREACHABLE}/32", "via", CLIENT)
     conv.client.ip("route", "add", "unreachable", f"{UNREACHABLE}/32")

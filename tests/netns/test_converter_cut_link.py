@@ -1,7 +1,6 @@
 """A transfer through the native converter over two links of which one is cut, and comes back."""
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,13 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from tests.netns.converter_clients import get, take_head
-from tests.netns.converter_short_timeouts import net, running
-from tests.netns.converter_world import CLIENT, MPTCP, Converter, World, needs_tools
+from tests.netns.connections import MPTCP, meanwhile, take_head
+from tests.netns.converter_process import Converter
+from tests.netns.converter_world import CLIENT, SHORT_TIMEOUTS, World
 from tests.netns.world import eventually
 
-__all__ = ["net", "running"]
-pytestmark = [needs_tools, pytest.mark.slow]
+CONFIG = SHORT_TIMEOUTS
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager
@@ -47,10 +47,7 @@ CUT = """table netdev cut {{
 }}"""
 
 
-@pytest.mark.parametrize(
-    ("kind", "cut"),
-    [("connect", "wireless"), ("absolute", "wired"), ("convert", "wired")],
-)
+@pytest.mark.parametrize(("kind", "cut"), [("connect", "wireless"), ("absolute", "wired"), ("convert", "wired")])
 def test_transfer_outlives_a_cut_link_and_uses_it_again(net: World, running: Converter, kind: str, cut: str) -> None:
     """Half a minute's silence would be whole as well: what counts is that no second passes without a byte."""
     size, progress = 40 << 20, [(0.0, 0)]
@@ -70,30 +67,26 @@ def test_transfer_outlives_a_cut_link_and_uses_it_again(net: World, running: Con
             got += len(data)
             progress.append((time.monotonic(), got))
 
+    def wait_until_used(link: str) -> None:
+        used = received(net, link)
+        eventually(lambda: received(net, link) > used + (1 << 20))
+
     address = {"wired": CLIENT, "wireless": "10.0.2.2"}[cut]
-    with two_links(net), net.serving(push) as service, get(net, kind, service.port, protocol=MPTCP) as client:
+    other = {"wired": "wireless", "wireless": "wired"}[cut]
+    with two_links(net), net.serving(push) as service, net.get(kind, service.port, MPTCP) as client:
         client.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
         take_head(client)
-        puller = threading.Thread(target=pull, args=(client,))
-        puller.start()
-        other = {"wired": "wireless", "wireless": "wired"}[cut]
-        used = received(net, "wireless")
-        eventually(lambda: received(net, "wireless") > used + (1 << 20))
-        net.nft(CUT.format(cut))
-        at = time.monotonic()
-        try:
-            eventually(lambda: progress[-1][0] > at + 0.7)
-            # The kernel's path manager goes by addresses: a link monitor takes that of a dead link away.
-            identity = "0" if cut == "wired" else endpoint(net, address)
-            net.client.ip("mptcp", "endpoint", "delete", "id", identity, *([address] if cut == "wired" else []))
-            used = received(net, other)
-            eventually(lambda: received(net, other) > used + (1 << 20))
-        finally:
-            net.nft("delete table netdev cut")
-        net.client.ip("mptcp", "endpoint", "add", address, "dev", cut, "subflow")
-        used = received(net, cut)
-        eventually(lambda: received(net, cut) > used + (1 << 20))
-        puller.join(30)
+        with meanwhile(pull, client):
+            wait_until_used("wireless")
+            with net.ruled(CUT.format(cut)):
+                at = time.monotonic()
+                eventually(lambda: progress[-1][0] > at + 0.7)
+                # The kernel's path manager goes by addresses: a link monitor takes that of a dead link away.
+                identity = ["0", address] if cut == "wired" else [endpoint(net, address)]
+                net.client.ip("mptcp", "endpoint", "delete", "id", *identity)
+                wait_until_used(other)
+            net.client.ip("mptcp", "endpoint", "add", address, "dev", cut, "subflow")
+            wait_until_used(cut)
     assert progress[-1][1] == size
     gaps = [after[0] - before[0] for before, after in pairwise(progress[1:])]
     assert max(gaps) < 1

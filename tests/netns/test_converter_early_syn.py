@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -11,7 +11,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
 
 from experiments.testbed.node import Node
-from tests.netns.converter_clients import PROTOCOLS, read_all, seconds_to_reset, take
+from tests.netns.connections import MPTCP, passes, read_all, seconds_to_reset
+from tests.netns.converter_clients import PROTOCOLS
+from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo
 from tests.netns.converter_world import (
     ALL,
@@ -20,19 +22,14 @@ from tests.netns.converter_world import (
     GATEWAY,
     LAN,
     LAN6,
-    MPTCP,
     PORTS,
-    SERVER,
     SERVER6,
     SERVER_PRIVATE,
     STRANGER,
-    Converter,
     World,
-    needs_tools,
 )
 from tests.netns.world import eventually
-
-pytestmark = needs_tools
+from tributary.settings.errors import Exit
 
 PORT = 7070
 EARLY = 'intercept = "tproxy"\nearly_syn = true\n'
@@ -43,24 +40,19 @@ HOSTS = pytest.mark.parametrize(("source", "host"), [(CLIENT, SERVER), (CLIENT6,
 
 
 @pytest.fixture(scope="module", autouse=True)
-def intercepting(conv: World) -> Iterator[None]:
+def intercepting(conv_built: World) -> Iterator[None]:
     """What the client sends to PORT is for the listener at PORT; half-open connections are not ended by the client."""
-    conv.nft(f"""table inet early {{ chain prerouting {{
-        type filter hook prerouting priority mangle;
-        iifname {{ "wired", "wireless" }} tcp dport {PORT} tproxy to :{PORT} meta mark set 1 accept;
-    }}; }}""")
-    mute = f"type filter hook output priority 0; tcp dport {PORT} tcp flags rst drop;"
-    conv.nft(f"table inet mute {{ chain out {{ {mute} }}; }}", conv.client)
-    yield
-    conv.nft("delete table inet early")
-    conv.nft("delete table inet mute", conv.client)
+    with (
+        tproxied(conv_built, conv_built.gateway, '{ "wired", "wireless" }'),
+        conv_built.filtered(conv_built.client, f"tcp dport {PORT} tcp flags rst drop", "output"),
+    ):
+        yield
 
 
-@contextmanager
-def converting(conv: World, config: str = ONE_SECOND + CONFIG) -> Iterator[Converter]:
-    with conv.converter(config) as converter:
-        conv.syns()
-        yield converter
+def tproxied(conv: World, node: Node, interfaces: str) -> AbstractContextManager[str]:
+    """What comes to ``node`` by these interfaces, for PORT, is for the listener at PORT."""
+    rule = f"iifname {interfaces} tcp dport {PORT} tproxy to :{PORT} meta mark set 1 accept"
+    return conv.filtered(node, rule, "prerouting", priority="mangle")
 
 
 @contextmanager
@@ -79,18 +71,8 @@ kind = "transparent"
 address = "[::]:{PORT}"
 via_gateway = true
 {EARLY}"""
-    conv.nft(
-        f"""table inet home {{ chain lan {{
-        type filter hook prerouting priority mangle;
-        iifname home tcp dport {PORT} tproxy to :{PORT} meta mark set 1 accept;
-    }}; }}""",
-        conv.client,
-    )
-    try:
-        with conv.converter(config, conv.client) as converter:
-            yield converter
-    finally:
-        conv.nft("delete table inet home", conv.client)
+    with tproxied(conv, conv.client, "home"), conv.converter(config, node=conv.client) as converter:
+        yield converter
 
 
 def syn(source: str, host: str, port: int = 40000, options: list[tuple[int, bytes]] | None = None) -> Packet:
@@ -102,21 +84,18 @@ def send(conv: World, *packets: Packet, node: Node | None = None) -> None:
     """As they are, from the client, or from ``node``."""
     with (node or conv.client).entered():
         sockets = {
-            family: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
-            for family in (socket.AF_INET, socket.AF_INET6)
+            version: socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+            for version, family in ((4, socket.AF_INET), (6, socket.AF_INET6))
         }
     for packet in packets:
-        family = socket.AF_INET6 if packet.version == 6 else socket.AF_INET
-        sockets[family].sendto(bytes(packet), (packet.dst, 0))
+        sockets[packet.version].sendto(bytes(packet), (packet.dst, 0))
     for each in sockets.values():
         each.close()
 
 
 def seen(converter: Converter) -> dict[str, int]:
     """SYNs by what was done about them."""
-    start = 'tributary_converter_early_syns_total{outcome="'
-    found = {name: count for name, count in converter.metrics().items() if name.startswith(start)}
-    return {name.removeprefix(start).removesuffix('"}'): int(count) for name, count in found.items()}
+    return dict(converter.by_outcome("early_syns"))
 
 
 def waiting(converter: Converter) -> int:
@@ -142,7 +121,7 @@ def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source:
         except ConnectionResetError:
             reset.append(True)
 
-    with converting(conv) as converter, conv.serving(wait, PORT) as service:
+    with conv.converter(ONE_SECOND + CONFIG) as converter, conv.serving(wait, PORT) as service:
         send(conv, syn(source, host))
         eventually(lambda: service.peers)
         assert left(conv) == [(host, PORT)]
@@ -157,22 +136,20 @@ def test_the_syn_goes_on_before_the_client_s_handshake_ends(conv: World, source:
 @PROTOCOLS
 def test_the_client_gets_the_connection_that_was_begun(conv: World, source: str, host: str, protocol: int) -> None:
     data = bytes(range(256)) * 1024
-    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+    with conv.converter(ONE_SECOND + CONFIG) as converter, conv.serving(echo, PORT) as service:
         with conv.connect(host, PORT, protocol, source) as client:
-            client.sendall(data)
-            assert take(client, len(data)) == data
+            assert passes(client, client, data)
             client.shutdown(socket.SHUT_WR)
             assert read_all(client)[0] == b""
         assert left(conv) == [(host, PORT)]
         assert (len(service.peers), waiting(converter), given_up(converter)) == (1, 0, 0)
-        eventually(lambda: converter.lines())
-        assert converter.lines()[0]["outcome"] == "ok"
+        eventually(lambda: converter.served() == ["ok"])
 
 
 def test_servers_that_speak_first_are_heard(conv: World) -> None:
     greeting = b"220 ready\r\n"
     with (
-        converting(conv),
+        conv.converter(ONE_SECOND + CONFIG),
         conv.serving(lambda one: one.sendall(greeting), PORT),
         conv.connect(SERVER, PORT, MPTCP, CLIENT) as client,
     ):
@@ -181,7 +158,7 @@ def test_servers_that_speak_first_are_heard(conv: World) -> None:
 
 def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
     config = ONE_SECOND + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
-    with converting(conv, config), conv.serving(echo, PORT) as service:
+    with conv.converter(config), conv.serving(echo, PORT) as service:
         send(conv, syn(CLIENT, SERVER, 41000))
         eventually(lambda: left(conv) == [(SERVER, PORT)])
         # The server's answer is for the client here: nobody let it back in (test_converter_transparent does).
@@ -199,14 +176,14 @@ def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
     ids=["join", "stranger", "private", "own"],
 )
 def test_a_syn_that_must_not_go_on_does_not(conv: World, packet: Callable[[], Packet], outcome: str) -> None:
-    with converting(conv) as converter:
+    with conv.converter(ONE_SECOND + CONFIG) as converter:
         send(conv, packet())
         eventually(lambda: seen(converter) == {outcome: 1})
         assert left(conv) == []
 
 
 def test_a_syn_that_is_sent_again_is_one(conv: World) -> None:
-    with converting(conv) as converter, conv.serving(echo, PORT) as service:
+    with conv.converter(ONE_SECOND + CONFIG) as converter, conv.serving(echo, PORT) as service:
         send(conv, *[syn(CLIENT, SERVER)] * 3)
         eventually(lambda: seen(converter) == {"started": 1, "duplicate": 2})
         eventually(lambda: service.peers)
@@ -214,7 +191,7 @@ def test_a_syn_that_is_sent_again_is_one(conv: World) -> None:
 
 
 def test_malformed_syns_are_nothing(conv: World) -> None:
-    with converting(conv) as converter:
+    with conv.converter(ONE_SECOND + CONFIG) as converter:
         whole = syn(CLIENT, SERVER, options=JOIN)
         # Option lengths 0, 1, past the end.
         for length in (0, 1, 41):
@@ -228,38 +205,32 @@ def test_malformed_syns_are_nothing(conv: World) -> None:
 
 @pytest.mark.parametrize(
     ("limits", "sources"),
-    [
-        ("connections = 5", 20),
-        ("per_server = 5", 20),
-        ("per_client = 5", 1),
-    ],
+    [("connections = 5", 20), ("per_server = 5", 20), ("per_client = 5", 1)],
 )
 def test_there_are_limits_in_all_for_a_client_and_to_a_server(conv: World, limits: str, sources: int) -> None:
-    with converting(conv, ONE_SECOND + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
+    with conv.converter(ONE_SECOND + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
         packets = [syn(f"10.0.1.{100 + number % sources}", SERVER, 42000 + number) for number in range(20)]
         send(conv, *packets)
         eventually(lambda: seen(converter) == {"started": 5, "limit-reached": 15})
         assert left(conv) == [(SERVER, PORT)] * 5
         # Who is not forged is served, if not early.
         with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            client.sendall(b"here")
-            assert take(client, 4) == b"here"
+            assert passes(client, client, b"here")
         eventually(lambda: given_up(converter) == 5)
 
 
 def test_a_server_that_refuses_is_no_false_success(conv: World) -> None:
-    with converting(conv) as converter:
+    with conv.converter(ONE_SECOND + CONFIG) as converter:
         # The reset may come before connect(2) has returned.
         with suppress(ConnectionResetError), conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
             assert seconds_to_reset(client) < 1
-        eventually(lambda: converter.lines())
-        assert converter.lines()[0]["outcome"] == "refused-by-server"
+        eventually(lambda: converter.served() == ["refused-by-server"])
         assert left(conv) == [(SERVER, PORT)]
 
 
 def test_a_reload_turns_it_on_and_off(conv: World) -> None:
     late = CONFIG.replace("early_syn = true\n", "")
-    with converting(conv, late) as converter, conv.serving(echo, PORT):
+    with conv.converter(late) as converter, conv.serving(echo, PORT):
         send(conv, syn(CLIENT, SERVER, 43000))
         assert "reloaded:" in converter.reload(CONFIG)
         send(conv, syn(CLIENT, SERVER, 43001))
@@ -268,8 +239,7 @@ def test_a_reload_turns_it_on_and_off(conv: World) -> None:
         assert "reloaded:" in converter.reload(late)
         send(conv, syn(CLIENT, SERVER, 43002))
         with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            client.sendall(b"here")
-            assert take(client, 4) == b"here"
+            assert passes(client, client, b"here")
         assert (seen(converter), left(conv)) == ({"started": 1}, [(SERVER, PORT)])
 
 
@@ -277,20 +247,18 @@ def test_a_flood_turns_it_off_and_its_end_on_again(conv: World) -> None:
     """Forged sources, more than the listener's queue has room for: the kernel sends SYN cookies (tcp(7))."""
     conv.gateway.sysctl(net__ipv4__tcp_syncookies=1)
     config = '[early_syn]\nconnections = 32\ntimeout = "1s"\n[limits]\nbacklog = 64\n' + CONFIG
-    with converting(conv, config) as converter, conv.serving(echo, PORT):
+    with conv.converter(config) as converter, conv.serving(echo, PORT):
         forged = [syn(f"10.99.{number // 250}.{1 + number % 250}", SERVER, 44000) for number in range(2000)]
         for start in range(0, len(forged), 200):
             send(conv, *forged[start : start + 200])
             assert waiting(converter) <= 32
             with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-                client.sendall(b"here")
-                assert take(client, 4) == b"here"
+                assert passes(client, client, b"here")
         eventually(lambda: seen(converter).get("flood", 0) > 0)
         conv.syns()
         send(conv, syn(CLIENT, SERVER, 45000))
         with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            client.sendall(b"here")
-            assert take(client, 4) == b"here"
+            assert passes(client, client, b"here")
         # The real client's alone.
         assert left(conv) == [(SERVER, PORT)]
         before = seen(converter)["started"]
@@ -309,24 +277,20 @@ def test_a_device_gets_the_connection_that_was_begun_by_way_of_the_gateway(
 ) -> None:
     data = bytes(range(256)) * 1024
     with conv.converter(ALL) as gateway, at_home(conv, fast_open) as home, conv.serving(echo, PORT) as service:
-        conv.syns()
         with conv.connect(host, PORT, node=conv.lan) as client:
-            client.sendall(data)
-            assert take(client, len(data)) == data
+            assert passes(client, client, data)
             client.shutdown(socket.SHUT_WR)
             assert read_all(client)[0] == b""
         assert left(conv) == [(host, PORT)]
         assert [peer for peer, _ in service.peers] == ["2001:db8::1" if ":" in host else "203.0.113.1"]
         for converter in (home, gateway):
-            eventually(converter.lines)
-            assert converter.lines()[0]["outcome"] == "ok"
+            eventually(lambda converter=converter: converter.served() == ["ok"])  # type: ignore[misc]
         assert home.lines()[0]["client"].rpartition(":")[0].strip("[]") == source
         assert given_up(home) == 0
 
 
 def test_with_fast_open_the_syn_takes_the_request_along_and_the_gateway_connects_at_once(conv: World) -> None:
     with conv.converter(ALL), at_home(conv, fast_open=True) as home, conv.serving(echo, PORT) as service:
-        conv.syns()
         # The device never ends its handshake.
         send(conv, syn(LAN, SERVER), node=conv.lan)
         eventually(lambda: service.peers)
@@ -345,8 +309,4 @@ def test_a_gateway_that_is_away_is_got_round_early_as_well(conv: World) -> None:
 
 def test_without_the_right_to_see_packets_it_says_so(conv: World) -> None:
     limit = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
-    with (
-        pytest.raises(AssertionError, match=r"early_syn \(needs CAP_NET_RAW\)"),
-        conv.converter(CONFIG, None, *limit),
-    ):
-        pass
+    assert "early_syn (needs CAP_NET_RAW)" in conv.refused(CONFIG, Exit.NO_PERMISSION, *limit)

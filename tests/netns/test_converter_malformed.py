@@ -5,21 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from tests.netns.converter_clients import Refused, convert_connect, convert_message, convert_reply, proxy, read_all
-from tests.netns.converter_world import ALL, MPTCP, SERVER, Converter, World, needs_tools
+from tests.netns.connections import MPTCP, Refused, read_all
+from tests.netns.converter_clients import convert_connect, convert_message, convert_reply
+from tests.netns.converter_process import SERVER, Converter
+from tests.netns.converter_world import ALL, World
 from tests.netns.world import eventually
 
-pytestmark = needs_tools
-
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
-
-
-@pytest.fixture
-def net(conv: World, running: Converter) -> World:
-    """The shared world, with nothing left over from the test before."""
-    assert running.popen.poll() is None
-    conv.syns()
-    return conv
 
 
 HEAD = "POST http://{at}/ HTTP/1.1\r\nHost: {at}\r\n"
@@ -77,7 +69,7 @@ def test_ambiguous_request_is_refused_and_hides_no_other(net: World, running: Co
         data, _ = read_all(connection, 0.3)
         seen.append(data)
 
-    with net.serving(origin) as service, proxy(net, "absolute") as connection:
+    with net.serving(origin) as service, net.proxy("absolute") as connection:
         at = f"{SERVER}:{service.port}"
         connection.sendall((SMUGGLING[vector] + HIDDEN).format(at=at).encode("latin-1"))
         data, ended = read_all(connection, 5)
@@ -105,7 +97,7 @@ def test_head_of_a_megabyte_is_refused_and_takes_no_memory(net: World, running: 
     }[part]
     before = running.resident()
     for _ in range(20):
-        with proxy(net, "absolute") as connection:
+        with net.proxy("absolute") as connection:
             with suppress(ConnectionError):
                 connection.sendall(head + b"\r\n\r\n")
             data, ended = read_all(connection, 5)
@@ -118,7 +110,7 @@ def test_head_of_a_megabyte_is_refused_and_takes_no_memory(net: World, running: 
 
 @pytest.mark.parametrize("fields", [100, 10_000])
 def test_too_many_fields_are_refused_with_431(net: World, fields: int) -> None:
-    with proxy(net, "absolute") as connection:
+    with net.proxy("absolute") as connection:
         head = b"GET http://203.0.113.2/ HTTP/1.1\r\nHost: 203.0.113.2\r\n"
         lines = [b"X-%d: %s\r\n" % (number, b"v" * (1000 if fields == 100 else 1)) for number in range(fields)]
         with suppress(ConnectionError):
@@ -150,7 +142,7 @@ MALFORMED = {
 @pytest.mark.parametrize("vector", MALFORMED)
 def test_malformed_convert_message_gets_its_error_and_an_orderly_end(net: World, vector: str) -> None:
     message, expected = MALFORMED[vector]
-    with proxy(net, "convert", MPTCP) as connection:
+    with net.proxy("convert", MPTCP) as connection:
         connection.sendall(message)
         with pytest.raises(Refused) as refused:
             convert_reply(connection)
@@ -167,7 +159,7 @@ def test_malformed_convert_message_gets_its_error_and_an_orderly_end(net: World,
 def test_garbage_ends_the_connection_and_nothing_else(
     net: World, running: Converter, kind: str, garbage: bytes
 ) -> None:
-    with proxy(net, kind) as connection:
+    with net.proxy(kind) as connection:
         connection.sendall(garbage)
         _, ended = read_all(connection, 5)
         assert ended in ("closed", "reset")

@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from tests.netns.converter_clients import hears, request, reset
-from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, SERVER, Converter, World, needs_tools, run
+from tests.netns.connections import reset
+from tests.netns.converter_clients import request
+from tests.netns.converter_process import SERVER, Converter, run
+from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, World
 from tests.netns.world import eventually
 
-pytestmark = [needs_tools, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MANY = 4096
 """Connections, as many as one client may have."""
@@ -30,15 +32,16 @@ RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CON
 
 
 @pytest.fixture(scope="module")
-def net(conv: World) -> World:
+def net(conv_built: World) -> World:
     """Kernels that hold little for a connection, so that the converter has to."""
-    for node, takes in (conv.client, 65536), (conv.gateway, 65536), (conv.server, 8192):
+    world = conv_built
+    for node, takes in (world.client, 65536), (world.gateway, 65536), (world.server, 8192):
         node.sysctl(
             net__ipv4__tcp_rmem=f"4096 {takes} {takes}",
             net__ipv4__tcp_wmem="4096 16384 16384",
             net__core__somaxconn=MANY,
         )
-    return conv
+    return world
 
 
 @contextmanager
@@ -104,34 +107,30 @@ def flood(clients: list[socket.socket], message: bytes) -> None:
                 del left[client]
 
 
-def heads(port: int) -> bytes:
-    """Most of a head."""
+MANY_FIELDS = "a:\r\n" * (15 << 10)
+
+
+def _large_head(port: int) -> bytes:
     return request("absolute", SERVER, port, fields="X: ")[:-2] + b"x" * (60 << 10)
 
 
-def asked(port: int) -> bytes:
-    """A whole request with a large head that nobody answers."""
-    return heads(port) + b"\r\n\r\n"
-
-
-def fielded(port: int) -> bytes:
-    """A whole request of many short fields that nobody answers: to know where they lie takes more than they do."""
-    return request("absolute", SERVER, port, fields="a:\r\n" * (15 << 10))
-
-
-def tunnelled(port: int) -> bytes:
-    """The same for a tunnel, through which nothing goes: no head is held for its time."""
-    return f"CONNECT {SERVER}:{port} HTTP/1.1\r\nHost: {SERVER}\r\n".encode() + b"a:\r\n" * (15 << 10) + b"\r\n"
-
-
-def pipelined(port: int) -> bytes:
-    """A request, and as much as is taken behind it."""
-    return request("absolute", SERVER, port) + bytes(256 << 10)
-
-
-def unread(port: int) -> bytes:
-    """A request whose response nobody reads."""
-    return request("absolute", SERVER, port)
+WAYS: dict[str, tuple[int, Callable[[int], bytes]]] = {
+    # Most of a head.
+    "heads": (60 << 10, _large_head),
+    # A whole request with a large head that nobody answers.
+    "asked": (32 << 10, lambda port: _large_head(port) + b"\r\n\r\n"),
+    # One of many short fields: to know where they lie takes more than they do.
+    "fielded": (32 << 10, lambda port: request("absolute", SERVER, port, fields=MANY_FIELDS)),
+    # The same for a tunnel, through which nothing goes: no head is held for its time.
+    "tunnelled": (0, lambda port: f"CONNECT {SERVER}:{port} HTTP/1.1\r\nHost: x\r\n{MANY_FIELDS}\r\n".encode()),
+    # A request, and as much as is taken behind it.
+    "pipelined": (12 << 10, lambda port: request("absolute", SERVER, port) + bytes(256 << 10)),
+    # A request whose response nobody reads.
+    "unread": (6 << 10, lambda port: request("absolute", SERVER, port)),
+}
+"""What a connection holds at the least where nothing forbids it, and what its client sends. Of a response it is what a
+read got beyond what the kernel took: the less, the busier the machine, since what waits longer lies closer in the
+kernel's buffers."""
 
 
 def status(converter: Converter) -> int:
@@ -154,16 +153,17 @@ def refused(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize(
     ("megabytes", "way"),
-    [*((64, way) for way in (heads, asked, fielded, tunnelled, pipelined, unread)), (256, heads)],
+    [*((64, way) for way in WAYS), (256, "heads")],
 )
 def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
-    net: World, way: Callable[[int], bytes], megabytes: int, record_property: Callable[[str, object], None]
+    net: World, way: str, megabytes: int, record_property: Callable[[str, object], None]
 ) -> None:
     """A gibibyte is offered, or asked for."""
+    least, message = MANY * WAYS[way][0], WAYS[way][1]
     limit = megabytes * 1_000_000
     most = limit + MANY * PIECE
     config = ALL + LONG_TIMEOUTS + f'[limits]\nbuffered = "{megabytes}MB"\nbuffered_per_client = "{megabytes}MB"\n'
-    with net.converter(config) as converter, origin(net, silent=way is not unread) as port:
+    with net.converter(config) as converter, origin(net, silent=way != "unread") as port:
         fresh = converter.resident()
         with ExitStack() as stack:
             clients = [net.connect(GATEWAY, PORTS["http"], source=CLIENT) for _ in range(MANY)]
@@ -174,42 +174,27 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
             idle = converter.resident()
             for client in clients:
                 client.setblocking(False)
-            flood(clients, way(port))
-            asked_for = min(limit, least(way)) * 0.9
+            flood(clients, message(port))
+            asked_for = min(limit, least) * 0.9
             # A busy machine may need seconds to begin. Who is refused holds nothing any more.
             eventually(lambda: status(converter) >= asked_for or any(map(refused, clients)), 60)
-            if way is tunnelled:
+            if way == "tunnelled":
                 eventually(lambda: all(map(told, clients)), 60)
             held, resident = settled(converter)
             told_503 = sum(map(refused, clients))
-            figures = f"{way.__name__} {limit=} {held=} {fresh=} {idle=} {resident=} {told_503=}"
+            figures = f"{way} {limit=} {held=} {fresh=} {idle=} {resident=} {told_503=}"
             print(figures)
             record_property("figures", figures)
             assert held <= most, figures
             assert told_503 or held >= asked_for, figures
             assert resident - fresh <= most * (1 + GAPS) + MANY * OVERHEAD, figures
             if held >= limit:
-                assert hears(net, "absolute", SERVER, port) in ("503", "reset"), figures
+                assert net.hears("absolute", SERVER, port) in ("503", "reset"), figures
             else:
-                assert told_503 or least(way) < limit, figures
+                assert told_503 or least < limit, figures
         eventually(lambda: status(converter) == 0, 20)
         converter.wait_until_idle(20)
         print(f"released: {converter.resident()=}")
-
-
-def least(way: Callable[[int], bytes]) -> int:
-    """What it takes at the least where nothing forbids it. Of a response it is what a read got beyond what the kernel
-    took: the less, the busier the machine, since what waits longer lies closer in the kernel's buffers.
-    """
-    each: dict[Callable[[int], bytes], int] = {
-        heads: 60 << 10,
-        asked: 32 << 10,
-        fielded: 32 << 10,
-        tunnelled: 0,
-        pipelined: 12 << 10,
-        unread: 6 << 10,
-    }
-    return MANY * each[way]
 
 
 def settled(converter: Converter) -> tuple[int, int]:

@@ -6,7 +6,6 @@ The client's cable is `wired`, the server's `origins`.
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,36 +15,19 @@ import pytest
 
 from experiments.testbed import native
 from experiments.testbed.node import Node
-from tests.netns.converter_clients import read_all, reset, seconds_to_reset, take, take_head
+from tests.netns.connections import read_all, reset, seconds_to_reset, take
+from tests.netns.converter_clients import ask
+from tests.netns.converter_process import SERVER, Converter, complaint
 from tests.netns.converter_services import stream
-from tests.netns.converter_world import (
-    CLIENT,
-    CLIENTS,
-    GATEWAY,
-    GATEWAY6,
-    PORTS,
-    SERVER,
-    SERVER6,
-    Converter,
-    Service,
-    World,
-    needs_tools,
-    run,
-    start,
-    write_config,
-)
+from tests.netns.converter_world import CLIENT, CLIENTS, GATEWAY, GATEWAY6, PORTS, SERVER6, Service, World
+from tests.netns.forging import ACK, FIN, RST, SYN, forged, send
 from tests.netns.short_probes import PROBED_FOR, shorten_probes
-from tests.netns.test_handoff_faults import ACK, FIN, RST, SYN, forged, raw_socket
-from tests.netns.world import eventually, in_namespace, process, said_ready
+from tests.netns.world import eventually, sysctl
 from tributary import cargo
 
-pytestmark = [
-    needs_tools,
-    pytest.mark.skipif(
-        shutil.which("clang") is None and cargo.works(),
-        reason="missing: clang, with which the kernel's part is built",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    shutil.which("clang") is None and cargo.works(), reason="missing: clang, with which the kernel's part is built"
+)
 
 PROXY, ORIGIN = f"{GATEWAY}:{PORTS['http']}", f"{SERVER}:8080"
 OFFLOAD = "mptcp = false\noffload = true\n"
@@ -65,24 +47,25 @@ def offloaded(converter: Converter) -> int:
     return int(converter.metrics()["tributary_converter_offloaded_total"])
 
 
-@contextmanager
-def origin(conv: World) -> Iterator[None]:
-    command = (str(native.build().load), "origin", "--listen", "[::]:8080")
-    with process(*in_namespace(conv.server.namespace, *command)) as child:
-        said_ready(child)
-        yield
-
-
-def bulk(conv: World, *arguments: str) -> None:
-    """A transfer, which fails if a byte is wrong."""
-    command = ("timeout", "60", str(native.build().load), "bulk", "--bytes", str(BYTES), *arguments)
-    subprocess.run(in_namespace(conv.client.namespace, *command), check=True, stdout=subprocess.DEVNULL)
-
-
-def ended(converter: Converter, connections: int) -> list[tuple[str, bool]]:
-    """How connections ended, and whether their lines have all bytes, once they have."""
-    lines = eventually(lambda: len(found := converter.lines()) == connections and found, 30)
-    return [(line["outcome"], line["up_bytes"] + line["down_bytes"] >= BYTES) for line in lines]
+def transfer(
+    conv: World,
+    converter: Converter,
+    *,
+    to: str = ORIGIN,
+    via: str = PROXY,
+    direction: str = "--verify",
+    connections: int = 1,
+) -> int:
+    """So many transfers by way of the converter, each of which is whole; how many of them were offloaded."""
+    load, lines, before = str(native.build().load), len(converter.lines()), offloaded(converter)
+    bulk = ("bulk", "--bytes", str(BYTES), "--to", to, "--via-connect", via, "--connections", str(connections))
+    with conv.server.start("origin", [load, "origin", "--listen", "[::]:8080"]).wait_until_ready():
+        # It fails if a byte is wrong.
+        conv.client.run("timeout", "60", load, *bulk, direction)
+        ended = eventually(lambda: len(found := converter.lines()[lines:]) == connections and found, 30)
+    for line in ended:
+        assert (line["outcome"], line["up_bytes"] + line["down_bytes"] >= BYTES) == ("ok", True)
+    return offloaded(converter) - before
 
 
 BOTH = CONFIG.replace(GATEWAY, "[::]")
@@ -101,11 +84,9 @@ BOTH = CONFIG.replace(GATEWAY, "[::]")
 def test_transfers_are_whole_that_are_offloaded_half_way(
     conv: World, direction: str, config: str, server: str, gateway: str
 ) -> None:
-    proxy = f"{gateway}:{PORTS['http']}"
-    with conv.converter(config) as converter, origin(conv):
-        bulk(conv, "--to", f"{server}:8080", "--via-connect", proxy, "--connections", "2", direction)
-        assert ended(converter, 2) == [("ok", True)] * 2
-        assert offloaded(converter) == 2
+    with conv.converter(config) as converter:
+        via = f"{gateway}:{PORTS['http']}"
+        assert transfer(conv, converter, to=f"{server}:8080", via=via, direction=direction, connections=2) == 2
         converter.wait_until_idle()
 
 
@@ -113,34 +94,25 @@ def test_a_converter_in_the_middle_of_a_chain_offloads(conv: World) -> None:
     """The client's own converter takes its connections to the gateway's, by RFC 8803."""
     near = f'[[listen]]\nkind = "http"\naddress = "127.0.0.1:{PORTS["http"]}"\nvia_gateway = true\n'
     way = f'[gateway]\naddress = "{GATEWAY}:{PORTS["convert"]}"\nmptcp = false\n'
-    with conv.converter(CONFIG) as converter, conv.converter(way + near, conv.client), origin(conv):
-        bulk(conv, "--to", ORIGIN, "--via-connect", f"127.0.0.1:{PORTS['http']}", "--verify")
-        assert ended(converter, 1) == [("ok", True)]
-        assert offloaded(converter) == 1
+    with conv.converter(CONFIG) as converter, conv.converter(way + near, node=conv.client):
+        assert transfer(conv, converter, via=f"127.0.0.1:{PORTS['http']}") == 1
 
 
-def test_a_connection_with_two_versions_of_ip_stays(conv: World) -> None:
-    with conv.converter(BOTH) as converter, origin(conv):
-        bulk(conv, "--to", ORIGIN, "--via-connect", f"[{GATEWAY6}]:{PORTS['http']}", "--verify")
-        assert ended(converter, 1) == [("ok", True)]
-        assert offloaded(converter) == 0
-
-
-def test_a_connection_by_a_device_that_is_not_named_stays(conv: World) -> None:
-    config = CONFIG.replace('"wired", "origins"', '"origins"')
-    with conv.converter(config) as converter, origin(conv):
-        bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
-        assert ended(converter, 1) == [("ok", True)]
-        assert offloaded(converter) == 0
+@pytest.mark.parametrize(
+    ("config", "proxy"),
+    [(BOTH, f"[{GATEWAY6}]:{PORTS['http']}"), (CONFIG.replace('"wired", "origins"', '"origins"'), PROXY)],
+    ids=["two-versions-of-ip", "a-device-that-is-not-named"],
+)
+def test_a_connection_that_cannot_be_offloaded_stays(conv: World, config: str, proxy: str) -> None:
+    with conv.converter(config) as converter:
+        assert transfer(conv, converter, via=proxy) == 0
 
 
 @contextmanager
 def proxied(conv: World, service: Service, node: Node | None = None) -> Iterator[socket.socket]:
     """A client that the converter has connected with the service; it is at ``node``, if given."""
-    at = f"{SERVER}:{service.port}"
     with conv.connect(GATEWAY, PORTS["http"], node=node) as client:
-        client.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
-        assert take_head(client).startswith(b"HTTP/1.1 200")
+        ask(client, "connect", SERVER, service.port)
         yield client
 
 
@@ -152,10 +124,7 @@ def ends_of(connection: socket.socket) -> tuple[tuple[str, int], tuple[str, int]
 
 def forge(node: Node, source: tuple[str, int], destination: tuple[str, int]) -> None:
     """Segments from ``node`` that would end the connection, were their numbers right."""
-    with node.entered(), raw_socket() as forger:
-        for flags in (RST, RST | ACK, FIN | ACK, SYN):
-            for number in range(20):
-                forger.sendto(forged(source, destination, flags, number * 0x0C000000), (destination[0], 0))
+    send(node, forged(source, destination, (RST, RST | ACK, FIN | ACK, SYN)))
 
 
 @contextmanager
@@ -179,25 +148,24 @@ def hears_a_reset(client: socket.socket) -> bool:
     return how == "reset"
 
 
-def test_a_reset_of_either_end_is_told_the_other_one(conv: World) -> None:
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_a_reset_of_either_end_is_told_the_other_one(conv: World, who: str) -> None:
     with conv.converter(SOON) as converter:
         with offloaded_half_way(conv, converter) as (client, server):
-            reset(client)
-            seconds_to_reset(server)
-        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["client-reset"])
-    with conv.converter(SOON) as converter:
-        with offloaded_half_way(conv, converter) as (client, server):
-            reset(server)
-            assert read_all(client)[1] == "reset"
-        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["server-reset"])
+            if who == "client":
+                reset(client)
+                seconds_to_reset(server)
+            else:
+                reset(server)
+                assert read_all(client)[1] == "reset"
+        eventually(lambda: converter.served() == [f"{who}-reset"])
         converter.wait_until_idle()
 
 
 def test_a_forged_reset_breaks_nothing_off(conv: World) -> None:
     """As if from the client, by who knows its address and port, and not the sequence numbers."""
     with conv.converter(SOON) as converter, offloaded_half_way(conv, converter) as (client, _):
-        with conv.client.entered(), raw_socket() as forger:
-            forger.sendto(forged(client.getsockname(), client.getpeername(), RST, 1), (GATEWAY, 0))
+        send(conv.client, forged(client.getsockname(), client.getpeername(), [RST], [1]))
         # The converter looks at it once a second.
         end = time.monotonic() + 3
         while time.monotonic() < end:
@@ -226,7 +194,7 @@ def test_an_upload_that_was_left_goes_on_for_longer_than_the_converter_would_pro
             client.shutdown(socket.SHUT_WR)
             assert read_all(client) == (b"", "closed")
         assert swallowed[0] == sent
-        eventually(lambda: [line["outcome"] for line in converter.lines()] == ["ok"])
+        eventually(lambda: converter.served() == ["ok"])
 
 
 def test_forged_resets_and_ends_change_nothing_for_a_connection_that_rests(conv: World) -> None:
@@ -265,81 +233,67 @@ def test_a_download_goes_on_whose_way_takes_shorter_packets_than_before(conv: Wo
 def test_a_connection_that_was_left_goes_where_routes_lead(conv: World) -> None:
     """Its client is reached by the other cable from then on, and hears nothing by the one before."""
     config = SOON.replace('"wired"', '"wired", "wireless"')
-    host = f"{CLIENT}/32"
-    with conv.converter(config) as converter, offloaded_half_way(conv, converter) as (client, _):
-        conv.gateway.ip("route", "add", host, "via", "10.0.2.2", "dev", "wireless")
-        try:
-            drop = "type filter hook prerouting priority raw; iifname wired tcp sport 3128 drop;"
-            conv.nft(f"table ip other {{ chain in {{ {drop} }}; }}", conv.client)
-            take(client, 50 << 20)
-            assert converter.lines() == []
-        finally:
-            conv.nft("table ip other {}; delete table ip other", conv.client)
-            conv.gateway.ip("route", "delete", host)
+    with (
+        conv.converter(config) as converter,
+        offloaded_half_way(conv, converter) as (client, _),
+        conv.added(conv.gateway, "-4", "route", f"{CLIENT}/32 via 10.0.2.2 dev wireless"),
+        conv.filtered(conv.client, "iifname wired tcp sport 3128 drop", "prerouting", priority="raw"),
+    ):
+        take(client, 50 << 20)
+        assert converter.lines() == []
 
 
 def test_a_client_that_has_congestion_notification_stays_and_is_counted(conv: World) -> None:
     """Unless the gateway's packet filter has the converter not hear that it asks for it (docs/converter-offload.md)."""
     deaf = f"tcp dport {PORTS['http']} tcp flags & (fin | syn | rst | ack) == syn tcp flags set syn"
-    conv.client.sysctl(net__ipv4__tcp_ecn=1)
-    try:
-        with conv.converter(CONFIG) as converter, origin(conv):
-            bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
-            assert ended(converter, 1) == [("ok", True)]
-            assert offloaded(converter) == 0
-            assert converter.metrics()['tributary_converter_not_offloaded_total{reason="ecn"}'] == 1
-            conv.nft(f"table inet no-ecn {{ chain in {{ type filter hook prerouting priority raw; {deaf}; }}; }}")
-            bulk(conv, "--to", ORIGIN, "--via-connect", PROXY, "--verify")
-            assert offloaded(converter) == 1
-    finally:
-        conv.client.sysctl(net__ipv4__tcp_ecn=2)
-        conv.nft("table inet no-ecn {}; delete table inet no-ecn")
+    with sysctl(conv.client, net__ipv4__tcp_ecn=1), conv.converter(CONFIG) as converter:
+        assert transfer(conv, converter) == 0
+        assert converter.metrics()['tributary_converter_not_offloaded_total{reason="ecn"}'] == 1
+        with conv.filtered(conv.gateway, deaf, "prerouting", priority="raw"):
+            assert transfer(conv, converter) == 1
 
 
 def test_silence_ends_it_and_then_both_ends_hear_that_there_is_nobody(conv: World) -> None:
     config = '[timeouts]\nidle = "1s"\n' + SOON
     with conv.converter(config) as converter, offloaded_half_way(conv, converter) as (client, server):
-        conv.nft("table ip silent { chain in { type filter hook input priority 0; drop; }; }", conv.client)
-        try:
-            eventually(lambda: [line["outcome"] for line in converter.lines()] == ["idle-timeout"])
-        finally:
-            conv.nft("delete table ip silent", conv.client)
+        with conv.filtered(conv.client, "drop"):
+            eventually(lambda: converter.served() == ["idle-timeout"])
         assert hears_a_reset(client)
         # It was sending, and has given up.
         eventually(lambda: server.fileno() < 0)
 
 
 def test_a_converter_that_ends_waits_for_what_it_has_left(conv: World) -> None:
-    with conv.converter('[timeouts]\ndrain = "1s"\n' + SOON) as converter:
-        with offloaded_half_way(conv, converter) as (client, _):
-            converter.popen.send_signal(signal.SIGTERM)
-            converter.wait_for("ending: 1 connections are open")
-            take(client, 10 << 20)
-            # The drain is over, and with the process the kernel's part ends.
-            assert converter.popen.wait(10) == 1
-            assert hears_a_reset(client)
-        # Checked above; the world wants an end in order.
-        converter.popen.returncode = 0
+    config = '[timeouts]\ndrain = "1s"\n' + SOON
+    with conv.converter(config) as converter, offloaded_half_way(conv, converter) as (client, _):
+        converter.popen.send_signal(signal.SIGTERM)
+        converter.wait_for("ending: 1 connections are open")
+        take(client, 10 << 20)
+        # The drain is over, and with the process the kernel's part ends.
+        converter.ends(1)
+        assert hears_a_reset(client)
 
 
-def test_what_cannot_be_left_is_refused_by_name(tmp_path: Path) -> None:
-    listen = LISTENERS.partition("\n[[")[0]
-    for config, parts in (
-        (CLIENTS + listen, ("listen[0].offload = true", "offload.devices")),
-        (CLIENTS + SETTINGS + listen.replace("mptcp = false", "mptcp = true"), ("listen[0].mptcp = true", "false")),
-        (CLIENTS + SETTINGS + "[upstream]\nmptcp = true\n" + listen, ("upstream.mptcp = true", "false")),
-        (CLIENTS + SETTINGS + '[gateway]\naddress = "192.0.2.9:5124"\n' + listen, ("gateway.mptcp = true", "false")),
-        (CLIENTS + '[offload]\nafter = "5"\n', ("offload.after", "with its unit")),
-    ):
-        file = write_config(tmp_path, config)
-        done = run("--config", str(file), "--check")
-        assert done.returncode == 64, config
-        assert len(done.stderr.splitlines()) == 1
-        assert all(part in done.stderr for part in parts), done.stderr
+LISTEN = LISTENERS.partition("\n[[")[0]
 
 
-def test_a_device_that_is_not_there_is_named(conv: World, tmp_path: Path) -> None:
-    converter = start(conv.gateway, tmp_path, CONFIG.replace('"wired"', '"nosuch"'))
-    assert converter.popen.wait(10) == 71
-    assert "offload" in converter.log
-    assert "nosuch" in converter.log.splitlines()[-1]
+@pytest.mark.usefixtures("conv")
+@pytest.mark.parametrize(
+    ("config", "parts"),
+    [
+        (LISTEN, ("listen[0].offload = true", "offload.devices")),
+        (SETTINGS + LISTEN.replace("mptcp = false", "mptcp = true"), ("listen[0].mptcp = true", "false")),
+        (SETTINGS + "[upstream]\nmptcp = true\n" + LISTEN, ("upstream.mptcp = true", "false")),
+        (SETTINGS + '[gateway]\naddress = "192.0.2.9:5124"\n' + LISTEN, ("gateway.mptcp = true", "false")),
+        ('[offload]\nafter = "5"\n', ("offload.after", "with its unit")),
+    ],
+)
+def test_what_cannot_be_left_is_refused_by_name(tmp_path: Path, config: str, parts: tuple[str, ...]) -> None:
+    said = complaint(tmp_path, CLIENTS + config, "--check")
+    assert all(part in said for part in parts), said
+
+
+def test_a_device_that_is_not_there_is_named(conv: World) -> None:
+    log = conv.refused(CONFIG.replace('"wired"', '"nosuch"'), 71)
+    assert "offload" in log
+    assert "nosuch" in log.splitlines()[-1]

@@ -3,20 +3,19 @@
 import socket
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from tests.netns import refusing_options
-from tests.netns.converter_clients import KINDS, hears, opened, take
-from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, gateway, node
+from tests.netns.connections import MPTCP, TCP, take
+from tests.netns.converter_clients import KINDS
+from tests.netns.converter_nodes import NODES, node, via
+from tests.netns.converter_process import SERVER
 from tests.netns.converter_services import SERVED, SERVICE, echo, greet
-from tests.netns.converter_world import ALL, MPTCP, SERVER, TCP, World, needs_tools, start
+from tests.netns.converter_world import ALL, World
 from tests.netns.world import eventually
+from tributary.paths import ROOT
 
-pytestmark = needs_tools
-
-_ROOT = Path(__file__).parents[2]
 _IP, _TCP, _SOCKET = socket.IPPROTO_IP, socket.IPPROTO_TCP, socket.SOL_SOCKET
 OPTIONAL = {
     "TCP_FASTOPEN": (_TCP, 23),
@@ -47,54 +46,49 @@ def test_options_that_the_kernel_does_not_know_cost_a_line_in_the_log(conv: Worl
     """Debian 12's kernel refuses TCP_FASTOPEN on MPTCP sockets, others TCP_KEEPIDLE or TCP_NODELAY."""
     settings = '[upstream]\nfast_open = true\nsource4 = "10.7.0.1"\n'
     with (
-        conv.converter(ALL + settings, None, *without(*OPTIONAL.values())) as converter,
+        conv.converter(ALL + settings, *without(*OPTIONAL.values())) as converter,
         conv.serving(SERVICE[kind]) as service,
         conv.serving(echo) as echoing,
     ):
         for _ in range(2):
-            assert hears(conv, kind, SERVER, service.port, protocol) == SERVED[kind]
-        if kind in ("connect", "socks5", "convert"):
-            with opened(conv, kind, SERVER, echoing.port, protocol, early=b"early") as client:
+            assert conv.hears(kind, SERVER, service.port, protocol) == SERVED[kind]
+        told_early = kind in ("connect", "socks5", "convert")
+        if told_early:
+            with conv.opened(kind, SERVER, echoing.port, protocol, early=b"early") as client:
                 assert take(client, 5) == b"early"
         for name in OPTIONAL:
             # In its first connection with early data alone.
-            times = 1 if name != "TCP_FASTOPEN_CONNECT" or kind in ("connect", "socks5", "convert") else 0
+            times = 1 if name != "TCP_FASTOPEN_CONNECT" or told_early else 0
             assert converter.log.count(f"the kernel refuses {name}: {ENOPROTOOPT}") == times, name
 
 
 def test_a_next_converter_is_reached_without_data_in_the_syn_where_the_kernel_has_none(conv: World) -> None:
-    way = gateway(NODES["first"], "fast_open = true", 'fallback = "refuse"')
-    old = without(*OPTIONAL.values())
+    config = via(NODES["first"], "fast_open = true", 'fallback = "refuse"')
     with (
         node(conv, "first"),
-        conv.converter(ALL_VIA_GATEWAY + way, None, *old) as converter,
+        conv.converter(config, *without(*OPTIONAL.values())) as converter,
         conv.serving(greet) as service,
     ):
-        assert hears(conv, "connect", SERVER, service.port) == "hello"
+        assert conv.hears("connect", SERVER, service.port) == "hello"
         assert "the kernel refuses TCP_FASTOPEN_CONNECT" in converter.log
 
 
 @pytest.mark.parametrize("name", ["IPV6_V6ONLY", "IPV6_TRANSPARENT", "SO_REUSEADDR"])
-def test_an_option_without_which_a_listener_would_be_another_is_refused_by_name(
-    conv: World, name: str, tmp_path: Path
-) -> None:
-    refused = start(conv.gateway, tmp_path, ALL, *without(NEEDED[name]))
-    assert refused.popen.wait(10) == 71
-    assert f"{name}: {ENOPROTOOPT}" in refused.log
+def test_an_option_without_which_a_listener_would_be_another_is_refused_by_name(conv: World, name: str) -> None:
+    assert f"{name}: {ENOPROTOOPT}" in conv.refused(ALL, 71, *without(NEEDED[name]))
 
 
 def test_a_connection_that_cannot_have_its_mark_is_none(conv: World) -> None:
-    with conv.converter(ALL + "[upstream]\nmark = 7\n", None, *without(NEEDED["SO_MARK"])) as converter:
-        conv.syns()
-        assert hears(conv, "connect", SERVER, 80) == "502"
+    with conv.converter(ALL + "[upstream]\nmark = 7\n", *without(NEEDED["SO_MARK"])) as converter:
+        assert conv.hears("connect", SERVER, 80) == "502"
         assert eventually(converter.lines)[-1]["outcome"] == "system"
         assert conv.syns_to_servers() == []
 
 
 def test_the_shipped_gateways_example_starts_on_such_a_kernel(conv: World) -> None:
-    text = (_ROOT / "converter/examples/gateway.toml").read_text()
+    text = (ROOT / "converter/examples/gateway.toml").read_text()
     tables = tomllib.loads(text)
     assert {each["kind"] for each in tables["listen"]} == {"http", "socks5", "convert"}
     kept = text.replace("/var/log/tributary-converter/access.log", "-").replace(":9465", ":9090")
-    with conv.converter(kept, None, *without(*OPTIONAL.values())), conv.serving(greet) as service:
-        assert hears(conv, "connect", SERVER, service.port) == "hello"
+    with conv.converter(kept, *without(*OPTIONAL.values())), conv.serving(greet) as service:
+        assert conv.hears("connect", SERVER, service.port) == "hello"

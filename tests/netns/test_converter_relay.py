@@ -1,40 +1,45 @@
-"""What the native converter passes on, once and in order: bytes, ends and resets."""
+"""What the native converter passes on, once and in order: bytes, ends and resets; and how long it waits for them."""
 
 import socket
 import time
+from contextlib import suppress
 from itertools import cycle, product
 
 import pytest
 
-from tests.netns.converter_clients import (
-    PROTOCOLS,
-    TUNNELS,
-    TUNNELS_IN_TURN,
+from tests.netns.connections import (
+    MPTCP,
+    TCP,
     Refused,
     clog,
-    get,
-    joined,
-    opened,
+    passes,
     read_all,
     reset,
     seconds_to_reset,
     take,
     take_head,
 )
-from tests.netns.converter_services import CONTENT, echo
-from tests.netns.converter_short_timeouts import BUFFER, net, running
-from tests.netns.converter_world import GATEWAY, MPTCP, SERVER, TCP, Converter, World, needs_tools
+from tests.netns.converter_clients import (
+    TUNNELS,
+    TUNNELS_IN_TURN,
+    convert_connect,
+    convert_message,
+    request,
+    socks_request,
+)
+from tests.netns.converter_process import SERVER, Converter
+from tests.netns.converter_services import CONTENT, content, echo
+from tests.netns.converter_world import BUFFER, GATEWAY, SHORT_TIMEOUTS, World
 from tests.netns.world import eventually
 
-__all__ = ["net", "running"]
-pytestmark = needs_tools
+CONFIG = SHORT_TIMEOUTS
 
 
 @pytest.mark.parametrize("count", [1, 1000, 200_000])
 @TUNNELS_IN_TURN
 def test_bytes_behind_the_request_come_once_and_in_order(net: World, kind: str, count: int, protocol: int) -> None:
     early = (CONTENT * 2)[7 : 7 + count]
-    with net.serving(echo) as service, opened(net, kind, SERVER, service.port, protocol, early=early) as client:
+    with net.serving(echo) as service, net.opened(kind, SERVER, service.port, protocol, early=early) as client:
         client.sendall(b"later")
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == (early + b"later", "closed")
@@ -44,7 +49,7 @@ def test_bytes_behind_the_request_come_once_and_in_order(net: World, kind: str, 
 def test_bytes_behind_a_refused_request_reach_nobody(net: World, kind: str) -> None:
     with net.serving(echo) as service:
         with pytest.raises(Refused):
-            opened(net, kind, GATEWAY, service.port, early=b"x" * 1000)
+            net.opened(kind, GATEWAY, service.port, early=b"x" * 1000)
         assert service.peers == []
 
 
@@ -53,7 +58,7 @@ def test_bytes_behind_a_refused_request_reach_nobody(net: World, kind: str) -> N
 def test_urgent_data_come_in_their_place_and_hold_nothing_back(net: World, kind: str, way: str) -> None:
     """Bytes, an urgent one and more bytes, sent in one go, all come (RFC 9293 section 3.8.5)."""
     for _ in range(5):
-        with joined(net, kind, TCP, way) as (client, server):
+        with net.joined(kind, TCP, way) as (client, server):
             writer, reader = (client, server) if way == "up" else (server, client)
             writer.sendall(b"abc")
             writer.send(b"X", socket.MSG_OOB)
@@ -67,7 +72,7 @@ def test_client_ends_first_and_the_answer_still_comes(net: World, kind: str, pro
         heard, _ = read_all(connection)
         connection.sendall(heard + CONTENT)
 
-    with net.serving(answer_at_the_end) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+    with net.serving(answer_at_the_end) as service, net.opened(kind, SERVER, service.port, protocol) as client:
         client.sendall(b"question")
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == (b"question" + CONTENT, "closed")
@@ -82,27 +87,13 @@ def test_server_ends_first_and_still_hears_everything(net: World, kind: str, pro
         connection.shutdown(socket.SHUT_WR)
         heard.append(read_all(connection))
 
-    with net.serving(end_and_listen) as service, opened(net, kind, SERVER, service.port, protocol) as client:
+    with net.serving(end_and_listen) as service, net.opened(kind, SERVER, service.port, protocol) as client:
         assert read_all(client) == (b"question", "closed")
         client.settimeout(10)
         client.sendall(CONTENT)
         client.shutdown(socket.SHUT_WR)
         eventually(lambda: heard)
     assert heard == [(CONTENT, "closed")]
-
-
-@PROTOCOLS
-def test_client_that_ends_behind_its_request_gets_the_response(net: World, protocol: int) -> None:
-    def late(connection: socket.socket) -> None:
-        take_head(connection)
-        time.sleep(0.2)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT)
-
-    with net.serving(late) as service, get(net, "absolute", service.port, protocol=protocol) as client:
-        client.shutdown(socket.SHUT_WR)
-        head = take_head(client)
-        assert head.startswith(b"HTTP/1.1 200 ")
-        assert read_all(client) == (CONTENT, "closed")
 
 
 # One relay serves all kinds of tunnels; requests have an exchange of their own.
@@ -117,7 +108,7 @@ def test_reset_is_passed_on_within_a_second(
     net: World, running: Converter, kind: str, who: str, clogged: str, protocol: int
 ) -> None:
     before = running.idle_descriptors()
-    with joined(net, kind, protocol, "up" if clogged == "up" else "down") as (client, server):
+    with net.joined(kind, protocol, "up" if clogged == "up" else "down") as (client, server):
         if clogged != "nothing":
             assert clog(client if clogged == "up" else server) > BUFFER
         breaking, other = (client, server) if who == "client" else (server, client)
@@ -134,3 +125,81 @@ def test_reset_is_passed_on_within_a_second(
         running.wait_until_idle(3)
         eventually(lambda: running.descriptors() <= before)
     assert running.status()["buffered_bytes"] == 0
+
+
+# --- How long it waits for a request, and for a silent connection ---
+
+SLOW = {
+    "http": b"GET http://203.0.113.2/ HTTP/1.1\r\nHost: 203.0.113.2\r\n\r\n",
+    "connect": b"CONNECT 203.0.113.2:80 HTTP/1.1\r\nHost: 203.0.113.2:80\r\n\r\n",
+    "socks5": b"\5\1\0" + socks_request("a-name-of-some-length.test", 80),
+    "convert": convert_message(convert_connect(SERVER, 80)),
+}
+
+
+@pytest.mark.parametrize(("first", "protocol"), [(0, TCP), (10, MPTCP)])
+@pytest.mark.parametrize("kind", SLOW)
+def test_request_that_trickles_in_ends_at_an_absolute_limit(net: World, kind: str, first: int, protocol: int) -> None:
+    listener = {"http": "absolute"}.get(kind, kind)
+    start = time.monotonic()
+    with net.proxy(listener, protocol) as client:
+        client.sendall(SLOW[kind][:first])
+        client.settimeout(0.15)
+        data, sent = b"", first
+        with suppress(ConnectionError):
+            while time.monotonic() - start < 5:
+                try:
+                    data += (more := client.recv(1000))
+                    if not more:
+                        break
+                except TimeoutError:
+                    if first:
+                        client.sendall(SLOW[kind][sent : sent + 1])
+                        sent += 1
+    assert 0.5 < time.monotonic() - start < 2
+    assert data.startswith(b"HTTP/1.1 408 ") == (kind in ("http", "connect"))
+    assert b"200" not in data
+
+
+def test_second_request_on_a_connection_has_its_limit_from_its_first_byte(net: World) -> None:
+    with net.serving(content) as service, net.get("absolute", service.port) as client:
+        take_head(client)
+        take(client, len(CONTENT))
+        # Longer than a request may take: it has not begun.
+        time.sleep(1)
+        client.sendall(request("absolute", SERVER, service.port))
+        assert take_head(client).startswith(b"HTTP/1.1 200 ")
+        take(client, len(CONTENT))
+        client.sendall(b"G")
+        start = time.monotonic()
+        assert take_head(client).startswith(b"HTTP/1.1 408 ")
+        assert 0.5 < time.monotonic() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "who", "protocol"),
+    [
+        (kind, who, protocol)
+        for (who, kind), protocol in zip(product(("client", "server"), TUNNELS), cycle((TCP, MPTCP)), strict=False)
+    ],
+)
+def test_half_closed_and_silent_connection_is_reaped(
+    net: World, running: Converter, kind: str, who: str, protocol: int
+) -> None:
+    before, lines = running.idle_descriptors(), len(running.lines())
+    with net.joined(kind, protocol) as (client, server):
+        ended, other = (client, server) if who == "client" else (server, client)
+        ended.shutdown(socket.SHUT_WR)
+        assert other.recv(1) == b""
+        assert 0.4 < seconds_to_reset(other) < 2
+        assert seconds_to_reset(ended) < 0.5
+        running.wait_until_idle()
+        assert running.descriptors() <= before
+    eventually(lambda: running.served()[lines:] == ["idle-timeout"])
+
+
+def test_open_and_silent_connection_is_not_reaped_before_its_time(net: World, running: Converter) -> None:
+    with net.joined("connect") as (client, server):
+        time.sleep(1.5)
+        assert passes(client, server)
+        eventually(lambda: [one["up_bytes"] for one in running.status()["connections"]] == [1])

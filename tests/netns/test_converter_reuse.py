@@ -1,19 +1,20 @@
-"""Connections to servers that clients have left, and that serve others: whose they may be, and for how long."""
+"""The native converter's kept connections to servers: those that clients have left, and that serve others, and those of
+clients that rest: whose they may be, for how long, and what may be sent again."""
 
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.netns.converter_clients import Refused, proxy, read_all, request, reset, take, take_head
-from tests.netns.converter_messages import heard, path_of, respond
-from tests.netns.converter_world import ALL, EXTRA, GATEWAY, SERVER, Converter, Service, World, needs_tools
+from tests.netns.connections import Refused, read_all, reset, take, take_head
+from tests.netns.converter_clients import request
+from tests.netns.converter_process import SERVER, Converter
+from tests.netns.converter_services import Handler, fetch, path_of, respond
+from tests.netns.converter_world import ALL, EXTRA, GATEWAY, Service, World
 from tests.netns.world import eventually
-
-pytestmark = needs_tools
 
 # One thread: each has connections of its own.
 CONFIG = "workers = 1\n" + ALL + EXTRA
@@ -36,9 +37,8 @@ def answer(connection: socket.socket, service: Service) -> None:
 
 def ask(net: World, service: Service, path: str = "/", method: str = "GET", fields: str = "") -> bytes:
     """A client of its own asks once, and is told path and connection."""
-    with proxy(net, "absolute") as client:
-        client.sendall(request("absolute", SERVER, service.port, path, method, fields))
-        return heard(client)[1]
+    with net.proxy("absolute") as client:
+        return fetch(client, service.port, path, method, fields)[1]
 
 
 def test_next_client_is_served_by_the_connection_of_the_one_before(
@@ -47,12 +47,8 @@ def test_next_client_is_served_by_the_connection_of_the_one_before(
     before = running.metrics()[REUSED]
     assert [ask(net, service, f"/{number}") for number in range(5)] == [b"/%d 1" % number for number in range(5)]
     assert running.metrics()[REUSED] - before == 4
-    line = running.lines()[-1]
-    assert (line["target"], line["server"], line["outcome"]) == (
-        f"{SERVER}:{service.port}",
-        f"{SERVER}:{service.port}",
-        "ok",
-    )
+    line, at = running.lines()[-1], f"{SERVER}:{service.port}"
+    assert (line["target"], line["server"], line["outcome"]) == (at, at, "ok")
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
@@ -60,28 +56,24 @@ def test_client_that_ends_behind_its_answer_leaves_the_connection_to_the_next(
     net: World, service: Service, version: str
 ) -> None:
     for number in range(3):
-        with proxy(net, "absolute") as client:
+        with net.proxy("absolute") as client:
             last = request("absolute", SERVER, service.port, f"/{number}", "GET", "Connection: close\r\n")
             client.sendall(last.replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
             text, end = read_all(client)
             assert (text.endswith(b"/%d 1" % number), end) == (True, "closed")
 
 
-@pytest.mark.parametrize(("method", "fields"), [("POST", "Content-Length: 0\r\n"), ("PATCH", "Content-Length: 0\r\n")])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_first_request_that_may_not_be_repeated_has_a_connection_of_its_own(
-    net: World, service: Service, method: str, fields: str
+    net: World, service: Service, method: str
 ) -> None:
     assert ask(net, service) == b"/ 1"
-    assert ask(net, service, "/", method, fields) == b"/ 2"
+    assert ask(net, service, "/", method, "Content-Length: 0\r\n") == b"/ 2"
 
 
 @pytest.mark.parametrize(
     ("settings", "method", "by"),
-    [
-        ('reuse = "never"', "GET", b"2"),
-        ('reuse = "always"', "POST", b"1"),
-        ("proxy_protocol = true", "GET", b"2"),
-    ],
+    [('reuse = "never"', "GET", b"2"), ('reuse = "always"', "POST", b"1"), ("proxy_protocol = true", "GET", b"2")],
 )
 def test_settings_decide_who_uses_it(net: World, running: Converter, settings: str, method: str, by: bytes) -> None:
     def serve(connection: socket.socket) -> None:
@@ -92,17 +84,13 @@ def test_settings_decide_who_uses_it(net: World, running: Converter, settings: s
             take_head(connection)
             respond(connection, b"%d" % number)
 
-    running.reload(CONFIG + f"[upstream]\n{settings}\n")
-    try:
-        with net.serving(serve) as service:
-            assert ask(net, service) == b"1"
-            assert ask(net, service, "/", method, "Content-Length: 0\r\n" if method == "POST" else "") == by
-    finally:
-        running.reload(CONFIG)
+    with running.reloaded(CONFIG + f"[upstream]\n{settings}\n"), net.serving(serve) as service:
+        assert ask(net, service) == b"1"
+        assert ask(net, service, "/", method, "Content-Length: 0\r\n" if method == "POST" else "") == by
 
 
-def leave(connection: socket.socket) -> None:
-    connection.shutdown(socket.SHUT_RDWR)
+def end(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
 
 
 def time_out(connection: socket.socket) -> None:
@@ -110,7 +98,7 @@ def time_out(connection: socket.socket) -> None:
     respond(connection, b"", b"Connection: close\r\n", b"408 Request Timeout")
 
 
-@pytest.mark.parametrize("how", [leave, reset, time_out])
+@pytest.mark.parametrize("how", [end, reset, time_out])
 def test_server_that_just_leaves_costs_the_next_client_nothing(
     net: World, how: Callable[[socket.socket], None]
 ) -> None:
@@ -130,40 +118,30 @@ def test_server_that_just_leaves_costs_the_next_client_nothing(
 
 
 def test_server_that_asks_for_another_request_in_time_is_heard(net: World) -> None:
-    with net.serving(time_out) as service, proxy(net, "absolute") as client:
-        client.sendall(request("absolute", SERVER, service.port))
-        assert heard(client)[0].startswith(b"HTTP/1.1 408 ")
+    with net.serving(time_out) as service, net.proxy("absolute") as client:
+        assert fetch(client, service.port)[0].startswith(b"HTTP/1.1 408 ")
 
 
-def test_connection_is_closed_as_soon_as_its_server_ends_it(net: World, running: Converter) -> None:
-    over = threading.Event()
+@pytest.mark.parametrize(("ends", "seconds"), [(True, 2), (False, 9)], ids=["its-server-ends-it", "nobody-uses-it"])
+def test_connection_is_closed_in_order_at_once_when_its_server_ends_it_and_after_some_seconds_of_rest(
+    net: World, running: Converter, ends: bool, seconds: int
+) -> None:
+    over, ended = threading.Event(), list[str]()
 
     def serve(connection: socket.socket) -> None:
         respond(connection, path_of(take_head(connection)))
         over.wait(20)
-        connection.shutdown(socket.SHUT_WR)
-        ended.append(read_all(connection, 3)[1])
+        if ends:
+            end(connection)
+        ended.append(read_all(connection, 10)[1])
 
-    ended: list[str] = []
     before = running.idle_descriptors()
     with net.serving(serve) as service:
         ask(net, service)
         running.wait_until_idle()
         assert running.descriptors() == before + 1
         over.set()
-        eventually(lambda: ended == ["closed"] and running.descriptors() == before, 2)
-
-
-def test_connection_that_nobody_uses_is_closed_in_order_after_some_seconds(net: World, running: Converter) -> None:
-    def serve(connection: socket.socket) -> None:
-        respond(connection, path_of(take_head(connection)))
-        ended.append(read_all(connection, 10)[1])
-
-    ended: list[str] = []
-    before = running.idle_descriptors()
-    with net.serving(serve) as service:
-        ask(net, service)
-        eventually(lambda: ended == ["closed"] and running.descriptors() == before, 9)
+        eventually(lambda: ended == ["closed"] and running.descriptors() == before, seconds)
 
 
 # --- Whose it is ---
@@ -192,10 +170,9 @@ def test_connection_that_a_client_has_logged_in_to_is_that_clients(
             respond(connection, b"%d" % number, to_client if path == b"/login" else b"")
 
     with net.serving(serve) as service:
-        with proxy(net, "absolute") as client:
+        with net.proxy("absolute") as client:
             for path, fields in (("/login", to_server), ("/next", ""), ("/again", "")):
-                client.sendall(request("absolute", SERVER, service.port, path, "GET", fields))
-                assert heard(client)[1] == b"1"
+                assert fetch(client, service.port, path, "GET", fields)[1] == b"1"
         assert ask(net, service) == b"2"
 
 
@@ -209,10 +186,9 @@ def test_content_that_a_server_may_take_for_a_request_is_followed_by_no_other_cl
         respond(connection, path_of(take_head(connection)) + b" %d" % number)
 
     with net.serving(serve) as service:
-        with proxy(net, "absolute") as client:
+        with net.proxy("absolute") as client:
             fields = f"Content-Length: {len(evil)}\r\n"
-            client.sendall(request("absolute", SERVER, service.port, "/first", "PUT", fields) + evil)
-            assert heard(client)[1] == b"/first 1"
+            assert fetch(client, service.port, "/first", "PUT", fields, evil)[1] == b"/first 1"
         assert ask(net, service, "/mine") == b"/mine 2"
 
 
@@ -224,8 +200,7 @@ def test_credentials_in_each_request_make_no_connection_ones_own(net: World, ser
 def test_connection_is_not_another_listeners(net: World, service: Service) -> None:
     assert ask(net, service) == b"/ 1"
     with net.connect(GATEWAY, 3129) as client:
-        client.sendall(request("absolute", SERVER, service.port))
-        assert heard(client)[1] == b"/ 2"
+        assert fetch(client, service.port)[1] == b"/ 2"
 
 
 def test_connection_is_not_another_servers(net: World, service: Service) -> None:
@@ -253,7 +228,7 @@ HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 def test_no_client_hears_what_another_has_asked_for(net: World, service: Service, fields: str, body: bytes) -> None:
     """A request with another one hidden behind it, and then clients that ask for their own."""
-    with proxy(net, "absolute") as client:
+    with net.proxy("absolute") as client:
         client.sendall(request("absolute", SERVER, service.port, "/first", "GET", fields) + body)
         read_all(client, 0.3)
     assert [ask(net, service, f"/{number}").split()[0] for number in range(3)] == [b"/0", b"/1", b"/2"]
@@ -281,3 +256,114 @@ def test_no_client_hears_what_a_server_has_said_to_another(net: World, more: byt
             assert ask(net, service, path) == b"mine"
             time.sleep(0.1)
             assert ask(net, service, "/next") == b"mine"
+
+
+# --- Connections that are kept for their own clients: watched while those rest ---
+
+
+@pytest.mark.parametrize("how", [end, reset, time_out], ids=["ends", "resets", "speaks"])
+def test_connection_to_a_server_that_ends_it_is_closed_while_the_client_rests(
+    net: World, running: Converter, how: Callable[[socket.socket], None]
+) -> None:
+    """Twenty clients rest behind an answer, and their servers end their connections: nothing of those stays, such as a
+    CLOSE-WAIT for each until the client comes back (RFC 9112 section 9.5)."""
+
+    def once(connection: socket.socket) -> None:
+        respond(connection, path_of(take_head(connection)))
+        answered.wait(20)
+        how(connection)
+        if how is not reset:
+            # Nothing but the converter's end comes.
+            with suppress(ConnectionError):
+                connection.recv(1)
+            ended.append(connection)
+
+    answered = threading.Event()
+    ended: list[socket.socket] = []
+    before = running.descriptors()
+    with net.serving(once) as service, ExitStack() as stack:
+        clients = [stack.enter_context(net.proxy("absolute")) for _ in range(20)]
+        for client in clients:
+            fetch(client, service.port, "/first")
+        assert running.descriptors() >= before + 40
+        answered.set()
+        eventually(lambda: running.descriptors() <= before + 20 and not net.held(service.port))
+        eventually(lambda: how is reset or len(ended) == 20)
+        # The clients notice nothing.
+        for client in clients:
+            assert fetch(client, service.port, "/second")[1] == b"/second"
+
+
+# --- A kept connection that ends just when the next request is on its way ---
+
+
+def leaving(seen: list[bytes], how: str, size: int = 0) -> Handler:
+    """A server whose first connection ends when its second request, with so much content, is there; others answer."""
+    first = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        leaves = not first.is_set()
+        first.set()
+        respond(connection, path_of(take_head(connection)))
+        seen.append(take_head(connection).split()[0])
+        take(connection, size)
+        if leaves and how == "reset":
+            reset(connection)
+        elif not leaves:
+            respond(connection, b"again")
+
+    return serve
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@pytest.mark.parametrize("how", ["end", "reset"])
+def test_what_may_be_repeated_is_asked_again_on_a_kept_connection_that_just_ends(
+    net: World, how: str, method: str
+) -> None:
+    """A request by an idempotent method and without content, such as a DELETE (RFC 9110 section 9.2.2)."""
+    seen: list[bytes] = []
+    with net.serving(leaving(seen, how)) as service, net.proxy("absolute") as client:
+        for path, by in ((b"/first", "GET"), (b"/second", method)):
+            assert fetch(client, service.port, path.decode(), by)[1] == path
+        assert (seen, len(service.peers)) == ([method.encode()], 2)
+
+
+@pytest.mark.parametrize(("how", "content"), [("end", b""), ("reset", b""), ("end", b"abc")])
+def test_post_on_a_kept_connection_that_just_ends_is_not(net: World, how: str, content: bytes) -> None:
+    seen: list[bytes] = []
+    with net.serving(leaving(seen, how, len(content))) as service, net.proxy("absolute") as client:
+        fetch(client, service.port)
+        length = f"Content-Length: {len(content)}\r\n"
+        assert fetch(client, service.port, "/", "POST", length, content)[0].startswith(b"HTTP/1.1 502 ")
+        assert (seen, len(service.peers)) == ([b"POST"], 1)
+
+
+def test_get_that_nobody_answers_is_asked_twice_and_no_more(net: World) -> None:
+    def never_again(connection: socket.socket) -> None:
+        if len(service.connections) == 1:
+            respond(connection, path_of(take_head(connection)))
+        take_head(connection)
+
+    with net.serving(never_again) as service, net.proxy("absolute") as client:
+        fetch(client, service.port)
+        assert fetch(client, service.port)[0].startswith(b"HTTP/1.1 502 ")
+        assert len(service.peers) == 2
+
+
+@pytest.mark.parametrize(("method", "content"), [("POST", b""), ("PATCH", b"abc"), ("DELETE", b"abc"), ("GET", b"")])
+def test_what_may_not_be_repeated_takes_a_new_connection_when_the_kept_one_has_rested(
+    net: World, method: str, content: bytes
+) -> None:
+    """A server may end a connection that rests just when the request is sent (RFC 9112 section 9.3.1)."""
+
+    def serve(connection: socket.socket) -> None:
+        while True:
+            connection.recv(1 << 16)
+            respond(connection, b"done")
+
+    with net.serving(serve) as service, net.proxy("absolute") as client:
+        length = f"Content-Length: {len(content)}\r\n" if method != "GET" else ""
+        for rest in (0, 0, 1):  # seconds, of which one is too long
+            time.sleep(rest)
+            assert fetch(client, service.port, "/", method, length, content)[1] == b"done"
+        assert len(service.peers) == (1 if method == "GET" else 2)

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from experiments.testbed import native
-from tests.netns.converter_world import ALL, GATEWAY, PORTS, SERVER, Converter, World, needs_tools
+from tests.netns.converter_process import SERVER, Converter
+from tests.netns.converter_world import ALL, GATEWAY, PORTS, World
 from tests.netns.world import eventually
-
-pytestmark = needs_tools
 
 IDLE, HALF_CLOSED = 3, 2
 CONFIG = ALL + f'[timeouts]\nrequest = "1s"\nconnect = "1s"\nidle = "{IDLE}s"\nhalf_closed = "{HALF_CLOSED}s"\n'
@@ -54,7 +53,7 @@ def test_connections_that_rest_live_until_their_time_is_over_and_leave_nothing(n
         running.wait_until_idle()
         eventually(lambda: running.descriptors() <= before[0])
         assert running.resident() - before[1] < LITTLE
-    outcomes = [line["outcome"] for line in running.lines()[lines:]]
+    outcomes = running.served()[lines:]
     assert outcomes.count("idle-timeout") == told["client"]["reaped"]
 
 

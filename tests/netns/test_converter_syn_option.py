@@ -3,28 +3,17 @@
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
-from tests.netns.converter_clients import read_all, take, take_head
+from tests.netns.connections import Refused, passes, read_all
+from tests.netns.converter_clients import ask
+from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo
-from tests.netns.converter_world import (
-    ALL,
-    CLIENT,
-    CLIENTS,
-    GATEWAY,
-    PORTS,
-    SERVER,
-    SERVER6,
-    Converter,
-    World,
-    needs_tools,
-)
+from tests.netns.converter_world import ALL, CLIENT, CLIENTS, GATEWAY, OUTSIDE, PORTS, SERVER6, World
 from tests.netns.test_converter_early_syn import given_up, seen
 from tests.netns.world import eventually
-
-pytestmark = needs_tools
 
 HOME, PROXY = "10.0.9.1", 3128
 NEXT = f"{GATEWAY}:{PORTS['convert']}"
@@ -43,16 +32,14 @@ def way(address: str) -> str:
 def telling(conv: World, *wrapper: str) -> Iterator[Converter]:
     """A converter in the client's namespace that carries lan's connections to the gateway's, and tells where to."""
     listen = f'[[listen]]\nkind = "http"\naddress = "[::]:{PROXY}"\nvia_gateway = true\n'
-    with conv.converter(CLIENTS + way(NEXT) + listen, conv.client, *OUR_MOUNTS, *wrapper) as converter:
+    with conv.converter(CLIENTS + way(NEXT) + listen, *OUR_MOUNTS, *wrapper, node=conv.client) as converter:
         yield converter
 
 
 def through(conv: World, host: str, port: int) -> socket.socket:
-    """A tunnel from lan to the server."""
+    """A tunnel from lan to the server; raises Refused."""
     connection = conv.connect(HOME, PROXY, node=conv.lan)
-    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    connection.sendall(f"CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode())
-    assert take_head(connection).startswith(b"HTTP/1.1 200")
+    ask(connection, "connect", host, port)
     return connection
 
 
@@ -61,8 +48,7 @@ def echoes(conv: World, host: str, port: int) -> bool:
     with through(conv, host, port) as client:
         for number in range(16):
             block = bytes([number]) * (1 << 16)
-            client.sendall(block)
-            assert take(client, len(block)) == block
+            assert passes(client, client, block)
         client.shutdown(socket.SHUT_WR)
         return read_all(client)[0] == b""
 
@@ -74,43 +60,44 @@ def told(converter: Converter) -> int:
 
 
 def test_the_next_converter_begins_with_the_syn(conv: World) -> None:
+    """For the converter before: the server sees the gateway's address, as without the option."""
     with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
         for _ in range(3):
             assert echoes(conv, SERVER, service.port)
         assert told(gateway) == 3
-        assert (len(service.peers), given_up(gateway)) == (3, 0)
-        eventually(lambda: [line["outcome"] for line in gateway.lines()] == ["ok"] * 3)
+        assert ([peer for peer, _ in service.peers], given_up(gateway)) == ([OUTSIDE] * 3, 0)
+        eventually(lambda: gateway.served() == ["ok"] * 3)
+        assert {line["client"].rpartition(":")[0] for line in gateway.lines()} == {CLIENT}
 
 
 def test_it_waits_for_nothing_else(conv: World) -> None:
     """The handshake between the converters never ends; the server's begins nevertheless, and is given up in time."""
-    mute = f"type filter hook input priority 0; tcp sport {PORTS['convert']} drop;"
-    with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
-        conv.nft(f"table ip mute {{ chain in {{ {mute} }}; }}", conv.client)
-        try:
-            with conv.connect(HOME, PROXY, node=conv.lan) as client:
-                client.sendall(f"CONNECT {SERVER}:{service.port} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-                eventually(lambda: service.peers)
-                assert gateway.lines() == []
-                eventually(lambda: given_up(gateway) >= 1)
-        finally:
-            conv.nft("delete table ip mute", conv.client)
+    with (
+        conv.converter(LISTENING) as gateway,
+        telling(conv),
+        conv.serving(echo) as service,
+        conv.filtered(conv.client, f"tcp sport {PORTS['convert']} drop"),
+        conv.connect(HOME, PROXY, node=conv.lan) as client,
+    ):
+        client.sendall(f"CONNECT {SERVER}:{service.port} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        eventually(lambda: service.peers)
+        assert gateway.lines() == []
+        eventually(lambda: given_up(gateway) >= 1)
 
 
-def test_a_server_of_ipv6_and_a_client_that_tells_nothing_are_served_the_slow_way(conv: World) -> None:
-    with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
-        assert echoes(conv, SERVER6, service.port)
-        assert seen(gateway) == {"no-destination": 1}
-
-
-def test_where_the_option_is_lost_on_the_way_nothing_else_is(conv: World) -> None:
-    strip = f"type filter hook output priority 0; tcp dport {PORTS['convert']} reset tcp option 254;"
-    with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
-        conv.nft(f"table ip strip {{ chain out {{ {strip} }}; }}", conv.client)
-        try:
-            assert echoes(conv, SERVER, service.port)
-        finally:
-            conv.nft("delete table ip strip", conv.client)
+@pytest.mark.parametrize(
+    ("host", "rule"),
+    [(SERVER6, "accept"), (SERVER, f"tcp dport {PORTS['convert']} reset tcp option 254")],
+    ids=["ipv6", "option-lost"],
+)
+def test_a_server_that_the_option_does_not_name_is_reached_the_slow_way(conv: World, host: str, rule: str) -> None:
+    with (
+        conv.converter(LISTENING) as gateway,
+        telling(conv),
+        conv.serving(echo) as service,
+        conv.filtered(conv.client, rule, "output"),
+    ):
+        assert echoes(conv, host, service.port)
         assert seen(gateway) == {"no-destination": 1}
 
 
@@ -121,9 +108,9 @@ def test_a_next_converter_that_does_not_know_it_serves_all_the_same(conv: World)
 
 @pytest.mark.parametrize("target", ["10.7.0.2", "127.0.0.1", GATEWAY])
 def test_what_may_not_be_reached_is_not_begun(conv: World, target: str) -> None:
-    with conv.converter(LISTENING) as gateway, telling(conv), conv.connect(HOME, PROXY, node=conv.lan) as client:
-        client.sendall(f"CONNECT {target}:80 HTTP/1.1\r\nHost: {target}:80\r\n\r\n".encode())
-        assert take_head(client).startswith(b"HTTP/1.1 403")
+    with conv.converter(LISTENING) as gateway, telling(conv):
+        with pytest.raises(Refused, match="403"):
+            through(conv, target, 80)
         assert "started" not in seen(gateway)
 
 
@@ -132,13 +119,15 @@ def test_it_goes_on_from_converter_to_converter(conv: World) -> None:
     last = f"{GATEWAY}:2301"
     middle = LISTENING.replace(CONVERT, CONVERT + "via_gateway = true\n") + way(last)
     end = f'{CLIENTS}[metrics]\n[early_syn]\n[[listen]]\n{CONVERT}address = "{last}"\nearly_syn = true\n'
-    with ExitStack() as stack:
-        converters = [stack.enter_context(conv.converter(config, None, *OUR_MOUNTS)) for config in (end, middle)]
-        stack.enter_context(telling(conv))
-        service = stack.enter_context(conv.serving(echo))
+    with (
+        conv.converter(end, *OUR_MOUNTS) as behind,
+        conv.converter(middle, *OUR_MOUNTS) as converter,
+        telling(conv),
+        conv.serving(echo) as service,
+    ):
         assert echoes(conv, SERVER, service.port)
-        assert told(converters[1]) == 1
-        eventually(lambda: all([line["outcome"] for line in each.lines()] == ["ok"] for each in converters))
+        assert told(converter) == 1
+        eventually(lambda: converter.served() == behind.served() == ["ok"])
         assert len(service.peers) == 1
 
 
@@ -162,15 +151,6 @@ def test_without_the_right_to_it_it_says_so(conv: World) -> None:
         pass
 
 
-def test_the_clients_address_is_no_secret_to_the_server(conv: World) -> None:
-    """Who is begun for is the converter before: the server sees the gateway's address, as without the option."""
-    with conv.converter(LISTENING) as gateway, telling(conv), conv.serving(echo) as service:
-        assert echoes(conv, SERVER, service.port)
-        assert [peer for peer, _ in service.peers] == ["203.0.113.1"]
-        eventually(lambda: gateway.lines())
-        assert gateway.lines()[0]["client"].rpartition(":")[0] == CLIENT
-
-
 def test_a_circle_is_refused_and_ends(conv: World) -> None:
     """Two converters that are each other's next one: SYNs go to and fro until the request is there, then no more."""
     own, other = f"{GATEWAY}:{PORTS['convert']}", f"{GATEWAY}:2301"
@@ -178,13 +158,14 @@ def test_a_circle_is_refused_and_ends(conv: World) -> None:
     one = LISTENING.replace(CONVERT, CONVERT + "via_gateway = true\n") + way(other) + check
     two = f'{CLIENTS}[metrics]\n[early_syn]\ntimeout = "1s"\n[[listen]]\n{CONVERT}address = "{other}"\n'
     two += "via_gateway = true\nearly_syn = true\n" + way(own) + check
-    with ExitStack() as stack:
-        converters = [stack.enter_context(conv.converter(config, None, *OUR_MOUNTS)) for config in (one, two)]
-        stack.enter_context(telling(conv))
-        client = stack.enter_context(conv.connect(HOME, PROXY, node=conv.lan))
-        client.sendall(f"CONNECT {SERVER}:80 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-        assert take_head(client).startswith(b"HTTP/1.1 502")
-        for converter in converters:
-            converter.wait_until_idle()
-        assert "loop" in {line["outcome"] for converter in converters for line in converter.lines()}
-        assert seen(converters[0]).get("started", 0) < 100
+    with (
+        conv.converter(one, *OUR_MOUNTS) as first,
+        conv.converter(two, *OUR_MOUNTS) as second,
+        telling(conv),
+    ):
+        with pytest.raises(Refused, match="502"):
+            through(conv, SERVER, 80)
+        first.wait_until_idle()
+        second.wait_until_idle()
+        assert "loop" in first.served() + second.served()
+        assert seen(first).get("started", 0) < 100

@@ -2,62 +2,37 @@
 
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
-from tests.netns.converter_clients import (
-    PROTOCOLS,
-    TRANSPARENT,
-    convert_connect,
-    convert_message,
-    convert_reply,
-    hears,
-    hold,
-    opened,
-    proxy,
-    read_all,
-    reset,
-    seconds_to_reset,
-    take,
-)
-from tests.netns.converter_services import echo, greet
-from tests.netns.converter_world import (
-    ALL,
-    CLIENT,
-    CLIENT6,
-    GATEWAY,
-    LAN,
-    LAN6,
-    MPTCP,
-    PORTS,
-    SERVER,
-    SERVER6,
-    Converter,
-    World,
-    needs_tools,
-)
-from tests.netns.world import eventually
-
-pytestmark = needs_tools
+from tests.netns.connections import MPTCP, meanwhile, read_all, reset, seconds_to_reset, take
+from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
+from tests.netns.converter_process import SERVER, Converter
+from tests.netns.converter_services import echo, greet, hold
+from tests.netns.converter_world import ALL, CLIENT, CLIENT6, GATEWAY, LAN, LAN6, PORTS, SERVER6, Service, World
+from tests.netns.world import eventually, sysctl
 
 HOSTS = pytest.mark.parametrize("host", [SERVER, SERVER6])
 
 
-@contextmanager
-def return_path(world: World) -> Iterator[None]:
+def return_path(conv: World) -> AbstractContextManager[str]:
     """What servers send to the clients' own addresses is for a converter that borrowed them (tproxy in nft(8))."""
-    world.nft("""table inet back { chain in {
-        type filter hook prerouting priority mangle;
-        iifname "origins" meta l4proto tcp socket transparent 1 meta mark set 1 accept;
-    }; }""")
+    rule = 'iifname "origins" meta l4proto tcp socket transparent 1 meta mark set 1 accept'
+    return conv.filtered(conv.gateway, rule, "prerouting", priority="mangle")
+
+
+@contextmanager
+def both_links(conv: World, *addresses: str) -> Iterator[None]:
+    """The client's kernel joins by its wireless link, with these addresses there."""
+    for address in addresses:
+        conv.client.ip("mptcp", "endpoint", "add", address, "dev", "wireless", "subflow")
     try:
         yield
     finally:
-        world.nft("delete table inet back")
+        conv.client.ip("mptcp", "endpoint", "flush")
 
 
 KEEPING = ALL.replace('intercept = "tproxy"\n', 'intercept = "tproxy"\nkeep_client_address = true\n')
@@ -67,62 +42,43 @@ KEEPING = ALL.replace('intercept = "tproxy"\n', 'intercept = "tproxy"\nkeep_clie
 @HOSTS
 def test_server_sees_the_client_s_own_address_and_port(conv: World, host: str, protocol: int) -> None:
     with conv.converter(KEEPING) as converter, return_path(conv), conv.serving(echo) as service:
-        with opened(conv, "tproxy", host, service.port, protocol) as client:
+        with conv.opened("tproxy", host, service.port, protocol) as client:
             data = bytes(range(256)) * 4096
-            sending = threading.Thread(target=client.sendall, args=(data,))
-            sending.start()
-            assert take(client, len(data)) == data
-            sending.join()
+            with meanwhile(client.sendall, data):
+                assert take(client, len(data)) == data
             assert service.peers == [(client.getsockname()[0], client.getsockname()[1])]
-        eventually(lambda: converter.lines())
-        assert converter.lines()[0]["outcome"] == "ok"
+        eventually(lambda: converter.served() == ["ok"])
 
 
 @HOSTS
 @pytest.mark.parametrize("how", TRANSPARENT)
 def test_forbidden_targets_stay_forbidden_with_the_client_s_address(conv: World, how: str, host: str) -> None:
     with conv.converter(KEEPING + f'[targets]\ndeny = ["{SERVER}/32", "{SERVER6}/128"]\n'), return_path(conv):
-        conv.syns()
-        assert hears(conv, how, host, 8080) == "reset"
+        assert conv.hears(how, host, 8080) == "reset"
         assert [syn for syn in conv.syns() if syn.port == 8080] == []
 
 
 @HOSTS
 def test_second_subflow_joins_where_the_listener_has_the_port_that_was_dialled(conv: World, host: str) -> None:
     """A join looks for a listener at its own destination, before netfilter could bring it to another one."""
-    port = 7777
+    port, size = 7777, 8 << 20
     config = ALL.replace(f":{PORTS['tproxy']}", f":{port}")
-    rule = f"""table inet intercept
-delete table inet intercept
-table inet intercept {{ chain prerouting {{
-    type filter hook prerouting priority mangle;
-    iifname {{ "wired", "wireless" }} tcp dport {port} tproxy to :{port} meta mark set 1 accept;
-}}; }}"""
-    size = 8 << 20
-    address = "fd00:2::2" if ":" in host else "10.0.2.2"
-    conv.intercept("tproxy")
-    conv.nft(rule)
-    conv.client.ip("mptcp", "endpoint", "add", address, "dev", "wireless", "subflow")
-    try:
-        with conv.converter(config) as converter, conv.serving(lambda one: one.sendall(bytes(size)), port):
-            source = CLIENT6 if ":" in host else CLIENT
-            with conv.connect(host, port, MPTCP, source) as client:
-                assert len(read_all(client)[0]) == size
-            eventually(lambda: converter.lines())
-            assert {path["client"] for path in converter.lines()[0]["paths"]} == {source, address}
-            assert converter.metrics()["tributary_converter_mptcp_joins_total"] == 1
-    finally:
-        conv.client.ip("mptcp", "endpoint", "flush")
-        conv.intercept("")
+    rule = f'iifname {{ "wired", "wireless" }} tcp dport {port} tproxy to :{port} meta mark set 1 accept'
+    source, address = (CLIENT6, "fd00:2::2") if ":" in host else (CLIENT, "10.0.2.2")
+    conv.intercept("")
+    with (
+        conv.filtered(conv.gateway, rule, "prerouting", priority="mangle"),
+        both_links(conv, address),
+        conv.converter(config) as converter,
+        conv.serving(lambda one: one.sendall(bytes(size)), port),
+    ):
+        with conv.connect(host, port, MPTCP, source) as client:
+            assert len(read_all(client)[0]) == size
+        (line,) = eventually(converter.lines)
+        assert {path["client"] for path in line["paths"]} == {source, address}
+        assert converter.metrics()["tributary_converter_mptcp_joins_total"] == 1
 
 
-ROUTER_LISTEN = """[[listen]]
-kind = "transparent"
-name = "lan"
-address = "[::]:7003"
-intercept = "{how}"
-via_gateway = true
-"""
 GATEWAYS = (f"{GATEWAY}:{PORTS['convert']}", f"[fd00:1::1]:{PORTS['convert']}")
 ROUTER_RULES = {
     "tproxy": "type filter hook prerouting priority mangle; iifname home tcp dport 8000-8999 "
@@ -131,35 +87,35 @@ ROUTER_RULES = {
 }
 
 
-def router_config(how: str, address: str, fallback: str, fast_open: bool) -> str:
-    gateway = f'[gateway]\naddress = "{address}"\nfallback = "{fallback}"\ntimeout = "500ms"\nretry = "500ms"\n'
-    gateway += f"fast_open = {str(fast_open).lower()}\n"
-    return '[clients]\nnetworks = ["10.0.9.0/24", "fd00:9::/64"]\n' + gateway + ROUTER_LISTEN.format(how=how)
-
-
 @contextmanager
 def router(
-    world: World,
-    how: str = "tproxy",
-    address: str = GATEWAYS[0],
-    fallback: str = "direct",
-    fast_open: bool = False,
+    conv: World, how: str = "tproxy", address: str = GATEWAYS[0], fallback: str = "direct", fast_open: bool = False
 ) -> Iterator[Converter]:
     """A converter in the client's namespace that lan's connections go to, with both links for what it sends."""
-    world.intercept("")
-    # A device of the LAN is seen at the servers by the addresses of the router's links.
-    rules = f"""table inet router {{
-        chain lan {{ {ROUTER_RULES[how]} }};
-    }}"""
-    world.nft(rules, world.client)
-    for address_of in ("10.0.2.2", "fd00:2::2"):
-        world.client.ip("mptcp", "endpoint", "add", address_of, "dev", "wireless", "subflow")
-    try:
-        with world.converter(router_config(how, address, fallback, fast_open), world.client) as converter:
-            yield converter
-    finally:
-        world.client.ip("mptcp", "endpoint", "flush")
-        world.nft("delete table inet router", world.client)
+    config = f"""
+[clients]
+networks = ["10.0.9.0/24", "fd00:9::/64"]
+[gateway]
+address = "{address}"
+fallback = "{fallback}"
+timeout = "500ms"
+retry = "500ms"
+fast_open = {str(fast_open).lower()}
+[[listen]]
+kind = "transparent"
+name = "lan"
+address = "[::]:7003"
+intercept = "{how}"
+via_gateway = true
+"""
+    conv.intercept("")
+    with (
+        # A device of the LAN is seen at the servers by the addresses of the router's links.
+        conv.ruled(f"table inet router {{ chain lan {{ {ROUTER_RULES[how]} }}; }}", conv.client),
+        both_links(conv, "10.0.2.2", "fd00:2::2"),
+        conv.converter(config, node=conv.client) as converter,
+    ):
+        yield converter
 
 
 def from_lan(world: World, host: str, port: int) -> socket.socket:
@@ -167,10 +123,10 @@ def from_lan(world: World, host: str, port: int) -> socket.socket:
     return world.connect(host, port, node=world.lan)
 
 
-def outcome(converter: Converter) -> str:
-    """Of its only connection."""
-    eventually(lambda: converter.lines())
-    return str(converter.lines()[0]["outcome"])
+def is_greeted(conv: World, service: Service) -> bool:
+    """Whether a device hears what the service says first."""
+    with from_lan(conv, SERVER, service.port) as client:
+        return take(client, 5) == b"hello"
 
 
 @pytest.mark.parametrize("address", GATEWAYS, ids=["v4", "v6"])
@@ -189,7 +145,7 @@ def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
         with from_lan(conv, host, service.port) as client:
             client.sendall(b"early")
             assert len(read_all(client)[0]) == size
-        assert outcome(home) == outcome(gateway) == "ok"
+        eventually(lambda: home.served() == gateway.served() == ["ok"])
         paths = gateway.lines()[0]["paths"]
         links = {"fd00:1::2", "fd00:2::2"} if "[" in address else {CLIENT, "10.0.2.2"}
         assert {path["client"] for path in paths} == links
@@ -203,18 +159,19 @@ def test_plain_connection_of_the_lan_uses_both_links_to_the_gateway(
 def test_first_bytes_of_a_device_come_once_whether_the_syn_took_them_or_not(
     conv: World, client_wants: bool, gateway_takes: int
 ) -> None:
-    conv.gateway.sysctl(net__ipv4__tcp_fastopen=gateway_takes)
     data = bytes(range(256)) * 40
     before = taken_with_the_syn(conv)
-    try:
-        with conv.converter(ALL), router(conv, fast_open=client_wants), conv.serving(echo) as service:
-            for _ in range(5):
-                with from_lan(conv, SERVER, service.port) as client:
-                    client.sendall(data)
-                    client.shutdown(socket.SHUT_WR)
-                    assert read_all(client) == (data, "closed")
-    finally:
-        conv.gateway.sysctl(net__ipv4__tcp_fastopen=3)
+    with (
+        sysctl(conv.gateway, net__ipv4__tcp_fastopen=gateway_takes),
+        conv.converter(ALL),
+        router(conv, fast_open=client_wants),
+        conv.serving(echo) as service,
+    ):
+        for _ in range(5):
+            with from_lan(conv, SERVER, service.port) as client:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                assert read_all(client) == (data, "closed")
     assert taken_with_the_syn(conv) - before == (5 if (client_wants, gateway_takes) == (True, 3) else 0)
 
 
@@ -253,44 +210,45 @@ def test_gateway_that_is_away_is_got_round_or_not_and_found_again(conv: World, f
 
 def test_silent_gateway_costs_its_timeout_once(conv: World) -> None:
     """A link that swallows everything, unlike a gateway that refuses."""
-    port = PORTS["convert"]
-    conv.nft(f"table inet silent {{ chain in {{ type filter hook input priority 0; tcp dport {port} drop; }}; }}")
-    try:
-        with conv.converter(ALL), router(conv) as home, conv.serving(greet) as service:
-            times = []
-            for _ in range(2):
-                begin = time.monotonic()
-                with from_lan(conv, SERVER, service.port) as client:
-                    assert take(client, 5) == b"hello"
-                times.append(time.monotonic() - begin)
-            assert 0.45 < times[0] < 1.2
-            assert home.log.count("is unavailable") == 1
-    finally:
-        conv.nft("delete table inet silent")
+    with (
+        conv.filtered(conv.gateway, f"tcp dport {PORTS['convert']} drop"),
+        conv.converter(ALL),
+        router(conv) as home,
+        conv.serving(greet) as service,
+    ):
+        times = []
+        for _ in range(2):
+            begin = time.monotonic()
+            assert is_greeted(conv, service)
+            times.append(time.monotonic() - begin)
+        assert 0.45 < times[0] < 1.2
+        assert home.log.count("is unavailable") == 1
 
 
 def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence(conv: World) -> None:
     deny = f'[targets]\ndeny = ["{SERVER6}/128"]\n'
     with conv.converter(ALL + deny), router(conv) as home:
-        for host, expected in ((SERVER, "refused-by-server"), (SERVER6, "denied")):
-            before = len(home.lines())
+        for host in (SERVER, SERVER6):
             with suppress(ConnectionResetError), from_lan(conv, host, 8001) as client:
                 assert read_all(client, 3) == (b"", "reset")
-            eventually(lambda before=before: len(home.lines()) > before)  # type: ignore[misc]
-            assert home.lines()[-1]["outcome"] == expected
+            home.wait_until_idle()
+        eventually(lambda: home.served() == ["refused-by-server", "denied"])
         assert "is unavailable" not in home.log
 
 
-def test_reset_goes_all_the_way(conv: World) -> None:
-    for who in ("device", "server"):
-        with conv.converter(ALL), router(conv), conv.serving(hold) as service, ExitStack() as stack:
-            client = stack.enter_context(from_lan(conv, SERVER, service.port))
-            eventually(lambda service=service: service.connections)  # type: ignore[misc]
-            server = service.connections[0]
-            client.sendall(b"x")
-            take(server, 1)
-            reset(client if who == "device" else server)
-            assert seconds_to_reset(server if who == "device" else client) < 1
+@pytest.mark.parametrize("who", ["device", "server"])
+def test_reset_goes_all_the_way(conv: World, who: str) -> None:
+    with (
+        conv.converter(ALL),
+        router(conv),
+        conv.serving(hold) as service,
+        from_lan(conv, SERVER, service.port) as client,
+    ):
+        server = service.connection()
+        client.sendall(b"x")
+        take(server, 1)
+        reset(client if who == "device" else server)
+        assert seconds_to_reset(server if who == "device" else client) < 1
 
 
 COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n')
@@ -299,8 +257,7 @@ COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n'
 def test_cookie_is_fetched_once_and_shown_from_then_on(conv: World) -> None:
     with conv.converter(COOKIES) as gateway, router(conv) as home, conv.serving(greet) as service:
         for _ in range(6):
-            with from_lan(conv, SERVER, service.port) as client:
-                assert take(client, 5) == b"hello"
+            assert is_greeted(conv, service)
         eventually(lambda: gateway.outcomes("convert").get("ok") == 6)
         # Each thread has a cookie of its own.
         assert 1 <= gateway.outcomes("convert")["cookie"] <= 2
@@ -313,8 +270,7 @@ def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
             # A new process has a new secret.
             with conv.converter(COOKIES) as gateway:
                 for _ in range(4):
-                    with from_lan(conv, SERVER, service.port) as client:
-                        assert take(client, 5) == b"hello"
+                    assert is_greeted(conv, service)
                 assert gateway.outcomes("convert")["cookie"] >= 1
         assert "is unavailable" not in home.log
 
@@ -323,7 +279,7 @@ def test_new_secret_of_the_gateway_costs_one_more_question(conv: World) -> None:
 def test_client_without_a_cookie_is_given_one_and_reaches_nobody(conv: World, protocol: int) -> None:
     with conv.converter(COOKIES), conv.serving(greet) as service:
         connect = convert_connect(SERVER, service.port)
-        with proxy(conv, "convert", protocol) as client:
+        with conv.proxy("convert", protocol) as client:
             client.sendall(convert_message(connect))
             reply, _ = read_all(client)
         assert struct.unpack("!BB", reply[4:6])[0] == 30
@@ -333,7 +289,7 @@ def test_client_without_a_cookie_is_given_one_and_reaches_nobody(conv: World, pr
         assert service.peers == []
         shown = struct.pack("!BBH", 22, 1 + len(cookie) // 4, 0) + cookie
         for tlv, heard in ((shown, b"hello"), (shown[:-1] + bytes([shown[-1] ^ 1]), b"")):
-            with proxy(conv, "convert", protocol) as client:
+            with conv.proxy("convert", protocol) as client:
                 client.sendall(convert_message(connect, tlv))
                 if heard:
                     convert_reply(client)

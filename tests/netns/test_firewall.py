@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.home.gateway import FIREWALL as RULES
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import needs
-from tributary.paths import ROOT
+from tests.netns.connections import TCP
+from tests.netns.world import connected, datagrams_at, needs
 from tributary.settings.errors import CommandError
 
 pytestmark = needs("nft")
 
-RULES = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
 SITE = """\
 add element inet tributary-firewall client_networks4 { 10.0.0.0/8 }
 add element inet tributary-firewall client_networks6 { 2001:db8::/64 }
@@ -55,8 +55,7 @@ class Place:
 
     def connect(self, source: str, port: int) -> socket.socket:
         """From one of the client's addresses; raises TimeoutError if the firewall drops it."""
-        with self.client.entered():
-            return socket.create_connection((GATEWAY[source], port), timeout=1, source_address=(source, 0))
+        return connected(self.client, GATEWAY[source], port, (source, 0), 1, protocol=TCP)
 
     def accepted(self, client: socket.socket) -> socket.socket:
         """The gateway's end of a connection to port 3128; those before it in the queue are closed."""
@@ -120,19 +119,13 @@ def test_neighbours_and_pings_are_answered(place: Place) -> None:
 
 
 def test_an_udp_answer_comes_in_and_an_udp_question_does_not(place: Place) -> None:
-    with place.gateway.entered():
-        asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with place.client.entered():
-        resolver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with asking, resolver:
+    with datagrams_at(place.gateway) as asking, datagrams_at(place.client, seconds=2) as resolver:
         resolver.bind(("10.0.0.2", 5353))
-        resolver.settimeout(2)
-        asking.settimeout(1)
         asking.sendto(b"question", ("10.0.0.2", 5353))
         _, asked_by = resolver.recvfrom(100)
         resolver.sendto(b"answer", asked_by)
         assert asking.recv(100) == b"answer"
-        with place.client.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        with datagrams_at(place.client) as stranger:
             stranger.sendto(b"unasked", asked_by)
         with pytest.raises(TimeoutError):
             asking.recv(100)

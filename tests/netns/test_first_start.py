@@ -23,18 +23,16 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from image.firstboot import first_start
-from image.firstboot.actions import WriteFile
 from image.firstboot.code import PLACE
 from image.firstboot.page import ports
 from image.firstboot.page.app import LARGEST
-from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.dhcp import offered
 from tests.netns.home_world import SITE, heard
 from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT
-from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, facts, make_system, public_key
+from tests.unit.image.firstboot.systems import FIREWALL, SHIPPED, make_system, public_key, texts
 
 AT, ORIGIN = "192.168.77.1", "http://192.168.77.1"
 CODE, SECRET = "abcd-efgh", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -84,11 +82,10 @@ class World:
     def write(self, card: str) -> None:
         """The card, and what firstboot makes of it as far as the page asks: the code, and the firewall."""
         self.card.write_text(card)
-        found = plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
-        texts = {Path(each.path).name: each.text for each in found if isinstance(each, WriteFile)}
+        files = {Path(path).name: text for path, text in texts(card).items()}
         (self.root / PLACE).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / PLACE).write_text(texts["code"])
-        rules = {"tributary-site.nft": SITE, "tributary-site-card.nft": texts["tributary-site-card.nft"]}
+        (self.root / PLACE).write_text(files["code"])
+        rules = {"tributary-site.nft": SITE, "tributary-site-card.nft": files["tributary-site-card.nft"]}
         for name, text in {**rules, FIREWALL.name: FIREWALL.read_text()}.items():
             (self.directory / name).write_text(text)
         self.box.run("nft", "--includepath", str(self.directory), "--file", str(self.directory / FIREWALL.name))

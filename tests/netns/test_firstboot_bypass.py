@@ -22,8 +22,8 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
-from tests.netns.converter_world import start
-from tests.netns.home_world import BOX, LAN, Home, access_links, dnsmasq, heard, listening
+from tests.netns.converter_process import start
+from tests.netns.home_world import BOX, LAN, Home, access_links, dnsmasq, heard, listening, udp
 from tests.netns.world import eventually, in_namespace, needs, process, said_ready
 
 GATEWAY, SERVER, OTHER = "203.0.113.1", "203.0.113.2", "198.51.100.2"
@@ -117,13 +117,7 @@ def way(home: Bypassed, host: str = SERVER, port: int = 27015) -> str:
 
 def way_by_udp(home: Bypassed, port: int, host: str = SERVER) -> str:
     """The same for one datagram; 'refused' if that is what the device is told."""
-    with home.internet.entered():
-        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with home.device.entered():
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with service, client:
-        service.settimeout(1)
-        service.bind((host, port))
+    with udp(home.internet, (host, port)) as service, udp(home.device) as client:
         client.connect((host, port))
         client.send(b"hello")
         try:
@@ -279,13 +273,8 @@ def talking(home: Bypassed, port: int) -> Iterator[tuple[socket.socket, socket.s
 
 
 def test_datagrams_keep_their_way_before_anybody_answers(home: Bypassed) -> None:
-    with home.internet.entered():
-        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with home.device.entered():
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with bypassing(home), service, client:
+    with bypassing(home), udp(home.internet, (SERVER, 5060)) as service, udp(home.device) as client:
         service.settimeout(5)
-        service.bind((SERVER, 5060))
         client.connect((SERVER, 5060))
         client.send(b"hello")
         peer = service.recvfrom(10)[1]

@@ -1,4 +1,4 @@
-"""A root partition that grows to the end of its disk: on a loop device, by the tools that the image brings."""
+"""A partition that grows to the end of its disk: on a loop device, by the tools that the image brings."""
 
 import os
 import subprocess
@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from image.firstboot import look
 from image.firstboot.apply import System, keep_up
-from image.firstboot.facts import Condition, GrowingPartition
-from image.firstboot.upkeep import upkeep
+from image.firstboot.upkeep import GrowingPartition, partition, upkeep
 from tests.netns.world import needs
 
 MIB = 1 << 20
@@ -40,20 +38,19 @@ def card(folder: Path, table: str) -> Iterator[Path]:
         # Not every kernel reads the tables of loop devices by itself.
         call("partx", "--add", device)
         made.callback(call, "partx", "--delete", device)
-        partition = Path(f"{device}p2")
-        call("mke2fs", "-q", "-F", "-t", "ext4", partition)
+        part = Path(f"{device}p2")
+        call("mke2fs", "-q", "-F", "-t", "ext4", part)
         mounted = folder / "root"
         mounted.mkdir()
-        call("mount", partition, mounted)
+        call("mount", part, mounted)
         made.callback(call, "umount", mounted)
         (mounted / "file").write_text("still here")
         yield mounted
 
 
 def found(mounted: Path) -> GrowingPartition:
-    partition = look.root_partition("", mounted.stat().st_dev, Path("/sys"), Path("/dev"))
-    assert partition is not None
-    return partition
+    device = mounted.stat().st_dev
+    return partition(Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve())
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -62,14 +59,14 @@ def test_the_partition_takes_the_whole_card_while_it_is_mounted(tmp_path: Path, 
         before = found(mounted)
         assert (before.number, before.size, before.filesystem) == (2, 40 * MIB, 40 * MIB)
         uuid = call("lsblk", "--noheadings", "--output", "PARTUUID", before.device)
-        grow, *_ = upkeep(Condition(has_host_keys=True, growing=before))
+        grow, *_ = upkeep(before, has_host_keys=True)
         keep_up(grow, System(Path("/"), running=True))
         after = found(mounted)
         assert after.size > 115 * MIB
         assert call("lsblk", "--noheadings", "--output", "PARTUUID", after.device) == uuid
         assert (mounted / "file").read_text() == "still here"
         # If power goes now, the next boot has this left to do.
-        left = upkeep(Condition(has_host_keys=True, growing=after))
+        left = upkeep(after, has_host_keys=True)
         assert [str(action) for action in left] == [f"grow the file system on {after.device}"]
         # A table that is as large as it can be is no error.
         keep_up(grow, System(Path("/"), running=True))

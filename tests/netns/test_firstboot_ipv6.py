@@ -18,7 +18,7 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, Home, heard, listening, listens
+from tests.netns.home_world import BOX, Home, heard, listening, listens, udp
 from tests.netns.world import needs, on
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 
@@ -80,17 +80,6 @@ def away(home: Home) -> Iterator[None]:
     _answers(home)
 
 
-@contextmanager
-def udp(node: Node, *, bound: tuple[str, int] | None = None) -> Iterator[socket.socket]:
-    """A socket for datagrams; ``bound`` it is the server's."""
-    with node.entered():
-        made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with made:
-        made.settimeout(1)
-        made.bind(bound or ("::", 0))
-        yield made
-
-
 def test_connections_of_devices_to_any_port_come_to_the_converter_s_listener(home: Home) -> None:
     with listening(home.box, PORT, transparent=True, version=6):
         for port in (22, 443, 27015):
@@ -103,7 +92,7 @@ def test_what_is_not_bonded_goes_through_the_tunnel_with_the_device_s_own_addres
 ) -> None:
     with listening(nodes["gateway"], 25, version=6):
         assert heard(home.device, SERVER, 25) == f"gateway {DEVICE} {SERVER}"
-    with udp(nodes["gateway"], bound=(SERVER, 443)) as server, udp(home.device) as client:
+    with udp(nodes["gateway"], (SERVER, 443), version=6) as server, udp(home.device, version=6) as client:
         client.sendto(b"hello", (SERVER, 443))
         data, peer = server.recvfrom(10)
         server.sendto(data, peer)
@@ -115,7 +104,7 @@ def _is_told_at_once(home: Home, port: int) -> None:
     """By TCP and by UDP."""
     begun = time.monotonic()
     assert heard(home.device, SERVER, port) == "refused"
-    with udp(home.device) as client:
+    with udp(home.device, version=6) as client:
         client.connect((SERVER, port))
         client.send(b"hello")
         with pytest.raises(PermissionError):  # administratively prohibited: icmpv6_err_convert of net/ipv6/icmp.c
@@ -127,7 +116,7 @@ def test_while_the_gateway_is_away_devices_are_told_so_at_once_and_nothing_leave
     with (
         listening(home.internet, 443, version=6),
         listening(home.box, PORT, transparent=True, version=6),
-        udp(home.internet, bound=(SERVER, 443)) as server,
+        udp(home.internet, (SERVER, 443), version=6) as server,
         away(home),
     ):
         _is_told_at_once(home, 443)
@@ -137,9 +126,9 @@ def test_while_the_gateway_is_away_devices_are_told_so_at_once_and_nothing_leave
 
 def test_a_flow_that_has_begun_leaves_by_no_link_either(home: Home, nodes: dict[str, Node]) -> None:
     with (
-        udp(nodes["gateway"], bound=(SERVER, 4500)) as server,
-        udp(home.internet, bound=(SERVER, 4500)) as beside,
-        udp(home.device) as client,
+        udp(nodes["gateway"], (SERVER, 4500), version=6) as server,
+        udp(home.internet, (SERVER, 4500), version=6) as beside,
+        udp(home.device, version=6) as client,
     ):
         client.connect((SERVER, 4500))
         client.send(b"hello")
@@ -172,7 +161,7 @@ def test_what_is_by_passed_to_a_link_without_ipv6_is_told_at_once_to_go_by_ipv4(
     with listening(home.box, PORT, transparent=True, version=6):
         assert heard(home.device, SERVER, 2222) == "refused"
         assert heard(home.device, SERVER, 2223) == f"box {DEVICE} {SERVER}"
-        with udp(nodes["gateway"], bound=(SERVER, 5060)) as server, udp(home.device) as client:
+        with udp(nodes["gateway"], (SERVER, 5060), version=6) as server, udp(home.device, version=6) as client:
             client.connect((SERVER, 5060))
             client.send(b"hello")
             with pytest.raises(PermissionError):
@@ -212,10 +201,10 @@ def test_with_addresses_of_links_tcp_is_for_the_converter_where_the_card_says_so
 
 
 def test_nobody_on_the_internet_begins_to_talk_to_a_device(home: Home, nodes: dict[str, Node]) -> None:
-    with listening(home.device, 8080, version=6), udp(home.device, bound=(DEVICE, 8080)) as device:
+    with listening(home.device, 8080, version=6), udp(home.device, (DEVICE, 8080), version=6) as device:
         for stranger in (nodes["gateway"], home.internet):
             assert heard(stranger, DEVICE, 8080) == "silence"
-            with udp(stranger) as client:
+            with udp(stranger, version=6) as client:
                 client.sendto(b"hello", (DEVICE, 8080))
         with pytest.raises(TimeoutError):
             device.recv(10)

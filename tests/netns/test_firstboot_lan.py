@@ -5,19 +5,17 @@
 The Internet has no route to the LAN: what it answers went through the box's own address.
 """
 
-import socket
+import select
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from experiments.testbed.network import standing_nodes
-from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
-from tests.netns.home_world import BOX, DEVICE, LAN, Home, heard, listening
+from tests.netns.home_world import BOX, DEVICE, LAN, Home, heard, listening, udp
 from tests.netns.world import needs
 from tests.unit.image.firstboot.cards import HOME
 
@@ -118,40 +116,17 @@ def test_from_outside_nobody_gets_to_devices(router: Home) -> None:
 
 
 def _asked_by_udp(home: Home) -> str:
-    """Who answers a datagram to the server's port 443: 'refused by' an ICMP error's sender is all that there is."""
-    with home.device.entered():
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with client, listening_by_udp(home.internet, 443):
-        client.settimeout(1)
+    """What a device hears of the server's port 443 after it has said hello there."""
+    with udp(home.internet, (SERVER, 443)) as service, udp(home.device) as client:
         client.connect((SERVER, 443))
         client.send(b"hello")
-        try:
+        readable, _, _ = select.select([service, client], [], [], 1)
+        if service in readable:
+            service.sendto(*service.recvfrom(10))
             return client.recv(10).decode()
-        except ConnectionRefusedError:
-            return "refused"
-
-
-@contextmanager
-def listening_by_udp(node: Node, port: int) -> Iterator[None]:
-    with node.entered():
-        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        service.bind((SERVER, port))
-    service.settimeout(2)
-
-    def answer() -> None:
-        try:
-            data, peer = service.recvfrom(10)
-            service.sendto(data, peer)
-        except TimeoutError:
-            return
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        service.close()
+        with pytest.raises(ConnectionRefusedError):
+            client.recv(10)
+        return "refused"
 
 
 @pytest.mark.parametrize(("quic", "answer"), [("false", "refused"), ("true", "hello")])

@@ -13,11 +13,7 @@ from tests.netns.fleet_gateway import JOINS, PORT, SHARED, WITHOUT_BFD
 from tests.netns.fleet_world import HOMES, Fleet, Home, Session, home_of, needs_tools, standing
 from tests.netns.world import eventually
 
-pytestmark = [
-    needs_tools,
-    needs_ansible,
-    pytest.mark.slow,
-]
+pytestmark = [needs_tools, needs_ansible, pytest.mark.slow]
 
 ALL = set(range(1, HOMES + 1))
 ENOUGH = HOMES // 6  # half of a node's share: what every node has to get
@@ -80,14 +76,14 @@ def are_right(fleet: Fleet, version: int, name: str, found: dict[str, str]) -> b
 def test_without_the_roles_setting_joins_go_astray(fleet: Fleet) -> None:
     before = counters(fleet)
     for gateway in fleet.gateways.values():
-        gateway.host.node.sysctl(net__mptcp__allow_join_initial_addr_port=1)
+        gateway.host.sysctl(net__mptcp__allow_join_initial_addr_port=1)
     try:
         with fleet.sessions():
             # Two of three, if the router throws dice.
             eventually(lambda: sum(grown(fleet, before, "MPJoinNoTokenFound").values()) > HOMES / 2)
     finally:
         for gateway in fleet.gateways.values():
-            gateway.host.node.sysctl(net__mptcp__allow_join_initial_addr_port=0)
+            gateway.host.sysctl(net__mptcp__allow_join_initial_addr_port=0)
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from experiments.home.gateway import gateway_command
+from experiments.home.gateway import FIREWALL, Gateway
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
 from image.firstboot.lan import PORT
 from tests.netns.home_world import BOX, DEVICE, LAN, Home, access_links, heard, listening
-from tests.netns.test_gateway import FIREWALL, SITE
-from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
+from tests.netns.test_gateway import SITE
+from tests.netns.world import datagrams_at, eventually, heard_and_answered, in_namespace, needs, ready
+from tributary.settings.errors import CommandError
 
 GATEWAY, STRANGER, INSIDE = "203.0.113.1", "203.0.113.2", "10.84.0.1"
 TUNNEL, INTERFACE = f"f{os.getpid()}-", f"i{os.getpid()}"
@@ -59,8 +60,7 @@ class Served(Home):
 
     def at_gateway(self, *words: str) -> str:
         """What the gateway's command prints."""
-        where = ("--settings", f"{self.directory}/gateway.toml", "--state-directory", f"{self.directory}/gateway")
-        return run(*in_namespace(self.gateway.namespace, *gateway_command(*words), *where))
+        return Gateway(self.gateway, INTERFACE).command(*words)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,7 @@ def _at_the_box(home: Served, made: ExitStack) -> None:
     home.close()
     assert set(home.unit("ExecStart")) == {0}
     words = ("run", str(settings), "--state-directory", str(home.directory / "state"))
-    command = in_namespace(home.box.namespace, sys.executable, "-m", "router", *words)
-    said_ready(made.enter_context(process(*command)))
+    made.enter_context(ready(*in_namespace(home.box.namespace, sys.executable, "-m", "router", *words)))
 
 
 @dataclass
@@ -109,25 +108,12 @@ class Asked:
 
     def passes(self) -> str | None:
         """Who asks as the device sees it, after its answer has come to him; None if either gets nothing."""
-        self.stranger.send(b"ask")
-        try:
-            peer = self.service.recvfrom(10)[1]
-            self.service.sendto(b"answer", peer)
-            assert self.stranger.recv(10) == b"answer"
-        except TimeoutError:
-            return None
-        return str(peer[0])
+        return heard_and_answered(self.stranger, self.service)
 
 
 @pytest.fixture
 def asked(home: Served) -> Iterator[Asked]:
-    with home.device.entered():
-        service = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with home.internet.entered():
-        stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with service, stranger:
-        for each in (service, stranger):
-            each.settimeout(1)
+    with datagrams_at(home.device) as service, datagrams_at(home.internet) as stranger:
         service.bind(("0.0.0.0", 27018))
         stranger.connect((GATEWAY, 27018))
         yield Asked(service, stranger)
@@ -149,10 +135,7 @@ def test_a_device_that_asks_at_the_gateways_public_address_reaches_a_device(home
             assert heard(home.device, GATEWAY, 27015) == f"device {BOX} {DEVICE}"
             assert heard(home.device, GATEWAY, 2222) == f"device {BOX} {DEVICE}"
         assert heard(home.device, GATEWAY, 27019).startswith("box "), "other ports go to the converter as before"
-    with home.device.entered():
-        neighbour = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with neighbour:
-        neighbour.settimeout(1)
+    with datagrams_at(home.device) as neighbour:
         neighbour.connect((GATEWAY, 27018))
         assert Asked(asked.service, neighbour).passes() == BOX
 
@@ -202,7 +185,7 @@ WOULD = {
 def test_what_is_refused_and_what_is_only_tried_changes_nothing(home: Served) -> None:
     before = home.gateway.run("nft", "--stateless", "list", "ruleset")
     for words, said in REFUSED.items():
-        with pytest.raises(AssertionError, match=said):
+        with pytest.raises(CommandError, match=said):
             home.at_gateway("forward", *words)
     for words, told in WOULD.items():
         assert home.at_gateway("forward", *words, "--dry-run") == told

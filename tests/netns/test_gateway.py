@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from experiments.home.gateway import FIREWALL
 from experiments.testbed.node import Node
 from tests.netns.converter_names import Names, looked_up
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, PRIVATE, SERVER, House, World, needs_tools, streams
-from tests.netns.world import eventually, needs
+from tests.netns.world import datagrams_at, eventually, heard_and_answered, needs
 from tributary.kernel import connections
 from tributary.paths import ROOT
 from tributary.wireguard import keys
 
 pytestmark = needs_tools
 
-FIREWALL = ROOT / "ansible/roles/firewall/files/tributary-firewall.nft"
 ROUTERS = ROOT / "tests/ansible/golden/routers/tributary-site.nft"
 SITE = """\
 add element inet tributary-firewall client_networks4 { 10.84.0.0/16 }
@@ -33,10 +33,8 @@ add element inet tributary-firewall tunnel_ports { 51840 }
 
 
 def test_a_router_that_is_enrolled_reaches_the_gateway_and_servers_behind_it(gateway: World) -> None:
-    enrolment = gateway.enrol("berlin")
-    address = gateway.house.tunnel(enrolment)
+    address = gateway.enter("berlin")
     assert address == "10.84.0.18"
-    eventually(lambda: gateway.house.pings(address, INSIDE))
     with streams(gateway, gateway.server, SERVER, 80):
         # Segments fit into the tunnel also where an end believes in longer ones: 1420 - 40 - 12 bytes of timestamps.
         (tunnel,) = gateway.house.made
@@ -59,9 +57,7 @@ def test_a_stranger_gets_nothing(gateway: World) -> None:
 
 
 def test_a_tunnel_has_one_address_and_no_other(gateway: World) -> None:
-    enrolment = gateway.enrol("berlin")
-    address = gateway.house.tunnel(enrolment, 1)
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    gateway.enter("berlin")
     other, (tunnel,) = "10.84.0.19", gateway.house.made
     gateway.house.node.ip("address", "add", f"{other}/32", "dev", tunnel)
     gateway.house.node.ip("rule", "add", "from", other, "table", "101")
@@ -69,12 +65,8 @@ def test_a_tunnel_has_one_address_and_no_other(gateway: World) -> None:
 
 
 def test_a_router_reaches_the_converter_and_nothing_else_of_the_gateway(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
-    with (
-        streams(gateway, gateway.gate, INSIDE, CONVERTER),
-        streams(gateway, gateway.gate, "0.0.0.0", 22),
-    ):
+    address = gateway.enter("berlin")
+    with streams(gateway, gateway.gate, INSIDE, CONVERTER), streams(gateway, gateway.gate, "0.0.0.0", 22):
         assert gateway.house.reaches(address, INSIDE, CONVERTER)
         for target in (INSIDE, OUTSIDE, "203.0.113.1"):
             assert not gateway.house.reaches(address, target, 22, 0.5)
@@ -85,10 +77,8 @@ def test_a_router_reaches_the_converter_and_nothing_else_of_the_gateway(gateway:
 
 
 def test_a_router_reaches_no_other_router_and_no_private_network(gateway: World) -> None:
-    berlin = gateway.house.tunnel(gateway.enrol("berlin"))
-    paris = gateway.flat.tunnel(gateway.enrol("paris"))
-    eventually(lambda: gateway.house.pings(berlin, SERVER))
-    eventually(lambda: gateway.flat.pings(paris, SERVER))
+    berlin, paris = gateway.enter("berlin"), gateway.enter("paris", house=gateway.flat)
+    assert gateway.house.pings(berlin, SERVER) and gateway.flat.pings(paris, SERVER)
     gateway.server.ip("route", "add", "10.84.0.0/16", "via", "203.0.113.1")
     refused = ((gateway.house, berlin, PRIVATE), (gateway.house, berlin, paris), (House(gateway.server), SERVER, paris))
     for house, source, target in refused:
@@ -105,10 +95,8 @@ def test_a_router_reaches_no_other_router_and_no_private_network(gateway: World)
     ids=["to the gateway, TCP", "to the gateway, MPTCP", "through it"],
 )
 def test_who_is_revoked_gets_no_byte_more_after_five_seconds(gateway: World, target: str, protocol: int) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    neighbour = gateway.house.tunnel(gateway.enrol("paris"))
+    address, neighbour = gateway.enter("berlin"), gateway.enter("paris")
     node, port = (gateway.gate, CONVERTER) if target == INSIDE else (gateway.server, 80)
-    eventually(lambda: gateway.house.pings(address, INSIDE) and gateway.house.pings(neighbour, INSIDE))
     with (
         streams(gateway, node, target, port, protocol),
         gateway.house.connect(address, target, port, 2, protocol) as cut,
@@ -155,29 +143,28 @@ def test_a_typo_in_one_routers_file_keeps_that_one_out_and_nobody_else(gateway: 
 
 def test_counters_of_the_rules_go_on_and_rules_that_were_changed_or_flushed_come_back(gateway: World) -> None:
     table = ("inet", "tributary-gateway")
+    rules = ("--stateless", "list", "ruleset")
+    before = gateway.gate.run("nft", *rules)
 
     def refused() -> int:
         said = gateway.gate.run("nft", "list", "counter", *table, "refused_inside")
         return int(said.partition("bytes ")[0].split()[-1])
 
-    address = gateway.house.tunnel(gateway.enrol("berlin"), 1)
-    eventually(lambda: gateway.house.pings(address, INSIDE))
-    with pytest.raises(OSError):
-        gateway.house.connect(address, INSIDE, 22, 0.5)
+    address = gateway.enter("berlin", 1)
+    assert not gateway.house.reaches(address, INSIDE, 22, 0.5)
     eventually(refused)
     gateway.gateway("sync")
     assert refused()
     for harm in (["flush", "ruleset"], ["flush", "chain", *table, "inside"], ["delete", "table", *table]):
         gateway.gate.run("nft", *harm)
         gateway.gateway("sync")
-        with pytest.raises(OSError):
-            gateway.house.connect(address, INSIDE, 22, 0.5)
+        assert gateway.gate.run("nft", *rules) == before
+        assert not gateway.house.reaches(address, INSIDE, 22, 0.5)
         eventually(refused)
 
 
 def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World) -> None:
-    berlin, paris = (gateway.house.tunnel(gateway.enrol(name)) for name in ("berlin", "paris"))
-    eventually(lambda: gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE))
+    berlin, paris = gateway.enter("berlin"), gateway.enter("paris")
     (gateway.state / "traffic.json").write_text("")
     gateway.gateway("revoke", "berlin")
     assert not gateway.house.pings(berlin, INSIDE) and gateway.house.pings(paris, INSIDE)
@@ -188,8 +175,7 @@ def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World)
 
 
 def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    address = gateway.enter("berlin")
     with gateway.gate.entered(), socket.create_server((INSIDE, CONVERTER)) as listener:
         with gateway.house.connect(address, INSIDE, CONVERTER, 2) as client:
             listener.accept()[0].close()
@@ -199,8 +185,7 @@ def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(
 
 
 def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: World) -> None:
-    old = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(old, INSIDE))
+    old = gateway.enter("berlin")
     renewed = gateway.enrol("berlin", "rotate")
     gateway.gateway("sync")
     assert gateway.house.pings(old, INSIDE)
@@ -218,16 +203,14 @@ def test_a_rotation_keeps_the_old_keys_until_the_new_ones_are_used(gateway: Worl
 
 @pytest.mark.slow
 def test_a_rotation_may_take_the_old_keys_at_once(gateway: World) -> None:
-    old = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(old, INSIDE))
+    old = gateway.enter("berlin")
     new = gateway.house.tunnel(gateway.enrol("berlin", "rotate", "--now"))
     eventually(lambda: gateway.house.pings(new, INSIDE))
     assert not gateway.house.pings(old, INSIDE)
 
 
 def test_files_that_come_and_go_let_in_and_shut_out(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    address = gateway.enter("berlin")
     file = gateway.state / "routers/berlin.toml"
     kept = file.read_text()
     file.unlink()
@@ -286,65 +269,65 @@ def test_who_goes_on_asking_reaches_the_router_by_its_new_keys(gateway: World) -
     gateway.gateway("forward", "berlin", f"udp/{GAME}")
     with _datagrams(gateway.server) as stranger:
         with _datagrams(gateway.house.node, old) as service:
-            eventually(lambda: _passes(stranger, service))
+            eventually(lambda: heard_and_answered(stranger, service))
         new = gateway.house.tunnel(gateway.enrol("berlin", "rotate"), 0)
         eventually(lambda: gateway.house.pings(new, INSIDE))
         gateway.gateway("sync")
         with _datagrams(gateway.house.node, new) as service:
-            assert _passes(stranger, service)
+            assert heard_and_answered(stranger, service)
 
 
-@forgets
-def test_who_goes_on_asking_reaches_the_router_whose_file_has_the_port_now(gateway: World) -> None:
+@contextmanager
+def _two_routers(gateway: World) -> Iterator[tuple[str, socket.socket, socket.socket, socket.socket]]:
+    """Berlin's address, a stranger, whom the gateway leads to a service at berlin, that, and one at paris."""
     berlin, paris = gateway.house.tunnel(gateway.enrol("berlin"), 0), gateway.flat.tunnel(gateway.enrol("paris"), 0)
-    # conntrack(8) then tells of packets and bytes between the ports of a connection and the addresses of its answers.
-    gateway.gate.sysctl(net__netfilter__nf_conntrack_acct=1)
-    gateway.gateway("forward", "berlin", f"udp/{GAME}")
+    gateway.gateway("forward", "berlin", f"udp/{GAME}", "udp/27020")
     with (
         _datagrams(gateway.server) as stranger,
         _datagrams(gateway.house.node, berlin) as first,
         _datagrams(gateway.flat.node, paris) as second,
     ):
-        eventually(lambda: _passes(stranger, first))
+        eventually(lambda: heard_and_answered(stranger, first))
+        yield berlin, stranger, first, second
+
+
+@forgets
+def test_who_goes_on_asking_reaches_the_router_whose_file_has_the_port_now(gateway: World) -> None:
+    # conntrack(8) then tells of packets and bytes between the ports of a connection and the addresses of its answers.
+    gateway.gate.sysctl(net__netfilter__nf_conntrack_acct=1)
+    with _two_routers(gateway) as (_, stranger, _, second):
         files = gateway.state / "routers"
         file, other = files / "berlin.toml", files / "paris.toml"
         before, key, ports = file.read_text().partition("forward = ")
         file.write_text(before)
         other.write_text(other.read_text() + key + ports)
         gateway.gateway("sync")
-        assert _passes(stranger, second)
+        assert heard_and_answered(stranger, second)
 
 
 @forgets
 def test_who_goes_on_asking_reaches_the_router_that_the_port_was_given_to(gateway: World) -> None:
-    berlin, paris = gateway.house.tunnel(gateway.enrol("berlin"), 0), gateway.flat.tunnel(gateway.enrol("paris"), 0)
-    gateway.gateway("forward", "berlin", f"udp/{GAME}", "udp/27020")
     with (
-        _datagrams(gateway.server) as stranger,
+        _two_routers(gateway) as (berlin, stranger, first, second),
         _datagrams(gateway.server, port=27020) as other,
-        _datagrams(gateway.house.node, berlin) as first,
         _datagrams(gateway.house.node, berlin, 27020) as kept,
-        _datagrams(gateway.flat.node, paris) as second,
     ):
-        eventually(lambda: _passes(stranger, first) and _passes(other, kept))
+        eventually(lambda: heard_and_answered(other, kept))
         gateway.gateway("forward", "berlin", "--remove", f"udp/{GAME}")
         # What was open ends, whichever end goes on.
         first.sendto(b"more", stranger.getsockname())
         with pytest.raises(TimeoutError):
             stranger.recv(10)
-        assert not _passes(stranger, first)
+        assert not heard_and_answered(stranger, first)
         gateway.gateway("forward", "paris", f"udp/{GAME - 5}-{GAME}")
-        assert _passes(stranger, second)
-        assert _passes(other, kept)
+        assert heard_and_answered(stranger, second)
+        assert heard_and_answered(other, kept)
 
 
 @contextmanager
 def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[socket.socket]:
     """A service at ``address`` inside of a router's tunnel; without, a stranger who asks at the gateway."""
-    with node.entered():
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with made:
-        made.settimeout(0.5)
+    with datagrams_at(node, seconds=0.5) as made:
         if address:
             made.bind((address, port))
         else:
@@ -352,18 +335,8 @@ def _datagrams(node: Node, address: str = "", port: int = GAME) -> Iterator[sock
         yield made
 
 
-def _passes(stranger: socket.socket, service: socket.socket) -> bool:
-    """Whether a question comes to the service, and its answer back."""
-    with suppress(OSError):
-        stranger.send(b"ask")
-        service.sendto(b"answer", service.recvfrom(10)[1])
-        return stranger.recv(10) == b"answer"
-    return False
-
-
 def test_names_are_looked_up_for_routers_and_for_nobody_else(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    address = gateway.enter("berlin")
     known = Names(gateway.gate, "203.0.113.1")
     known.records["server.example.net"] = [SERVER]
     # What ip-netns(8) has the namespace see as /etc/resolv.conf.

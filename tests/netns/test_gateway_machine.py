@@ -7,18 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from experiments.testbed.network import lay
+from experiments.testbed.node import Node
 from tests.netns.gateway_world import CONVERTER, INSIDE, OUTSIDE, SERVER, House, World, needs_tools, streams, world
-from tests.netns.world import eventually
+from tests.netns.world import datagrams_at, eventually
 from tributary.kernel import wireguard
 
 pytestmark = needs_tools
 
 SOCKETS = Path("/var/run/wireguard")
+_IPV6 = """
+gate: ip address add {net}::1/64 dev {link}
+other: ip address add {net}::2/64 dev {link}
+other: ip route add default via {net}::1
+"""
+
+
+def _add_ipv6(gateway: World, other: Node, link: str, net: str) -> None:
+    lay(_IPV6.format(net=net, link=link), {"gate": gateway.gate, "other": other})
 
 
 def test_who_has_no_tunnel_gets_nothing_through_a_machine_that_was_no_router(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, SERVER))
+    assert gateway.house.pings(gateway.enter("berlin"), SERVER)
     assert not _passes_through(gateway)
     gateway.gateway("sync")
     assert not _passes_through(gateway)
@@ -34,17 +44,9 @@ def _passes_through(gateway: World) -> bool:
     return gateway.house.pings("192.0.2.2", SERVER) or House(gateway.server).pings(SERVER, "192.0.2.2")
 
 
-def test_rules_that_somebody_flushed_come_back(gateway: World) -> None:
-    before = gateway.gate.run("nft", "--stateless", "list", "ruleset")
-    gateway.gate.run("nft", "flush", "ruleset")
-    gateway.gateway("sync")
-    assert gateway.gate.run("nft", "--stateless", "list", "ruleset") == before
-
-
 @pytest.mark.slow
 def test_what_was_counted_outlives_the_interface(gateway: World) -> None:
-    address = gateway.house.tunnel(gateway.enrol("berlin"))
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    address = gateway.enter("berlin")
     before = gateway.list()["berlin"]
     (tunnel,) = before["up"]
     assert (tunnel["link"], tunnel["outside"].rpartition(":")[0]) == (1, "192.0.2.2")
@@ -70,29 +72,28 @@ def test_what_stands_stays_when_it_is_put_up_once_more(gateway: World) -> None:
             assert client.recv(65536)
 
 
+def _is_gone(gateway: World) -> bool:
+    """Whether neither rules nor the interface are there, and no packets are passed on."""
+    return not (gateway.tables() or gateway.interface in gateway.gate.ip("link") or gateway.forwards())
+
+
 def test_nothing_is_left_behind(gateway: World) -> None:
     gateway.enrol("berlin")
     assert gateway.forwards()
     for _ in range(2):
         gateway.gateway("down")
-        assert gateway.tables() == ""
-        assert gateway.interface not in gateway.gate.ip("link")
+        assert _is_gone(gateway)
         assert not (SOCKETS / f"{gateway.interface}.sock").exists()
-        assert not gateway.forwards()
         eventually(lambda: gateway.gate.pids() == [])
 
 
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(gateway: World) -> None:
     gateway.gateway("down")
-    with gateway.gate.entered():
-        taken = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with taken:
+    with datagrams_at(gateway.gate, 6) as taken:
         taken.bind(("::", 51840))
         with pytest.raises(AssertionError, match="Address already in use"):
             gateway.gateway("up")
-    assert gateway.tables() == ""
-    assert gateway.interface not in gateway.gate.ip("link")
-    assert not gateway.forwards()
+    assert _is_gone(gateway)
 
 
 @pytest.mark.slow
@@ -124,10 +125,8 @@ def test_bridges_go_on_where_their_frames_come_to_these_rules(gateway: World) ->
     gate.run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1")
     gate.ip("link", "set", "br0", "up")
     for number, node in enumerate(ends, 1):
-        node.ip("link", "add", "port", "type", "veth", "peer", "name", f"port{number}", "netns", gate.namespace)
-        node.ip("address", "add", f"10.99.0.{number}/24", "dev", "port")
-        node.ip("link", "set", "port", "up")
-        gate.ip("link", "set", f"port{number}", "master", "br0", "up")
+        lay(f"end:port 10.99.0.{number}/24 -- gate:port{number}", {"end": node, "gate": gate})
+        gate.ip("link", "set", f"port{number}", "master", "br0")
     eventually(lambda: gateway.house.pings("10.99.0.1", "10.99.0.2"))
 
 
@@ -156,17 +155,10 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
         during = _of_ipv6(gateway)
         assert (before["all.forwarding"], during["all.forwarding"]) == ("0", "1")
         assert {during[name] for name in before if before[name] == "1"} == {"2"}
-        for node, address in ((gateway.gate, "2001:db8:5::1"), (gateway.server, "2001:db8:5::2")):
-            node.ip("address", "add", f"{address}/64", "dev", "core")
+        _add_ipv6(gateway, gateway.server, "core", "2001:db8:5")
         enrolment = gateway.enrol("berlin")
         gateway.house.tunnel(enrolment, 0)
-        with gateway.server.entered():
-            server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        with gateway.house.node.entered():
-            client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        with server, client:
-            for each in (server, client):
-                each.settimeout(1)
+        with datagrams_at(gateway.server, 6) as server, datagrams_at(gateway.house.node, 6) as client:
             server.bind(("2001:db8:5::2", 4500))
             client.bind(("fd12:3456:789a:1::2", 0))
             eventually(lambda: _heard(client, server) == "2001:db8:5::1")
@@ -191,13 +183,8 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
 
 def test_who_has_no_tunnel_gets_no_ipv6_through_either(tmp_path: Path) -> None:
     with world(tmp_path, lan_prefix="fd12:3456:789a::/48") as gateway:
-        for one, other, name, net in (
-            (gateway.gate, gateway.server, "core", "2001:db8:5::"),
-            (gateway.gate, gateway.house.node, "wan", "2001:db8:6::"),
-        ):
-            one.ip("address", "add", f"{net}1/64", "dev", name, "nodad")
-            other.ip("address", "add", f"{net}2/64", "dev", name, "nodad")
-            other.ip("-6", "route", "add", "default", "via", f"{net}1")
+        _add_ipv6(gateway, gateway.server, "core", "2001:db8:5")
+        _add_ipv6(gateway, gateway.house.node, "wan", "2001:db8:6")
         eventually(lambda: gateway.house.pings("2001:db8:6::2", "2001:db8:5::1"))
         assert not gateway.house.pings("2001:db8:6::2", "2001:db8:5::2")
         gateway.gate.run("nft", "delete", "table", "inet", "tributary-gateway")

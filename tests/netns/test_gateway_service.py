@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from gateway.control import CONTROL
 from gateway.state import State
 from tests.netns.console_world import Browser, console
 from tests.netns.gateway_world import INSIDE, World, needs_tools
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, run, said_ready
+from tests.netns.world import ENVIRONMENT, eventually, in_namespace, ready, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
@@ -26,15 +27,9 @@ pytestmark = needs_tools
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
-def command(gateway: World) -> tuple[str, ...]:
-    where = ("--settings", str(gateway.folder / "gateway.toml"), "--state-directory", str(gateway.state))
-    return in_namespace(gateway.gate.namespace, *gateway_command("serve"), *where)
-
-
 @contextmanager
 def served(gateway: World) -> Iterator[None]:
-    with process(*command(gateway), stderr=subprocess.DEVNULL) as child:
-        said_ready(child)
+    with ready(*gateway.command("serve"), stderr=subprocess.DEVNULL):
         yield
 
 
@@ -113,12 +108,10 @@ def test_without_root_one_may_neither_enrol_nor_start_a_second_service(gateway: 
         with gateway.gate.entered():
             CONTROL.path.chmod(0o666)
         for asked, line in (("enrol", "needs root"), ("revoke", "needs root"), ("routers", "")):
-            words = in_namespace(
-                gateway.gate.namespace, *NOBODY, *gateway_command("up")[:1], "-c", asking.format(asked)
-            )
+            words = in_namespace(gateway.gate.namespace, *NOBODY, sys.executable, "-c", asking.format(asked))
             done = subprocess.run(words, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
             assert (done.returncode == 0) == (not line) and line in done.stderr, done.stderr
-        second = subprocess.run(command(gateway), capture_output=True, text=True, check=False, timeout=60)
+        second = subprocess.run(gateway.command("serve"), capture_output=True, text=True, check=False, timeout=60)
         assert (second.returncode, "already runs" in second.stderr) == (Exit.IN_USE, True)
         with gateway.gate.entered(), pytest.raises(CommandError, match="no command 'up'"):
             CONTROL.ask("up")

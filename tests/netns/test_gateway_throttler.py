@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tests.netns.gateway_world import INSIDE, World, world
-from tests.netns.world import asked, eventually, in_namespace, needs, process, program, run, said_ready
-from tests.unit.image.firstboot.systems import facts
+from tests.netns.links_world import connection, serving_sizes
+from tests.netns.world import asked, eventually, in_namespace, needs, ready, run
+from tests.unit.image.firstboot.systems import facts, files_of
 from throttler.service.control import CONTROL
 
 pytestmark = needs("wg", "nft", "tc")
@@ -39,19 +37,14 @@ def gateway(tmp_path: Path) -> Iterator[World]:
         for node in (house, built.gate):
             node.ip("mptcp", "limits", "set", "subflow", "4", "add_addr_accepted", "4")
         eventually(lambda: built.house.pings(DSL, INSIDE) and built.house.pings(LTE, INSIDE))
-        with process(*in_namespace(built.gate.namespace, *program("sized_server"))) as server:
-            said_ready(server)
+        with serving_sizes(built.gate):
             yield built
 
 
 def policy_of_the_card(gateway: World) -> str:
     """As firstboot writes it, for an interface that is called otherwise here."""
-    card = read(b'public_name = "gateway.example.net"', Role.GATEWAY)
-    (text,) = [
-        action.text
-        for action in plan(card, facts())
-        if isinstance(action, WriteFile) and action.path.endswith("throttler.toml")
-    ]
+    files = files_of('public_name = "gateway.example.net"', facts(Role.GATEWAY))
+    (text,) = (each.text for each in files if each.path.endswith("throttler.toml"))
     assert '"tributary"' in text
     return text.replace('"tributary"', f'"{gateway.interface}"')
 
@@ -61,8 +54,7 @@ def throttled(gateway: World, source: str) -> Iterator[None]:
     policy = gateway.folder / "throttler.toml"
     policy.write_text(policy_of_the_card(gateway))
     command = ("-m", "throttler", "run", "--policy", str(policy), "--source", source)
-    with process(*in_namespace(gateway.gate.namespace, sys.executable, *command)) as child:
-        said_ready(child)
+    with ready(*in_namespace(gateway.gate.namespace, sys.executable, *command)):
         yield
 
 
@@ -72,20 +64,7 @@ def status(gateway: World) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", ["kernel", "sniffer"])
 def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_throttled(gateway: World, source: str) -> None:
-    with (
-        throttled(gateway, source),
-        process(*in_namespace(gateway.house.node.namespace, *program("sized_client", INSIDE))) as client,
-    ):
-        assert client.stdin is not None and client.stdout is not None
-
-        def moved(size: int) -> None:
-            """Bytes that come, or that go if the number is negative."""
-            assert client.stdin is not None and client.stdout is not None
-            client.stdin.write(f"{size}\n")
-            client.stdin.flush()
-            assert client.stdout.readline() == "done\n"
-
-        moved(1000)
+    with throttled(gateway, source), connection(INSIDE, gateway.house.node) as client:
         seen = eventually(lambda: [session for session in status(gateway)["sessions"] if len(session["subflows"]) == 2])
         assert {each["remote"]: (each["path"], each["dry_run"]) for each in seen[0]["subflows"]} == {
             DSL: ("tunnels", True),
@@ -96,7 +75,7 @@ def test_the_subflows_inside_of_the_tunnels_are_seen_and_one_link_is_throttled(g
         run(*in_namespace(gateway.gate.namespace, sys.executable, "-m", "throttler", "set", *rule))
         for way, size in (("download", 3_000_000), ("upload", -3_000_000)):
             before, started = _of_class(gateway, way), time.monotonic()
-            moved(size)
+            client.transfer(size)
             carried, took = _of_class(gateway, way) - before, time.monotonic() - started
             assert 0 < carried * 8 < RATE * took * 1.2 + 200_000, (way, carried, took)
 

@@ -3,67 +3,83 @@
 Both stand in a network with default routes for IPv4 and IPv6: what is not refused leaves, and is seen.
 """
 
+import ipaddress
+import json
+import socket
+import subprocess
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
-from tests.forbidden_targets import CASES, CLOSED, Case
+from experiments.testbed.node import Node
+from tests.forbidden_targets import CASES, CLOSED
 from tests.netns import squid_world
-from tests.netns.converter_clients import FORBIDDEN, hears, is_no_peer
-from tests.netns.converter_world import ALL, Converter, World, needs_tools, run, write_config
-from tests.netns.guard_world import PORT, PUBLIC, Squids, answer_for_all, plain, squids, toml_list, victim
-from tests.netns.squid_world import needs_squid
-from tests.netns.world import eventually
+from tests.netns.converter_clients import FORBIDDEN, is_no_peer
+from tests.netns.converter_names import Names
+from tests.netns.converter_process import Converter, complaint
+from tests.netns.converter_world import ALL, OUTSIDE, World
+from tests.netns.squid_world import SERVER, start_squid
+from tests.netns.world import eventually, serving
 
-pytestmark = [needs_tools, needs_squid]
-
+PORT = 8443
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n'
 BY_ADDRESS = ("connect", "absolute", "socks5", "convert")
 BY_NAME = ("connect", "absolute", "socks5")
 SQUID_SAYS = {"never": "never-a-target", "private": "private-target"}
 
-NAT64 = ["64:ff9b::/96"]
+NAT64 = ("64:ff9b::/96",)
 # The gateway's own public address, as IPv6 addresses that carry it.
-OWN_FORMS = [form + PUBLIC for form in ("::ffff:", "::", "::ffff:0:", "64:ff9b::")] + ["2002:cb00:7101::1"]
+OWN_FORMS = [form + OUTSIDE for form in ("::ffff:", "::", "::ffff:0:", "64:ff9b::")] + ["2002:cb00:7101::1"]
 
 
-def rows(case: Case) -> list[object]:
-    return [pytest.param(case, *row, id=f"{'+'.join(case.opened) or 'nothing'}-{row[1]}") for row in case.rows]
+# What no packet can be seen of at an address that nobody has: the server answers for the whole Internet, by a reset.
+NOBODY = """table inet nobody {
+    chain forward {
+        type filter hook forward priority filter; policy accept;
+        meta l4proto tcp reject with tcp reset
+    }
+}"""
+ROWS = [
+    pytest.param(case.opened, verdict, address, id=f"{'+'.join(case.opened) or 'nothing'}-{address}")
+    for case in CASES
+    for verdict, address in case.rows
+]
 
 
-ROWS = [row for case in CASES for row in rows(case)]
+def answer_for_all(server: Node) -> None:
+    """Whoever is asked for at ``server`` refuses; that is quicker than nobody's silence."""
+    subprocess.run(server.command(["nft", "-f", "-"]), input=NOBODY, text=True, check=True, timeout=10)
 
 
-@pytest.fixture(scope="module")
-def built(conv: World) -> World:
-    answer_for_all(conv.server)
-    return conv
+def plain(address: str) -> str:
+    """The address as packets have it: an IPv4-mapped one as the IPv4 address."""
+    given = ipaddress.ip_address(address)
+    return str(getattr(given, "ipv4_mapped", None) or given)
 
 
-@pytest.fixture
-def net(built: World, running: Converter) -> World:
-    """The converter's world, with nothing left over from the test before."""
-    assert running.popen.poll() is None
-    built.names.records.clear()
-    built.syns()
-    return built
+@contextmanager
+def victim(gateway: Node) -> Iterator[list[tuple[str, int]]]:
+    """A service at the gateway's own public address, which greets as SSH and mail servers do; yields who reached it."""
+    with gateway.entered():
+        listener = socket.create_server((OUTSIDE, PORT))
+    with serving(listener, lambda connection: connection.sendall(b"hello")) as came:
+        yield came
 
 
-@pytest.fixture(scope="module")
-def opened() -> list[str]:
-    """What the running converter's operator has opened so far."""
-    return []
+@pytest.fixture(scope="module", autouse=True)
+def answering(conv_built: World) -> None:
+    answer_for_all(conv_built.server)
 
 
-def open_up(converter: Converter, opened: list[str], networks: list[str]) -> None:
-    if opened != networks:
-        assert "not reloaded" not in converter.reload(f"{CONFIG}[targets]\nallow = {toml_list(networks)}\n")
-        opened[:] = networks
+def opening(converter: Converter, networks: tuple[str, ...]) -> AbstractContextManager[None]:
+    """The converter of an operator who opened these."""
+    return converter.reloaded(f"{CONFIG}[targets]\nallow = {json.dumps(networks)}\n")
 
 
 def check(net: World, kind: str, verdict: str, host: str, address: str) -> None:
     """What a client hears that asks for ``host``, which is ``address``, and what leaves."""
-    heard = hears(net, kind, host, PORT)
+    heard = net.hears(kind, host, PORT)
     targets = {syn.target for syn in net.syns_to_servers()}
     if verdict == "reached":
         assert targets == {plain(address)}
@@ -73,99 +89,98 @@ def check(net: World, kind: str, verdict: str, host: str, address: str) -> None:
         assert (heard, targets) == (FORBIDDEN[kind], set())
 
 
-@pytest.mark.parametrize(("case", "verdict", "address"), ROWS)
+@pytest.mark.parametrize(("networks", "verdict", "address"), ROWS)
 def test_converter_goes_by_the_list(
-    net: World, running: Converter, opened: list[str], case: Case, verdict: str, address: str
+    net: World, running: Converter, networks: tuple[str, ...], verdict: str, address: str
 ) -> None:
-    open_up(running, opened, list(case.opened))
     net.names.records["any.test"] = [address]
-    for kind in BY_ADDRESS:
-        check(net, kind, verdict, address, address)
-    for kind in BY_NAME:
-        check(net, kind, verdict, "any.test", address)
+    with opening(running, networks):
+        for kind in BY_ADDRESS:
+            check(net, kind, verdict, address, address)
+        for kind in BY_NAME:
+            check(net, kind, verdict, "any.test", address)
 
 
-@pytest.mark.parametrize("networks", [[], NAT64], ids=["nothing", "NAT64"])
+@pytest.mark.parametrize("networks", [(), NAT64], ids=["nothing", "NAT64"])
 @pytest.mark.parametrize("form", OWN_FORMS)
 def test_converter_never_connects_a_client_to_the_gateway_itself(
-    net: World, running: Converter, opened: list[str], form: str, networks: list[str]
+    net: World, running: Converter, form: str, networks: tuple[str, ...]
 ) -> None:
-    open_up(running, opened, networks)
     net.names.records["own.test"] = [form]
-    with victim(net.gateway) as service:
-        heard = {f"{kind} {host}": hears(net, kind, host, PORT) for kind in BY_NAME for host in ("own.test", form)}
-        heard["convert"] = hears(net, "convert", form, PORT)
-    assert service.reached == []
+    with opening(running, networks), victim(net.gateway) as came:
+        heard = {f"{kind} {host}": net.hears(kind, host, PORT) for kind in BY_NAME for host in ("own.test", form)}
+        heard["convert"] = net.hears("convert", form, PORT)
+    assert came == []
     assert net.syns_to_servers() == []
     assert heard == {way: FORBIDDEN[way.partition(" ")[0]] for way in heard}
 
 
 @pytest.mark.parametrize(("network", "because"), CLOSED)
 def test_converter_refuses_an_allow_that_nobody_may_write(net: World, network: str, because: str) -> None:
-    file = write_config(net.directory, f'[targets]\nallow = ["{network}"]\n')
-    refused = run("--config", str(file))
-    assert refused.returncode == 64
-    assert f"{file}: targets.allow = {network}: " in refused.stderr
-    assert "never " in refused.stderr
-    assert because in refused.stderr
-    assert refused.stderr.count("\n") == 1
+    said = complaint(net.directory, f'[targets]\nallow = ["{network}"]\n')
+    assert f"/converter.toml: targets.allow = {network}: " in said
+    assert "never " in said
+    assert because in said
+
+
+@pytest.fixture(scope="module", autouse=True)
+def names(squid_built: squid_world.World) -> Iterator[Names]:
+    """Those that Squid asks for, in its world, where no Squid runs yet."""
+    squid_built.squid.stop()
+    answer_for_all(squid_built.server)
+    with closing(Names(squid_built.server, SERVER)) as names:
+        yield names
 
 
 @pytest.fixture(scope="module")
-def squid_net() -> Iterator[Squids]:
-    with squids() as standing:
-        yield standing
+def opened(squid_built: squid_world.World, request: pytest.FixtureRequest) -> Iterator[squid_world.World]:
+    """A running Squid whose operator opened what the parameter says, and which asks the tests' own name server."""
+    settings = f"""{squid_world.SETTINGS}resolvers = ["{SERVER}"]
+connect_ports = [443, {PORT}]
+private_targets = {json.dumps(request.param)}
+"""
+    with start_squid(squid_built.gateway, squid_built.directory, settings, f"opened{abs(hash(request.param))}"):
+        yield squid_built
 
 
 @pytest.fixture
-def squid(squid_net: Squids, request: pytest.FixtureRequest) -> squid_world.World:
-    """A running Squid whose operator opened what the parameter says."""
-    return squid_net.opening(request.param)
+def squid(opened: squid_world.World) -> squid_world.World:
+    """The same, with nothing left over from the test before."""
+    opened.syns()
+    return opened
 
 
-def squid_refuses(world: squid_world.World, method: str, host: str, reason: str = "") -> None:
+def squid_refuses(world: squid_world.World, host: str, reason: str = "") -> None:
     authority = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
-    answer = world.ask(method, authority if method == "CONNECT" else f"http://{authority}/")
-    assert (answer.status, f'details="{reason}' in answer.field("Proxy-Status")) == (403, True)
+    for method, target in (("GET", f"http://{authority}/"), ("CONNECT", authority)):
+        answer = world.ask(method, target)
+        assert (answer.status, f'details="{reason}' in answer.field("Proxy-Status")) == (403, True)
 
 
-SQUID_ROWS = [
-    pytest.param(case.opened, verdict, address, id=f"{'+'.join(case.opened) or 'nothing'}-{address}")
-    for case in CASES
-    for verdict, address in case.rows
-]
-
-
-@pytest.mark.parametrize(("squid", "verdict", "address"), SQUID_ROWS, indirect=["squid"])
-def test_squid_goes_by_the_list(squid: squid_world.World, squid_net: Squids, verdict: str, address: str) -> None:
+@pytest.mark.parametrize(("opened", "verdict", "address"), ROWS, indirect=["opened"], scope="module")
+def test_squid_goes_by_the_list(squid: squid_world.World, names: Names, verdict: str, address: str) -> None:
     name = f"{abs(hash((verdict, address)))}.test"
-    squid_net.names.records[name] = [address]
-    squid.wire.syns()
+    names.records[name] = [address]
     if verdict == "reached":
         # Squid tries again and again before it answers; the first try is enough.
         with squid.connect() as client:
             client.sendall(f"CONNECT {name}:{PORT} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
-            seen: list[squid_world.Syn] = eventually(squid.wire.syns)
+            seen: list[squid_world.Syn] = eventually(squid.syns)
         assert {syn.target for syn in seen} == {plain(address)}
-        eventually(lambda: squid.wire.syns() == [])
+        eventually(lambda: squid.syns() == [])
         return
     for host in (address, name):
-        for method in ("GET", "CONNECT"):
-            squid_refuses(squid, method, host, SQUID_SAYS[verdict])
-    assert squid.wire.syns() == []
+        squid_refuses(squid, host, SQUID_SAYS[verdict])
+    assert squid.syns() == []
 
 
 @pytest.mark.parametrize("form", OWN_FORMS)
-@pytest.mark.parametrize("squid", [(), tuple(NAT64)], ids=["nothing", "NAT64"], indirect=True)
-def test_squid_never_connects_a_client_to_the_gateway_itself(
-    squid: squid_world.World, squid_net: Squids, form: str
-) -> None:
+@pytest.mark.parametrize("opened", [(), NAT64], ids=["nothing", "NAT64"], indirect=True)
+def test_squid_never_connects_a_client_to_the_gateway_itself(squid: squid_world.World, names: Names, form: str) -> None:
     name = f"own{abs(hash(form))}.test"
-    squid_net.names.records[name] = [form]
-    squid.wire.syns()
-    with victim(squid.gateway) as service:
+    names.records[name] = [form]
+    with victim(squid.gateway) as came:
         for host in (form, name):
-            for method in ("GET", "CONNECT"):
-                squid_refuses(squid, method, host)
-    assert service.reached == []
-    assert squid.wire.syns() == []
+            squid_refuses(squid, host)
+    assert came == []
+    assert squid.syns() == []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments.handoff.network import BACK_ENDS, TOGETHER, URL, Network
-from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.handoff_world import LONG, SIZE, HandOff, answer, get, needs_tools, pattern, request
 from tests.netns.world import eventually, needs, run
 from tributary.paths import ROOT
 
@@ -84,8 +84,7 @@ def test_a_request_that_comes_in_pieces_is_answered(handoff: HandOff) -> None:
 def test_a_connection_that_rests_goes_back_to_the_front_and_on_from_there(handoff: HandOff) -> None:
     with handoff.connection() as client:
         for name in "aab":
-            client.sendall(request(f"{name}/1000"))
-            assert answer(client) == pattern(name, 1000)
+            get(client, name, 1000)
             eventually(lambda: not handoff.at_back_ends())
 
 
@@ -94,36 +93,30 @@ def test_a_client_that_has_ended_its_direction_gets_the_whole_answer(handoff: Ha
         client.sendall(request(f"a/{SIZE}"))
         client.shutdown(socket.SHUT_WR)
         assert answer(client) == pattern("a", SIZE)
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{20 * SIZE}"))
-        eventually(lambda: handoff.at_back_ends())
+    with handoff.begun(f"a/{LONG}") as client:
         client.shutdown(socket.SHUT_WR)
-        assert answer(client) == pattern("a", 20 * SIZE)
+        assert answer(client) == pattern("a", LONG)
     eventually(lambda: not handoff.at_back_ends())
 
 
 def test_a_client_that_asks_for_more_and_ends_its_direction_gets_all_that_its_back_end_has(handoff: HandOff) -> None:
     """Its connection can go nowhere else. What is for another back end it does not get, least of all from this one."""
     for names in ("aaa", "aab"):
-        with handoff.connection() as client:
-            client.sendall(request(f"a/{20 * SIZE}"))
-            eventually(lambda: handoff.at_back_ends())
+        with handoff.begun(f"a/{LONG}") as client:
             client.sendall(b"".join(request(f"{name}/1000") for name in names[1:]))
             client.shutdown(socket.SHUT_WR)
-            assert answer(client) == pattern("a", 20 * SIZE)
+            assert answer(client) == pattern("a", LONG)
             for name in names[1:].replace("b", ""):
                 assert answer(client) == pattern(name, 1000)
             assert client.recv(1) == b""
-        eventually(lambda: not handoff.at_back_ends() and not handoff.at_front())
+        eventually(handoff.at_rest)
     assert all(line["down_bytes"] for line in handoff.outcomes("handed-over")), "what nobody answered is in the log"
 
 
 def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{20 * SIZE}"))
-        eventually(lambda: handoff.at_back_ends())
+    with handoff.begun(f"a/{LONG}") as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    eventually(lambda: not handoff.at_back_ends() and not handoff.at_front(), 3)
+    eventually(handoff.at_rest, 3)
 
 
 def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: Path) -> None:
@@ -136,24 +129,21 @@ def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: P
 
 
 def test_strays_at_a_hand_off_port_are_not_answered(handoff: HandOff) -> None:
-    with handoff.network.nodes["client"].entered(), pytest.raises(TimeoutError):
-        socket.create_connection((handoff.network.address("a"), 7400), 1.5)
-    with handoff.network.nodes["a"].entered(), pytest.raises(TimeoutError):
-        socket.create_connection((handoff.network.address("a"), 7400), 1.5)
+    for node in ("client", "a"):
+        with handoff.nodes[node].entered(), pytest.raises(TimeoutError):
+            socket.create_connection((handoff.network.address("a"), 7400), 1.5)
 
 
 @needs("nginx")
 def test_any_server_answers_behind_a_back_end_that_relays(handoff: HandOff, tmp_path: Path) -> None:
-    network = handoff.network
-    handoff.processes.pop("a").stop()
-    with network.start_nginx("a"):
-        handoff.processes["a"] = network.start_back_end("a", relays=True)
-        eventually(lambda: handoff.is_handed("a/1"))
+    with handoff.network.start_nginx("a"):
+        handoff.restart("a", relays=True)
+        handoff.wait_for("a")
         before = handoff.passed_front()
         paths = [f"a/{SIZE}", f"b/{SIZE}", "a/none", f"a/{SIZE}"]
         got = handoff.fetch(paths, tmp_path)
         assert handoff.passed_front() - before < SIZE / 10
-        assert [got[0], got[1], got[3]] == [pattern(path[0], SIZE) for path in (paths[0], paths[1], paths[3])]
+        assert [got[0], got[1], got[3]] == [pattern(name, SIZE) for name in "aba"]
         assert b"nginx" in got[2]
         assert "X-Served-By: nginx" in handoff.curl("--head", URL + "a/1")
 
@@ -166,7 +156,7 @@ def test_a_front_on_the_switchs_own_machine_hands_over_too(handoff_network: Netw
             running.enter_context(network.start_back_end(name))
         running.enter_context(network.start_front(together=True))
         handoff = HandOff(network, service=TOGETHER)
-        eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
+        handoff.wait_for("a", "b")
         before = len(handoff.outcomes("ok"))
         paths = [f"{name}/{SIZE}" for name in "abba"]
         assert handoff.fetch(paths, tmp_path) == [pattern(path[0], SIZE) for path in paths]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.netns.handoff_world import SIZE, HandOff, needs_tools, pattern
-from tests.netns.test_handoff_limits import start_switch
 from tests.netns.world import eventually, needs
 from tributary.settings.errors import CommandError
 
@@ -20,7 +19,7 @@ ENDS = ("client", "a", "b")
 def set_offloads(handoff: HandOff, *features: str) -> None:
     """At the other ends of the switch's cables."""
     for name in ENDS:
-        handoff.network.nodes[name].run("ethtool", "-K", "eth0", *features)
+        handoff.nodes[name].run("ethtool", "-K", "eth0", *features)
 
 
 @pytest.fixture
@@ -33,27 +32,25 @@ def cables(handoff: HandOff) -> Iterator[HandOff]:
 
 def attached(handoff: HandOff) -> list[str]:
     """The switch's devices whose driver has a program."""
-    links = json.loads(handoff.network.nodes["switch"].run("ip", "-json", "link"))
+    links = json.loads(handoff.nodes["switch"].run("ip", "-json", "link"))
     return sorted(link["ifname"] for link in links if link.get("xdp", {}).get("mode") == 1)
 
 
 def redirected(handoff: HandOff, name: str) -> int:
     """Frames that came from a node and that the driver sent on."""
-    counters = handoff.network.nodes["switch"].run("ethtool", "-S", f"to-{name}")
+    counters = handoff.nodes["switch"].run("ethtool", "-S", f"to-{name}")
     return sum(map(int, re.findall(r"xdp_redirect: (\d+)", counters)))
 
 
 def refused(handoff: HandOff) -> int:
     """Segments with a wrong checksum that came anywhere."""
-    tables = [handoff.network.nodes[name].run("cat", "/proc/net/snmp") for name in ENDS]
-    names, values = zip(*(re.findall(r"^Tcp: (.*)", table, re.MULTILINE) for table in tables), strict=True)
-    pairs = (dict(zip(keys.split(), each.split(), strict=True)) for keys, each in zip(names, values, strict=True))
-    return sum(int(each["InCsumErrors"]) for each in pairs)
+    told = (handoff.nodes[name].run("nstat", "-asz", "TcpInCsumErrors") for name in ENDS)
+    return sum(int(text.split()[-2]) for text in told)
 
 
 def fetch(handoff: HandOff, folder: Path) -> dict[str, int]:
     """What a connection gets from both back ends is right; the frames from each node that drivers sent on."""
-    eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
+    handoff.wait_for("a", "b")
     before = {name: redirected(handoff, name) for name in ENDS}
     passed = handoff.passed_front()
     got = handoff.fetch([f"{name}/{SIZE}" for name in "abba"], folder)
@@ -63,7 +60,7 @@ def fetch(handoff: HandOff, folder: Path) -> dict[str, int]:
 
 
 def test_drivers_rewrite_both_ways_what_has_its_checksum_and_tc_what_has_none(cables: HandOff, tmp_path: Path) -> None:
-    start_switch(cables, "--attach", "xdp")
+    cables.restart("switch", "--attach", "xdp")
     assert attached(cables) == ["to-a", "to-b", "to-client"]
     wrong = refused(cables)
     segments = 2 * SIZE / 1448
@@ -83,10 +80,8 @@ def test_where_a_driver_cannot_tc_does_it_unless_that_is_not_wanted(handoff: Han
     assert "tc rewrites packets" in handoff.processes["switch"].output()
     network = handoff.network
     handoff.processes.pop("switch").stop()
-    with pytest.raises(
-        CommandError,
-        match=r'--attach xdp: device "to-a": it sends out no frames of other devices .*: accepted: auto, tc',
-    ):
+    cannot = r'--attach xdp: device "to-a": it sends out no frames of other devices .*: accepted: auto, tc'
+    with pytest.raises(CommandError, match=cannot):
         network.start_switch("--attach", "xdp")
     assert not attached(handoff)
     network.nodes["switch"].ip("link", "add", "plain", "link", "to-front", "type", "macvlan")
@@ -100,11 +95,11 @@ def test_where_a_driver_cannot_tc_does_it_unless_that_is_not_wanted(handoff: Han
 
 
 def test_frames_that_do_not_fit_a_drivers_buffer_are_tcs(cables: HandOff, tmp_path: Path) -> None:
-    cables.network.nodes["a"].ip("link", "set", "eth0", "mtu", "9000")
+    cables.nodes["a"].ip("link", "set", "eth0", "mtu", "9000")
     try:
-        start_switch(cables)
+        cables.restart("switch")
         assert re.search('tc rewrites packets.*"to-a": its MTU is too large', cables.processes["switch"].output())
         assert not attached(cables)
         fetch(cables, tmp_path)
     finally:
-        cables.network.nodes["a"].ip("link", "set", "eth0", "mtu", "1500")
+        cables.nodes["a"].ip("link", "set", "eth0", "mtu", "1500")

@@ -3,24 +3,21 @@
 import json
 import signal
 import socket
-import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import pytest
 
 from experiments.handoff.network import BACK_ENDS
-from tests.netns.handoff_world import SIZE, HandOff, Refused, answer, needs_tools, pattern, request
-from tests.netns.world import eventually
+from tests.netns.forging import ACK, FIN, RST, SYN, forged, send
+from tests.netns.handoff_world import LARGE, SIZE, HandOff, Refused, answer, get, needs_tools, pattern, request
+from tests.netns.world import eventually, socket_at
 
 pytestmark = needs_tools
-
-LARGE = 200 * SIZE
-FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 
 
 @dataclass
@@ -48,9 +45,7 @@ class Download:
 @contextmanager
 def downloading(handoff: HandOff, path: str) -> Iterator[Download]:
     """A download that is handed over, for the block; it is over behind it."""
-    with handoff.connection() as client:
-        client.sendall(request(path))
-        eventually(handoff.at_back_ends)
+    with handoff.begun(path) as client:
         download = Download()
         download.thread = threading.Thread(target=download.read, args=(client,))
         download.thread.start()
@@ -66,41 +61,35 @@ def test_a_back_end_that_is_killed_resets_its_clients_at_once(handoff: HandOff) 
     assert download.ended - begun < 1
     eventually(lambda: handoff.outcomes("back-end-lost"))
     handoff.start("a")
-    eventually(lambda: handoff.is_handed("a/1"))
+    handoff.wait_for("a")
 
 
 @pytest.mark.calm
 def test_a_back_end_whose_machine_is_gone_resets_its_clients_within_six_seconds(handoff: HandOff) -> None:
     """0.6 to 0.7 s until the front has missed it (handoff/link/src/session.rs), 5 s in which it does not come back
     (handoff/front/src/back_end.rs), and some milliseconds to reset them."""
-    switch = handoff.network.nodes["switch"]
-    try:
+    with ExitStack() as cut:
         with downloading(handoff, f"a/{LARGE}") as download:
             begun = time.monotonic()
-            switch.ip("link", "set", "to-a", "down")
+            cut.enter_context(handoff.without("a"))
         assert isinstance(download.failed, ConnectionResetError)
         assert 5 < download.ended - begun < 6
         with handoff.connection() as client:
-            client.sendall(request("b/1000"))
-            assert answer(client) == pattern("b", 1000)
-    finally:
-        switch.ip("link", "set", "to-a", "up")
-    eventually(lambda: handoff.is_handed("a/1"))
+            get(client, "b", 1000)
+    handoff.wait_for("a")
 
 
 def test_a_client_that_takes_nothing_without_timestamps_is_reset_as_well(handoff: HandOff) -> None:
     """As FreeBSD's can be: where both ends agreed on timestamps it may drop what has none (RFC 7323 section 3.2)."""
-    client, switch = handoff.network.nodes["client"], handoff.network.nodes["switch"]
+    client = handoff.nodes["client"]
     rule = "tcp flags & (syn | rst) == 0 tcp option timestamp missing drop"
     client.run("nft", f"table ip strict {{ chain in {{ type filter hook input priority 0; {rule}; }}; }}")
-    try:
+    with ExitStack() as cut:
+        cut.callback(client.run, "nft", "delete table ip strict")
         with downloading(handoff, f"a/{LARGE}") as download:
-            switch.ip("link", "set", "to-a", "down")
+            cut.enter_context(handoff.without("a"))
         assert isinstance(download.failed, ConnectionResetError)
-    finally:
-        switch.ip("link", "set", "to-a", "up")
-        client.run("nft", "delete table ip strict")
-    eventually(lambda: handoff.is_handed("a/1"))
+    handoff.wait_for("a")
 
 
 def shared(handoff: HandOff, count: int) -> list[str]:
@@ -114,11 +103,10 @@ def shared(handoff: HandOff, count: int) -> list[str]:
 
 
 def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_elsewhere(handoff: HandOff) -> None:
-    start_back_end(handoff, "--drain", "60")
+    restart_back_end(handoff, "--drain", "60")
     paths = shared(handoff, 8)
     with handoff.connection() as resting, downloading(handoff, f"a/{LARGE}") as download:
-        resting.sendall(request("a/1000"))
-        assert answer(resting) == pattern("a", 1000)
+        get(resting, "a", 1000)
         leaving = handoff.processes["a"]
         message = "the back end a is draining"
         # The one before was as well.
@@ -133,8 +121,7 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
                     assert answer(asking) == pattern("shared", 1000)
         served = Counter(line["target"] for line in handoff.lines()[before:] if line["outcome"] == "handed-over")
         # What only this one has is relayed meanwhile.
-        resting.sendall(request("a/1000"))
-        assert answer(resting) == pattern("a", 1000)
+        get(resting, "a", 1000)
     assert download.content == pattern("a", LARGE)
     assert leaving.popen.wait(10) == 0
     # The front hears of an answer's end when its client asks again: of the one before as well.
@@ -142,17 +129,15 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
     assert served["b"] >= len(paths) / 2
     assert handoff.outcomes("back-end-lost") == []
     handoff.start("a")
-    eventually(lambda: handoff.is_handed("a/1"))
+    handoff.wait_for("a")
 
 
 @pytest.mark.parametrize("ended_by", ["bound", "signal"])
 def test_a_back_end_that_is_told_to_end_waits_no_longer_than_it_may(ended_by: str, handoff: HandOff) -> None:
     """For a client that does not read: until --drain is over, or a second signal."""
-    start_back_end(handoff, "--drain", "2" if ended_by == "bound" else "60")
+    restart_back_end(handoff, "--drain", "2" if ended_by == "bound" else "60")
     leaving = handoff.processes.pop("a")
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{LARGE}"))
-        eventually(handoff.at_back_ends)
+    with handoff.begun(f"a/{LARGE}") as client:
         begun = time.monotonic()
         leaving.popen.send_signal(signal.SIGTERM)
         if ended_by == "signal":
@@ -181,7 +166,7 @@ def test_a_switch_that_starts_anew_loses_no_connection(handoff: HandOff, how: st
         handoff.start("switch")
     assert download.failed is None
     assert download.content == pattern("a", LARGE)
-    eventually(lambda: handoff.is_handed("b/1"))
+    handoff.wait_for("b")
 
 
 def test_connections_at_back_ends_finish_without_their_front(handoff: HandOff) -> None:
@@ -191,7 +176,7 @@ def test_connections_at_back_ends_finish_without_their_front(handoff: HandOff) -
     # It waits for 12 s for the front to be back.
     eventually(lambda: not handoff.at_back_ends(), 20)
     handoff.start("front")
-    eventually(lambda: handoff.is_handed("b/1"))
+    handoff.wait_for("b")
 
 
 def test_a_front_that_is_told_to_end_lets_its_connections_finish(handoff: HandOff) -> None:
@@ -205,45 +190,34 @@ def test_a_front_that_is_told_to_end_takes_back_clients_that_ask_without_a_rest(
     """Before its drain is over, which would break them off in the midst of an answer."""
     with handoff.connection() as client, pytest.raises(EOFError, match=r"b''"):
         for number in range(100_000):
-            client.sendall(request("a/1000"))
-            assert answer(client) == pattern("a", 1000)
+            get(client, "a", 1000)
             if number == 100:
                 begun = time.monotonic()
-                handoff.processes["front"].popen.send_signal(signal.SIGTERM)
+                handoff.send_signal("front", signal.SIGTERM)
     assert time.monotonic() - begun < 0.8
     handoff.processes.pop("front").stop()
 
 
 FLAGS = (RST, RST | ACK, SYN, FIN | ACK, ACK)
-NUMBERS = [number * 0x0C000000 for number in range(20)]
 
 
 def test_packets_forged_where_the_client_is_change_nothing_for_a_connection_that_was_handed_over(
     handoff: HandOff,
 ) -> None:
     """With its addresses and ports; who forges does not know the sequence numbers."""
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{LARGE}"))
-        eventually(handoff.at_back_ends)
-        ends = (client.getsockname(), client.getpeername())
-        send_from_clients_side(handoff, [forged(*ends, flags, number) for flags in FLAGS for number in NUMBERS])
+    with handoff.begun(f"a/{LARGE}") as client:
+        send_from_clients_side(handoff, forged(*handoff.ends_of(client)[0], FLAGS))
         assert answer(client) == pattern("a", LARGE)
-        client.sendall(request("b/1000"))
-        assert answer(client) == pattern("b", 1000)
+        get(client, "b", 1000)
     # They came to the back end's socket, which took them for what they were.
     assert syn_challenges(handoff) > 0
 
 
 def test_packets_forged_where_another_back_end_is_are_dropped(handoff: HandOff) -> None:
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{LARGE}"))
-        eventually(handoff.at_back_ends)
+    with handoff.begun(f"a/{LARGE}") as client:
         before = syn_challenges(handoff)
-        here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
-        with handoff.network.nodes["b"].entered(), raw_socket() as forger:
-            for source, destination in ((here, service), (back_end, here)):
-                for packet in (forged(source, destination, flags, number) for flags in FLAGS for number in NUMBERS):
-                    forger.sendto(packet, (destination[0], 0))
+        for ends in handoff.ends_of(client):
+            send(handoff.nodes["b"], forged(*ends, FLAGS))
         assert answer(client) == pattern("a", LARGE)
     assert syn_challenges(handoff) == before
 
@@ -251,14 +225,12 @@ def test_packets_forged_where_another_back_end_is_are_dropped(handoff: HandOff) 
 def test_forged_ends_of_both_directions_and_a_new_beginning_end_no_rule(handoff: HandOff) -> None:
     """From the client's side, and the answer's end also from where its back end is; none with a right number. The
     client pauses in the midst of its answer meanwhile, so that little that is true passes."""
-    with handoff.connection() as client:
-        client.sendall(request(f"a/{LARGE}"))
-        eventually(handoff.at_back_ends)
-        here, service, back_end = client.getsockname(), client.getpeername(), (handoff.network.address("a"), 7400)
-        ends = [forged(here, service, FIN | ACK, 1), forged(back_end, here, FIN | ACK, 1)]
-        with handoff.network.nodes["a"].entered(), raw_socket() as forger:
-            forger.sendto(ends[1], (here[0], 0))
-        send_from_clients_side(handoff, [*ends, forged(here, service, SYN, 1)])
+    with handoff.begun(f"a/{LARGE}") as client:
+        to_service, to_client = handoff.ends_of(client)
+        answers_end = forged(*to_client, [FIN | ACK], [1])
+        send(handoff.nodes["a"], answers_end)
+        both_ends = forged(*to_service, [FIN | ACK], [1]) + answers_end
+        send_from_clients_side(handoff, both_ends + forged(*to_service, [SYN], [1]))
         # The switch looks twice a second.
         time.sleep(2)
         assert answer(client) == pattern("a", LARGE)
@@ -266,10 +238,8 @@ def test_forged_ends_of_both_directions_and_a_new_beginning_end_no_rule(handoff:
 
 def send_from_clients_side(handoff: HandOff, packets: list[bytes]) -> None:
     """To the switch, by the device that leads to clients, whatever addresses they have."""
-    switch = json.loads(handoff.network.nodes["switch"].run("ip", "-json", "link", "show", "to-client"))[0]["address"]
-    with handoff.network.nodes["client"].entered():
-        sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-    with sender:
+    switch = json.loads(handoff.nodes["switch"].run("ip", "-json", "link", "show", "to-client"))[0]["address"]
+    with socket_at(handoff.nodes["client"], socket.AF_PACKET, socket.SOCK_RAW) as sender:
         sender.bind(("eth0", 0))
         for packet in packets:
             sender.send(bytes.fromhex(switch.replace(":", "")) + bytes(6) + b"\x08\x00" + packet)
@@ -277,50 +247,22 @@ def send_from_clients_side(handoff: HandOff, packets: list[bytes]) -> None:
 
 def syn_challenges(handoff: HandOff) -> int:
     """SYNs that the first back end's kernel asked their sender about, so far (RFC 5961 section 4.2)."""
-    return int(handoff.network.nodes["a"].run("nstat", "-asz", "TcpExtTCPSYNChallenge").split()[-2])
-
-
-def raw_socket() -> socket.socket:
-    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-
-
-def forged(source: tuple[str, int], destination: tuple[str, int], flags: int, number: int) -> bytes:
-    """A TCP segment without options or data, in IPv4."""
-    addresses = socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
-    ports = (source[1], destination[1])
-    header = struct.pack("!HHIIBBHHH", *ports, number, number, 5 << 4, flags, 1000, 0, 0)
-    pseudo = addresses + struct.pack("!HH", socket.IPPROTO_TCP, len(header))
-    segment = header[:16] + internet_checksum(pseudo + header) + header[18:]
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0) + addresses
-    return ip[:10] + internet_checksum(ip) + ip[12:] + segment
-
-
-def internet_checksum(data: bytes) -> bytes:
-    """Of RFC 1071, for an even number of bytes."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xFFFF) + (total >> 16)
-    return struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF)
+    return int(handoff.nodes["a"].run("nstat", "-asz", "TcpExtTCPSYNChallenge").split()[-2])
 
 
 def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
-    start_back_end(handoff, "--idle", "5")
-    switch = handoff.network.nodes["switch"]
-    try:
-        with handoff.connection() as client:
-            client.sendall(request(f"a/{LARGE}"))
-            eventually(handoff.at_back_ends)
-            switch.ip("link", "set", "to-client", "down")
+    restart_back_end(handoff, "--idle", "5")
+    with ExitStack() as cut:
+        with handoff.begun(f"a/{LARGE}"):
+            cut.enter_context(handoff.without("client"))
         eventually(lambda: not handoff.at_back_ends(), 30)
         eventually(lambda: not handoff.at_front())
-    finally:
-        switch.ip("link", "set", "to-client", "up")
 
 
-def start_back_end(handoff: HandOff, *options: str) -> None:
-    """Restarts the first one with these options."""
-    handoff.processes.pop("a").stop()
-    handoff.processes["a"] = handoff.network.start_back_end("a", *options)
-    eventually(lambda: handoff.is_handed("a/1"))
+def restart_back_end(handoff: HandOff, *options: str) -> None:
+    """The first one, with these options."""
+    handoff.restart("a", *options)
+    handoff.wait_for("a")
 
 
 def test_a_client_that_pauses_gets_the_rest_of_its_answer(handoff: HandOff) -> None:
@@ -341,10 +283,8 @@ def test_answers_stay_whole_and_their_own_while_everything_starts_anew(handoff: 
             try:
                 with handoff.connection() as client:
                     while not stop.is_set():
-                        name, size = BACK_ENDS[number % 2], (1000, SIZE)[number % 3 == 0]
                         number += 1
-                        client.sendall(request(f"{name}/{size}"))
-                        assert answer(client) == pattern(name, size)
+                        get(client, BACK_ENDS[number % 2], (1000, SIZE)[number % 3 == 0])
                         done[0] += 1
             except (OSError, EOFError, Refused):
                 failed[0] += 1

@@ -1,7 +1,7 @@
 """HTTP/2 without TLS at a hand-off's front: relayed as it is, by a rule for every request; Upgrade asks in vain."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.handoff.network import URL
@@ -25,12 +25,9 @@ VERSIONS = ("--write-out", "%{http_version} %{http_code} %{num_connects}\\n")
 @contextmanager
 def started(handoff: HandOff, rules: str) -> Iterator[None]:
     """Both back ends and a front with these rules; what serves a's plain HTTP speaks HTTP/2 alone."""
-    for name in ("front", "a"):
-        handoff.processes.pop(name).stop()
-    with ExitStack() as running:
-        running.enter_context(handoff.network.start_nginx("a", http2=True))
-        running.enter_context(handoff.network.start_back_end("a", relays=True))
-        running.enter_context(handoff.network.start_front(rules))
+    with handoff.network.start_nginx("a", http2=True):
+        handoff.restart("a", relays=True)
+        handoff.restart("front", rules)
         yield
 
 
@@ -56,11 +53,12 @@ def test_a_connection_of_http2_is_relayed_to_one_back_end_whatever_it_asks_for(
             assert (line["outcome"], line["target"], line["server"]) == ("ok", server, server)
             assert size < line["down_bytes"] < size + 5000
         # Who asks for HTTP/2 by a header gets an answer of HTTP/1.1, handed over as any other.
-        eventually(lambda: handoff.is_handed("a/1"))
+        handoff.wait_for("a")
         for name in "ab":
             upgraded = ("--http2", "--output", "/dev/null", URL + f"{name}/{SIZE}")
             assert handoff.curl(*VERSIONS, *upgraded).split() == ["1.1", "200", "1"]
-            assert handoff.outcomes("handed-over")[-1]["target"] == name
+            # The line is written once the switch has said so.
+            eventually(lambda: handoff.outcomes("handed-over")[-1]["target"] == name)  # noqa: B023
 
 
 def test_without_a_rule_for_every_request_http2_is_refused(handoff: HandOff) -> None:

@@ -10,46 +10,37 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.test_handoff_faults import ACK, RST, forged, raw_socket, start_back_end
-from tests.netns.world import eventually
+from tests.netns.forging import ACK, RST, forged, send
+from tests.netns.handoff_world import LARGE, LONG, SIZE, HandOff, answer, get, needs_tools, pattern, request
+from tests.netns.test_handoff_faults import restart_back_end
+from tests.netns.world import eventually, socket_at
 
 pytestmark = needs_tools
-
-LARGE = 200 * SIZE
-
-
-def start_switch(handoff: HandOff, *options: str) -> None:
-    """Restarts it with these options."""
-    handoff.processes.pop("switch").stop()
-    handoff.processes["switch"] = handoff.network.start_switch(*options)
 
 
 def is_handed(handoff: HandOff, client: socket.socket) -> bool:
     """Whether this client's next request is answered by its back end."""
-    client.sendall(request("a/1000"))
-    assert answer(client) == pattern("a", 1000)
+    get(client, "a", 1000)
     return bool(handoff.at_back_ends())
 
 
 def test_who_finds_the_switchs_table_full_is_answered_by_relaying(handoff: HandOff) -> None:
-    start_switch(handoff, "--max-rules", "1")
+    handoff.restart("switch", "--max-rules", "1")
     with handoff.connection() as first:
         eventually(lambda: is_handed(handoff, first))
         first.sendall(request(f"a/{LARGE}"))
         relayed = len(handoff.outcomes("ok"))
         with handoff.connection() as second:
             for name in "ab":
-                second.sendall(request(f"{name}/{SIZE}"))
-                assert answer(second) == pattern(name, SIZE)
+                get(second, name, SIZE)
         assert answer(first) == pattern("a", LARGE)
         assert len(handoff.outcomes("ok")) == relayed + 2
 
 
 def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_it_sends_more(handoff: HandOff) -> None:
     """A client that does not read for longer than --idle. Nothing is wrong that comes; its back end gives it up."""
-    start_switch(handoff, "--idle", "2")
-    start_back_end(handoff, "--idle", "15")
+    handoff.restart("switch", "--idle", "2")
+    restart_back_end(handoff, "--idle", "15")
     with handoff.connection() as client:
         eventually(lambda: is_handed(handoff, client))
         client.sendall(request(f"a/{LARGE}"))
@@ -75,9 +66,7 @@ def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[
 
     Named ports are below those that the kernel picks: one of another connection's may rest in TIME-WAIT.
     """
-    with handoff.network.nodes["client"].entered():
-        client = socket.socket()
-    with client:
+    with socket_at(handoff.nodes["client"]) as client:
         client.settimeout(20)
         if room is not None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -87,11 +76,16 @@ def from_port(handoff: HandOff, port: int, room: int | None = None) -> Iterator[
         yield client
 
 
+def last_request(path: str, head: bytes = b"Connection: close\r\n") -> bytes:
+    """For an object, with one more line in its head."""
+    return request(path)[:-2] + head + b"\r\n"
+
+
 def one_exchange(handoff: HandOff, port: int) -> float:
     """A connection from this port that its back end ends; the seconds that it took."""
     begun = time.monotonic()
     with from_port(handoff, port) as client:
-        client.sendall(request("a/1000")[:-2] + b"Connection: close\r\n\r\n")
+        client.sendall(last_request("a/1000"))
         assert answer(client) == pattern("a", 1000)
         assert client.recv(1) == b""
     return time.monotonic() - begun
@@ -99,41 +93,40 @@ def one_exchange(handoff: HandOff, port: int) -> float:
 
 def test_a_client_that_reads_slowly_gets_all_of_an_answer_that_ends_its_connection(handoff: HandOff) -> None:
     """Its back end has written all of it; the kernel still has to send the rest when a quick client would be done."""
-    size, content = 20 * SIZE, bytearray()
+    content = bytearray()
     with from_port(handoff, 0, room=1 << 16) as client:
-        client.sendall(request(f"a/{size}")[:-2] + b"Connection: close\r\n\r\n")
-        while len(content) < size - 200_000:
+        client.sendall(last_request(f"a/{LONG}"))
+        while len(content) < LONG - 200_000:
             content += client.recv(1 << 16)
         # For longer than the last segments of a connection may come, and its rule stays for them.
         time.sleep(9)
         content += b"".join(iter(lambda: client.recv(1 << 16), b""))
-    assert content.partition(b"\r\n\r\n")[2] == pattern("a", size)
+    assert content.partition(b"\r\n\r\n")[2] == pattern("a", LONG)
     eventually(lambda: not handoff.at_back_ends())
-    eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > size)
+    eventually(lambda: handoff.outcomes("handed-over")[-1]["down_bytes"] > LONG)
 
 
 @pytest.mark.parametrize("head", [b"", b"Connection: close\r\n"], ids=["keeps", "ends"])
 def test_a_client_that_breaks_off_at_the_end_of_an_answer_can_use_its_port_again(head: bytes, handoff: HandOff) -> None:
     """Its back end has written all of it, and waits until it is acknowledged."""
-    size, port = 20 * SIZE, 20420 + len(head)
+    port = 20420 + len(head)
     with from_port(handoff, port, room=1 << 16) as client:
-        client.sendall(request(f"a/{size}")[:-2] + head + b"\r\n")
+        client.sendall(last_request(f"a/{LONG}", head))
         came = 0
-        while came < size - 200_000:
+        while came < LONG - 200_000:
             came += len(client.recv(1 << 16))
         # A close then resets the connection.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    eventually(lambda: not handoff.at_back_ends() and not handoff.at_front())
+    eventually(handoff.at_rest)
     assert one_exchange(handoff, port) < 10
 
 
 def test_a_client_that_rests_stays_however_little_a_back_end_waits_for(handoff: HandOff) -> None:
-    start_back_end(handoff, "--idle", "1")
+    restart_back_end(handoff, "--idle", "1")
     with handoff.connection() as client:
         eventually(lambda: is_handed(handoff, client))
         time.sleep(2)
-        client.sendall(request("b/1000"))
-        assert answer(client) == pattern("b", 1000)
+        get(client, "b", 1000)
 
 
 def test_a_port_that_is_used_again_keeps_its_rule_whichever_thread_had_it_before(handoff: HandOff) -> None:
@@ -147,14 +140,14 @@ def again(handoff: HandOff, port: int) -> None:
     """Two connections from a port, soon after each other; the second one rests until the first one's rule would end."""
     one_exchange(handoff, port)
     with from_port(handoff, port) as client:
-        client.sendall(request(f"a/{20 * SIZE}"))
+        client.sendall(request(f"a/{LONG}"))
         time.sleep(7)
-        assert answer(client) == pattern("a", 20 * SIZE)
+        assert answer(client) == pattern("a", LONG)
 
 
 def remembers(handoff: HandOff, port: int) -> bool:
     """Whether the back end holds an ended connection of this port's in TIME-WAIT."""
-    return f":{port}" in handoff.network.nodes["a"].run("ss", "-Htan", "state", "time-wait")
+    return f":{port}" in handoff.nodes["a"].run("ss", "-Htan", "state", "time-wait")
 
 
 def test_a_client_that_connects_again_from_its_port_does_not_wait_for_the_rule_before(handoff: HandOff) -> None:
@@ -168,7 +161,7 @@ def test_a_client_that_connects_again_from_its_port_does_not_wait_for_the_rule_b
 def test_a_connection_that_its_back_end_remembers_is_answered(handoff: HandOff, clocks: int, outcome: str) -> None:
     """With timestamps the kernel puts the new connection in the place of the old one (tcp_twsk_unique()). Without, it
     refuses, and the front relays."""
-    client, port = handoff.network.nodes["client"], 20405 + clocks
+    client, port = handoff.nodes["client"], 20405 + clocks
     client.sysctl(net__ipv4__tcp_timestamps=clocks)
     try:
         one_exchange(handoff, port)
@@ -184,27 +177,20 @@ def test_a_connection_that_its_back_end_remembers_is_answered(handoff: HandOff, 
 
 def test_late_packets_of_a_rule_that_ended_change_nothing(handoff: HandOff) -> None:
     """When the connection is back at the front its back end's last packets come once more, and the client's."""
-    network = handoff.network
     with handoff.connection() as client:
         eventually(lambda: is_handed(handoff, client))
         eventually(lambda: not handoff.at_back_ends())
-        here, service = client.getsockname(), client.getpeername()
-        back_end = (network.address("a"), 7400)
-        with network.nodes["a"].entered(), raw_socket() as late:
-            for flags in (ACK, RST, RST | ACK):
-                late.sendto(forged(back_end, here, flags, 1), (here[0], 0))
-        with network.nodes["client"].entered(), raw_socket() as late:
-            for number in range(20):
-                late.sendto(forged(here, service, ACK, number * 0x0C000000), (service[0], 0))
+        to_service, to_client = handoff.ends_of(client)
+        send(handoff.nodes["a"], forged(*to_client, [ACK, RST, RST | ACK], [1]))
+        send(handoff.nodes["client"], forged(*to_service, [ACK]))
         eventually(lambda: strays(handoff) >= 3)
         for name in "ab":
-            client.sendall(request(f"{name}/{SIZE}"))
-            assert answer(client) == pattern(name, SIZE)
+            get(client, name, SIZE)
 
 
 def strays(handoff: HandOff) -> int:
     """Packets of back ends that no rule was for, and that the switch dropped."""
-    table = handoff.network.nodes["switch"].run("nft", "list", "table", "ip", "tributary-switch")
+    table = handoff.nodes["switch"].run("nft", "list", "table", "ip", "tributary-switch")
     found = re.search(r"saddr .* counter packets (\d+)", table)
     assert found is not None
     return int(found[1])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.netns.handoff_proxy import KINDS, LATE, REJECTED, Treat, between
-from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
-from tests.netns.test_handoff_faults import LARGE, downloading
+from tests.netns.handoff_world import LARGE, SIZE, HandOff, answer, get, needs_tools, pattern, request
+from tests.netns.test_handoff_faults import downloading
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -23,7 +23,7 @@ def front_behind(handoff: HandOff, treat: Treat, *, switch: bool = True) -> Iter
     handoff.kill("front")
     with between(handoff.network, treat, switch=switch) as places:
         handoff.processes["front"] = handoff.network.start_front(instead=places)
-        eventually(lambda: handoff.is_handed("a/1") and handoff.is_handed("b/1"))
+        handoff.wait_for("a", "b")
         try:
             yield
         finally:
@@ -85,13 +85,11 @@ def test_a_message_that_is_lost_is_sent_again_and_no_client_hears_of_it(kind: st
         is_on = True
         with handoff.connection() as client:
             for name in "aabba":
-                client.sendall(request(f"{name}/1000"))
-                assert answer(client) == pattern(name, 1000)
+                get(client, name, 1000)
         eventually(lambda: lost)
         with handoff.connection() as client:
             for name in "ab":
-                client.sendall(request(f"{name}/{SIZE}"))
-                assert answer(client) == pattern(name, SIZE)
+                get(client, name, SIZE)
 
 
 class Cut:
@@ -113,9 +111,7 @@ def test_a_broken_connection_to_a_back_end_costs_no_answer(handoff: HandOff) -> 
     all of it, and its next ones by the same connection."""
     # To make it takes long: its client would rest for that time.
     cut, expected = Cut(), pattern("a", LARGE)
-    with front_behind(handoff, cut, switch=False), handoff.connection() as client:
-        client.sendall(request(f"a/{LARGE}"))
-        eventually(handoff.at_back_ends)
+    with front_behind(handoff, cut, switch=False), handoff.begun(f"a/{LARGE}") as client:
         cut.is_on = True
         # Each end says something every 0.1 s.
         time.sleep(0.3)
@@ -124,8 +120,7 @@ def test_a_broken_connection_to_a_back_end_costs_no_answer(handoff: HandOff) -> 
         cut.is_on = False
         assert answer(client) == expected
         for name in "ab":
-            client.sendall(request(f"{name}/{SIZE}"))
-            assert answer(client) == pattern(name, SIZE)
+            get(client, name, SIZE)
         assert handoff.outcomes("back-end-lost") == []
 
 
@@ -135,12 +130,12 @@ def test_a_process_that_stalls_for_longer_than_a_silent_connection_lasts_loses_n
 ) -> None:
     """It does nothing for 1.6 s, as a front that reads a million routes: twice what ends a silent connection."""
     with downloading(handoff, f"a/{LARGE}") as download:
-        handoff.processes[name].popen.send_signal(signal.SIGSTOP)
+        handoff.send_signal(name, signal.SIGSTOP)
         time.sleep(1.6)
-        handoff.processes[name].popen.send_signal(signal.SIGCONT)
+        handoff.send_signal(name, signal.SIGCONT)
     assert download.content == pattern("a", LARGE)
     assert handoff.outcomes("back-end-lost") == []
-    eventually(lambda: handoff.is_handed("a/1"))
+    handoff.wait_for("a")
 
 
 @pytest.mark.parametrize("path", ["b/1000", "relayed/x"], ids=["to the other back end", "to the front"])
@@ -159,8 +154,7 @@ def test_a_client_is_reset_whose_back_end_acknowledged_more_than_it_gave_back(pa
 
     with front_behind(handoff, treat, switch=False), handoff.connection() as client:
         client.settimeout(4)
-        client.sendall(request("a/1000"))
-        assert answer(client) == pattern("a", 1000)
+        get(client, "a", 1000)
         released.clear()
         with pytest.raises(ConnectionResetError):
             # Some of an answer may have come before.

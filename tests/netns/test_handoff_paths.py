@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.network import lay, standing_nodes
-from tests.netns.handoff_world import SIZE, HandOff, answer, needs_tools, pattern, request
+from tests.netns.handoff_world import LONG, SIZE, HandOff, answer, get, needs_tools, pattern
 from tests.netns.world import eventually
 
 pytestmark = needs_tools
@@ -30,11 +30,10 @@ def far(handoff: HandOff, tmp_path: Path) -> Iterator[HandOff]:
 
     far 10.7.9.2 ---- middle ---- 1300 bytes ---- the client's node ---- switch
     """
-    nodes = handoff.network.nodes
+    nodes = handoff.nodes
     with standing_nodes("far-", _FAR, tmp_path, nodes) as beyond:
-        handoff.processes.pop("front").stop()
-        handoff.processes["front"] = handoff.network.start_front(instead={"10.7.0.0/24": "10.7.0.0/16"})
-        eventually(lambda: handoff.is_handed("a/1"))
+        handoff.restart("front", instead={"10.7.0.0/24": "10.7.0.0/16"})
+        handoff.wait_for("a")
         nodes["far"] = beyond["far"]
         try:
             yield handoff
@@ -47,14 +46,13 @@ def test_a_back_end_hears_that_the_way_to_its_client_takes_shorter_packets(far: 
     before = len(far.outcomes("handed-over"))
     with far.connection("far") as client:
         for _ in range(2):
-            client.sendall(request(f"a/{SIZE}"))
-            assert answer(client) == pattern("a", SIZE)
+            get(client, "a", SIZE)
     eventually(lambda: len(far.outcomes("handed-over")) == before + 2)
 
 
 @contextmanager
 def asking_for_congestion_notification(handoff: HandOff) -> Iterator[None]:
-    client = handoff.network.nodes["client"]
+    client = handoff.nodes["client"]
     client.sysctl(net__ipv4__tcp_ecn=1)
     try:
         yield
@@ -64,17 +62,13 @@ def asking_for_congestion_notification(handoff: HandOff) -> Iterator[None]:
 
 def test_a_client_that_asks_for_congestion_notification_is_handed_over(handoff: HandOff) -> None:
     """The switch hides the request from the service, so ECN is not used."""
-    with asking_for_congestion_notification(handoff), handoff.connection() as client:
-        client.sendall(request(f"a/{20 * SIZE}"))
-        eventually(handoff.at_back_ends)
-        assert answer(client) == pattern("a", 20 * SIZE)
+    with asking_for_congestion_notification(handoff), handoff.begun(f"a/{LONG}") as client:
+        assert answer(client) == pattern("a", LONG)
 
 
 def test_what_is_in_the_way_of_a_hand_over_is_counted_by_its_name(handoff: HandOff) -> None:
     """Here congestion notification, behind a switch whose table somebody has taken away."""
-    handoff.network.nodes["switch"].run("nft", "delete", "table", "ip", "tributary-switch")
+    handoff.nodes["switch"].run("nft", "delete", "table", "ip", "tributary-switch")
     with asking_for_congestion_notification(handoff), handoff.connection() as client:
-        client.sendall(request("a/1000"))
-        assert answer(client) == pattern("a", 1000)
-    metrics = handoff.network.nodes["front"].run("curl", "--silent", "http://127.0.0.1:9101/metrics")
-    assert 'tributary_converter_handoff_failures_total{reason="ecn"} 1' in metrics.splitlines()
+        get(client, "a", 1000)
+    assert 'tributary_converter_handoff_failures_total{reason="ecn"} 1' in handoff.metrics().splitlines()

@@ -11,8 +11,9 @@ import pytest
 
 from experiments.handoff.network import Network
 from overlay.authority import enrol, member
+from tests.netns.connections import TCP
 from tests.netns.handoff_world import HandOff, needs_tools
-from tests.netns.world import eventually, serving
+from tests.netns.world import connected, eventually, serving
 from tributary.settings.errors import Exit
 
 pytestmark = needs_tools
@@ -43,26 +44,28 @@ def impostor(network: Network, name: str, *addresses: str) -> tuple[Path, Path]:
     return folder / "node.pem", folder / "node.key"
 
 
-@pytest.mark.parametrize(("name", "port"), [("switch", 7402), ("a", 7401)])
-def test_who_is_no_front_is_refused_by_a_line(name: str, port: int, handoff: HandOff) -> None:
-    network = handoff.network
-    context = ssl.create_default_context(cafile=str(network.identity("front") / "ca.pem"))
-    context.load_cert_chain(*impostor(network, f"node-to-{name}"))
-    address = "10.7.1.1" if name == "switch" else network.address(name)
-    with network.nodes["client"].entered():
-        plain = socket.create_connection((address, port), 5)
+def connect(handoff: HandOff, name: str) -> socket.socket:
+    """Where it takes fronts in."""
+    address = handoff.network.switch_for_fronts if name == "switch" else handoff.network.fronts(name)
+    host, _, port = address.partition(":")
+    return connected(handoff.nodes["client"], host, int(port), seconds=5, protocol=TCP)
+
+
+@pytest.mark.parametrize("name", ["switch", "a"])
+def test_who_is_no_front_is_refused_by_a_line(name: str, handoff: HandOff) -> None:
+    context = ssl.create_default_context(cafile=str(handoff.network.identity("front") / "ca.pem"))
+    context.load_cert_chain(*impostor(handoff.network, f"node-to-{name}"))
+    plain = connect(handoff, name)
+    address = plain.getpeername()[0]
     with plain, context.wrap_socket(plain, server_hostname=address) as client, suppress(ConnectionResetError):
         assert client.recv(1) == b"", "no hello"
     refused = f"is refused as a front: {NOTHING}/front\n"
     eventually(lambda: refused in handoff.processes[name].output())
 
 
-@pytest.mark.parametrize(("name", "port"), [("switch", 7402), ("a", 7401)])
-def test_who_says_nothing_is_sent_away(name: str, port: int, handoff: HandOff) -> None:
-    address = "10.7.1.1" if name == "switch" else handoff.network.address(name)
-    with handoff.network.nodes["client"].entered():
-        silent = socket.create_connection((address, port), 5)
-    with silent:
+@pytest.mark.parametrize("name", ["switch", "a"])
+def test_who_says_nothing_is_sent_away(name: str, handoff: HandOff) -> None:
+    with connect(handoff, name) as silent:
         assert silent.recv(1) == b""
     eventually(lambda: "is refused as a front: timed out\n" in handoff.processes[name].output())
 

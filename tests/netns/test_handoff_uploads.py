@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from experiments.handoff.network import METRICS, SERVICE
-from tests.netns.converter_messages import fields_of, heard
+from experiments.handoff.network import SERVICE
+from tests.netns.converter_services import fields_of, heard
 from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers
 from tests.netns.handoff_world import HandOff, needs_tools
 from tests.netns.world import eventually, serving
@@ -23,7 +23,7 @@ def post(path: str, content: bytes) -> bytes:
 def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[tuple[str, int]]]:
     """The server in the place of back end a's; who came to it."""
     handoff.processes.pop("a").stop()
-    with handoff.network.nodes["a"].entered():
+    with handoff.nodes["a"].entered():
         listener = socket.create_server((handoff.network.address("a"), 80))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
 
@@ -37,8 +37,7 @@ def listening(handoff: HandOff, server: EarlyAnswers) -> Iterator[list[tuple[str
 
 def buffered(handoff: HandOff) -> int:
     """Bytes that wait in the front."""
-    metrics = handoff.network.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics")
-    found = re.search(r"^tributary_converter_buffered_bytes (\d+)$", metrics, re.MULTILINE)
+    found = re.search(r"^tributary_converter_buffered_bytes (\d+)$", handoff.metrics(), re.MULTILINE)
     assert found
     return int(found[1])
 

@@ -6,7 +6,6 @@ The network is that of home_ipv6_world.py; the internet leads 2001:db8:1::/48 to
 
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +18,9 @@ from experiments.home.gateway import gateway_at_work
 from experiments.home.network import Network
 from experiments.home.router import Router, router_at_work
 from experiments.testbed.node import Node
-from tests.netns.home_ipv6_world import (
-    GATEWAY,
-    PROBE,
-    SERVER,
-    SIZE,
-    addresses,
-    download,
-    network_with_ipv6,
-)
+from tests.netns.home_ipv6_world import GATEWAY, PROBE, SERVER, SIZE, addresses, download, network_with_ipv6
 from tests.netns.home_world import dnsmasq, heard, listening
-from tests.netns.world import eventually, needs, on
+from tests.netns.world import datagrams_at, eventually, needs, on
 
 PREFIX, LAN = "2001:db8:1::/48", IPv6Network("2001:db8:1:1::/64")
 
@@ -62,11 +53,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 def _lead_prefix(internet: Node) -> None:
     internet.ip("-6", "route", "add", PREFIX, "via", GATEWAY)
     # Of devices' addresses nothing comes from a link.
-    internet.run("nft", "add", "table", "ip6", "seen")
-    internet.run("nft", "add", "chain", "ip6", "seen", "leaks", "{ type filter hook prerouting priority 0; }")
-    internet.run(
-        "nft", "add", "rule", "ip6", "seen", "leaks", f"iifname != {{ gateway, server }} ip6 saddr {PREFIX} counter"
-    )
+    leak = f"iifname != {{ gateway, server }} ip6 saddr {PREFIX} counter"
+    internet.run("nft", f"table ip6 seen {{ chain leaks {{ type filter hook prerouting priority 0; {leak}; }}; }}")
 
 
 def _leaked(home: Home) -> bool:
@@ -86,14 +74,8 @@ def test_a_download_is_bonded_whatever_its_port(home: Home) -> None:
 
 
 def test_everything_else_keeps_the_device_s_own_address(home: Home) -> None:
-    with home.network.server.entered():
-        server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with home.network.device.entered():
-        client = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-    with server, client:
+    with datagrams_at(home.network.server, 6, 5) as server, datagrams_at(home.network.device, 6, 5) as client:
         server.bind((SERVER, 4500))
-        for each in (server, client):
-            each.settimeout(5)
         # As large as the router's advertisement says.
         client.sendto(bytes(1420 - 48), (SERVER, 4500))
         data, peer = server.recvfrom(2000)

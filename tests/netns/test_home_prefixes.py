@@ -3,22 +3,23 @@
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
 import pytest
 
-from tests.netns.delegating_world import CARD, SERVER, World, delegated, link_network, needed, world
+from tests.netns.connections import TCP
+from tests.netns.delegating_world import CARD, NEEDED, SERVER, World, delegated, link_network, world
 from tests.netns.home_world import heard, listening, listens
-from tests.netns.world import eventually
+from tests.netns.world import connected, eventually
 
 PRIVATE = IPv6Network("fd12:3456:789a:1::/64")
 OWN = (1 << 64) - 1
 """The bits of an address that devices choose."""
 BYPASS = '[[bypass]]\nports = ["tcp/2222"]\nto = "lte"\n'
 
-pytestmark = pytest.mark.skipif(bool(needed()), reason=f"missing: {', '.join(needed())}")
+pytestmark = NEEDED
 
 
 @pytest.fixture
@@ -44,14 +45,16 @@ def _told(home: World, port: int) -> str | None:
     return words[1] if len(words) == 3 else None
 
 
-def connected(home: World, listener: socket.socket, source: str) -> tuple[socket.socket, socket.socket]:
-    """A connection of the device's from one of its addresses: both ends."""
-    with home.device.entered():
-        client = socket.create_connection((SERVER, 80), 5, source_address=(source, 0))
-    there, _ = listener.accept()
-    for each in (client, there):
-        each.settimeout(5)
-    return client, there
+@contextmanager
+def both_ends(home: World, source: str) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection of the device's from one of its addresses, and the server's end of it."""
+    with (
+        listens(home.provider, 80, version=6) as listener,
+        connected(home.device, SERVER, 80, (source, 0), 5, protocol=TCP) as client,
+        listener.accept()[0] as there,
+    ):
+        there.settimeout(5)
+        yield client, there
 
 
 def goes_on(client: socket.socket, there: socket.socket) -> bool:
@@ -70,17 +73,17 @@ def test_devices_have_the_prefix_of_the_best_link_and_connections_stay_with_the_
     home.cut("dsl")
     by_lte = home.address_in(delegated("lte0"))
     assert IPv6Address(by_dsl) not in home.addresses()
-    begun = time.monotonic()
     with listening(home.provider, 80, version=6):
+        # The card's rule follows what it tells its devices.
+        eventually(lambda: heard(home.device, SERVER, 80, by_dsl) == "refused")
+        begun = time.monotonic()
         assert heard(home.device, SERVER, 80, by_dsl) == "refused"
     assert time.monotonic() - begun < 0.9
-    with closing(listens(home.provider, 80, version=6)) as listener:
-        client, there = connected(home, listener, by_lte)
-        with client, there:
-            home.restore("dsl")
-            # There may be another address of the same prefix, if the device had forgotten the first one.
-            assert IPv6Address(home.address_in(delegated("dsl"), 40)) in delegated("dsl")
-            assert goes_on(client, there)
+    with both_ends(home, by_lte) as ends:
+        home.restore("dsl")
+        # There may be another address of the same prefix, if the device had forgotten the first one.
+        assert IPv6Address(home.address_in(delegated("dsl"), 40)) in delegated("dsl")
+        assert goes_on(*ends)
     assert seen(home) in delegated("dsl")
     assert not home.strays()
 
@@ -94,23 +97,19 @@ def test_private_addresses_become_those_of_the_link_one_to_one_and_outlive_it(tr
     assert seen(home, 2222) in delegated("lte0")
     # Whoever is asked for from outside is the same device.
     assert " 1 received" in home.provider.run("ping", "-n", "-c", "1", "-W", "2", str(first))
-    with closing(listens(home.provider, 80, version=6)) as listener:
-        client, there = connected(home, listener, own)
-        with client, there:
-            home.cut("dsl")
-            eventually(lambda: "delegated" not in _table(home) and "dsl" not in _table(home), 20)
-            with pytest.raises((ConnectionResetError, PermissionError)):
-                eventually(lambda: client.send(b"hello") and not client.recv(10), 5)
+    with both_ends(home, own) as (client, _):
+        home.cut("dsl")
+        eventually(lambda: "delegated" not in _table(home) and "dsl" not in _table(home), 20)
+        with pytest.raises((ConnectionResetError, PermissionError)):
+            eventually(lambda: client.send(b"hello") and not client.recv(10), 5)
     second = seen(home)
     assert second in delegated("lte0")
     assert int(second) & OWN == int(IPv6Address(own)) & OWN
     assert home.addresses() == [IPv6Address(own)]
-    with closing(listens(home.provider, 80, version=6)) as listener:
-        client, there = connected(home, listener, own)
-        with client, there:
-            home.restore("dsl")
-            eventually(lambda: "dsl" in _table(home), 40)
-            assert goes_on(client, there)
+    with both_ends(home, own) as ends:
+        home.restore("dsl")
+        eventually(lambda: "dsl" in _table(home), 40)
+        assert goes_on(*ends)
     assert seen(home) == first
     assert not home.strays()
 

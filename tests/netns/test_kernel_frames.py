@@ -1,23 +1,23 @@
 """Frames of this machine's kernel: the codec writes every option again as it was, and forged handshakes look the same.
 
-The client has two links (throttler_world.py). Its sessions come by IPv4 and IPv6, with and without checksums; they
+The client has two links (links_world.py). Its sessions come by IPv4 and IPv6, with and without checksums; they
 join, are told of addresses, lose them, are told of a backup, and end in order or by a fast close.
 """
 
-import sys
+import select
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from ipaddress import IPv4Address, ip_address
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from scapy.layers.l2 import Ether
 
 from experiments.probes.handshake_frames import Ends, subflows
-from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, Connection, connection
-from tests.netns.world import eventually, in_namespace, on, process, program, run
+from tests.netns.captures import ETH_P_ALL, Capture, capturing
+from tests.netns.links_world import AT_CLIENT, CLIENT, GATEWAY, IPV4, IPV6, Connection, connection, endpoint
+from tests.netns.world import connected, eventually, on
 from throttler.sources.dissect import segment
 from tributary.wire.keys import address_hmac, join_hmac, token
 from tributary.wire.options import (
@@ -45,16 +45,16 @@ pytestmark = pytest.mark.usefixtures("world")
 
 OTHER_LINK = {IPV4: ("10.0.2.1", "10.0.2.2"), IPV6: ("fd00:0:0:2::1", "fd00:0:0:2::2")}
 """The gateway's and the client's address on the link that joins."""
-
+HEAD = 14 + 40 + 60
+"""Bytes of Ethernet, IPv6 and TCP with all of its options."""
 
 Count = Callable[[type[Option]], int]
 """How many options of a kind have been seen."""
 
 
-def seen(file: Path) -> list[Segment]:
-    """The TCP segments so far; a line that is being written is not among them."""
-    lines = (line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n"))
-    found = (segment(bytes.fromhex(line), Ether, 0, "", False) for line in lines)
+def seen(capture: Capture) -> list[Segment]:
+    """The TCP segments so far."""
+    found = (segment(frame, Ether, 0, "", False) for _, _, frame in capture.packets)
     return [each for each in found if each is not None]
 
 
@@ -62,32 +62,15 @@ def options_of(segments: Sequence[Segment]) -> Iterator[Option]:
     return (option for each in segments for option in parse(each.options))
 
 
-@contextmanager
-def captured(file: Path) -> Iterator[Count]:
-    """Counts while all frames at the client are written into a file."""
-    with process(*in_namespace(CLIENT, sys.executable, "-m", "tests.netns.frame_capture", str(file))) as child:
-        assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "ready\n"
-        yield lambda kind: sum(isinstance(option, kind) for option in options_of(seen(file)))
-        child.stdin.close()
-        assert child.wait(10) == 0
-
-
 def until(count: Count, kind: type[Option], number: int = 1) -> None:
     eventually(lambda: count(kind) >= number)
-
-
-def endpoint(namespace: str, address: str) -> str:
-    """An endpoint's number."""
-    shown = (line.split() for line in on(namespace, "ip mptcp endpoint show").splitlines())
-    return next(words[words.index("id") + 1] for words in shown if words[0] == address)
 
 
 def live(session: Connection, address: str, port: int, count: Count) -> None:
     """All that happens to a session before it ends; ``port`` is one that nobody had before."""
     gateway, client = OTHER_LINK[address]
     until(count, MpJoinAck)
-    session.request(20_000)
-    session.finish()
+    session.transfer(20_000)
     # Beside time stamps there is no room for an IPv6 address with a port.
     for announced in (gateway, *([] if ":" in gateway else [f"{gateway} port {port}"])):
         both = count(AddAddr) + 2
@@ -101,22 +84,32 @@ def live(session: Connection, address: str, port: int, count: Count) -> None:
 
 
 @pytest.fixture(scope="module")
-def sessions(world: None, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Segment]]:  # noqa: ARG001
+def sessions(world: None) -> Mapping[str, list[Segment]]:  # noqa: ARG001
     """The segments of four sessions: by both IP versions, and with checksums."""
     found = {}
     for version, address in ((4, IPV4), (6, IPV6)):
         for checksums in (0, 1):
-            file = tmp_path_factory.mktemp("frames") / "frames"
             for namespace in (CLIENT, GATEWAY):
                 on(namespace, f"sysctl -q net.mptcp.checksum_enabled={checksums}")
-            with captured(file) as count:
+            with capturing(AT_CLIENT, socket.SOCK_RAW, ETH_P_ALL, HEAD) as capture:
+
+                def count(kind: type[Option], capture: Capture = capture) -> int:
+                    return sum(isinstance(option, kind) for option in options_of(seen(capture)))
+
                 with connection(address) as orderly:
                     live(orderly, address, 4000 + 10 * version + checksums, count)
                     orderly.close()
-                run(*in_namespace(CLIENT, *program("leave_unread", address)))
+                leave_unread(address)
                 until(count, MpFastclose)
-            found[f"IPv{version}{' with checksums' if checksums else ''}"] = seen(file)
+            found[f"IPv{version}{' with checksums' if checksums else ''}"] = seen(capture)
     return found
+
+
+def leave_unread(address: str) -> None:
+    """Go with data unread, and so close all subflows at once (__mptcp_close() of net/mptcp/protocol.c)."""
+    with connected(AT_CLIENT, address, 3128, protocol=socket.IPPROTO_MPTCP) as unread:
+        unread.sendall(b"20000\n")
+        select.select([unread], [], [])
 
 
 SESSIONS = pytest.mark.parametrize("name", ["IPv4", "IPv4 with checksums", "IPv6", "IPv6 with checksums"])

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from experiments.testbed import native
-from experiments.testbed.native import Programs
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node
-from tests.netns.world import eventually, in_namespace, needs, process, run, said_ready
+from tests.netns.world import eventually, in_namespace, needs, process, ready, run
 
 pytestmark = needs("cargo", "clang")
 
@@ -48,12 +47,6 @@ server:eth0 10.2.0.2/24 fd00:2::2/64 -- relay:to-server 10.2.0.1/24 fd00:2::1/64
 """
 
 
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    native.offload_relay()
-    return native.build()
-
-
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
     with standing_nodes("offload-", _NETWORK, tmp_path) as made:
@@ -61,25 +54,18 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, Node]]:
 
 
 @contextmanager
-def relaying(nodes: dict[str, Node], programs: Programs, *arguments: str, way: Way = IPV4) -> Iterator[Path]:
+def relaying(nodes: dict[str, Node], *arguments: str, way: Way = IPV4) -> Iterator[Path]:
     """The relay, and the server, for the length of the block; what the relay prints."""
-    with serving(nodes, programs, native.offload_relay(), *DEVICES, *arguments, way=way) as log:
-        yield log
-
-
-@contextmanager
-def serving(
-    nodes: dict[str, Node], programs: Programs, program: Path, *arguments: str, way: Way = IPV4
-) -> Iterator[Path]:
-    origin = (str(programs.load), "origin", "--listen", way.origin)
-    with process(*in_namespace(nodes["server"].namespace, *origin)) as child:
-        said_ready(child)
-        command = [str(program), "--listen", way.listens, "--to", way.origin, *arguments]
-        with nodes["relay"].start(program.name, command).wait_until_ready() as relay:
-            try:
-                yield relay.log
-            finally:
-                print(relay.log.read_text())
+    origin = (str(native.build().load), "origin", "--listen", way.origin)
+    command = [str(native.offload_relay()), *DEVICES, "--listen", way.listens, "--to", way.origin, *arguments]
+    with (
+        ready(*in_namespace(nodes["server"].namespace, *origin)),
+        nodes["relay"].start("offload-relay", command).wait_until_ready() as relay,
+    ):
+        try:
+            yield relay.log
+        finally:
+            print(relay.log.read_text())
 
 
 def told(log: Path, what: str) -> list[dict[str, Any]]:
@@ -87,25 +73,17 @@ def told(log: Path, what: str) -> list[dict[str, Any]]:
     return [line for line in lines if what in line]
 
 
-def bulk_command(
-    nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4
-) -> tuple[str, ...]:
-    """Ends with an error if a byte was wrong."""
-    load = (str(programs.load), "bulk", "--to", way.relay, "--bytes", str(size), *arguments)
+def bulk(nodes: dict[str, Node], *arguments: str, size: int = BYTES, way: Way = IPV4) -> tuple[str, ...]:
+    """A command that ends with an error if a byte was wrong."""
+    load = (str(native.build().load), "bulk", "--to", way.relay, "--bytes", str(size), *arguments)
     return in_namespace(nodes["client"].namespace, "timeout", "60", *load)
-
-
-def bulk(nodes: dict[str, Node], programs: Programs, *arguments: str, size: int = BYTES, way: Way = IPV4) -> None:
-    run(*bulk_command(nodes, programs, *arguments, size=size, way=way))
 
 
 @every_way
 @pytest.mark.parametrize("direction", ["--verify", "--upload"])
-def test_transfers_are_whole_that_the_relay_offloads_half_way(
-    nodes: dict[str, Node], programs: Programs, direction: str, way: Way
-) -> None:
-    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
-        bulk(nodes, programs, "--connections", "2", direction, way=way)
+def test_transfers_are_whole_that_the_relay_offloads_half_way(nodes: dict[str, Node], direction: str, way: Way) -> None:
+    with relaying(nodes, "--after", str(AFTER), way=way) as log:
+        run(*bulk(nodes, "--connections", "2", direction, way=way))
         ended = eventually(lambda: len(found := told(log, "translated")) == 2 and found, 30)
     for connection in ended:
         assert AFTER <= connection["relayed"] < BYTES
@@ -113,10 +91,10 @@ def test_transfers_are_whole_that_the_relay_offloads_half_way(
         assert connection["refused"] == 0
 
 
-def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node], programs: Programs) -> None:
-    with relaying(nodes, programs, "--after", str(AFTER)) as log:
+def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node]) -> None:
+    with relaying(nodes, "--after", str(AFTER)) as log:
         sockets = in_namespace(nodes["relay"].namespace, "ss", "-Htn", "state", "established")
-        with process(*bulk_command(nodes, programs, "--verify", size=4 * BYTES)) as transfer:
+        with process(*bulk(nodes, "--verify", size=4 * BYTES)) as transfer:
             eventually(lambda: told(log, "paused"), 30)
             # Until it is over they keep the connection's addresses and ports.
             assert len(run(*sockets).splitlines()) == 2, log.read_text()
@@ -125,20 +103,18 @@ def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node],
         eventually(lambda: not run(*sockets).strip())
 
 
-def test_it_offloads_nothing_where_one_leg_goes_by_ipv4_and_the_other_one_by_ipv6(
-    nodes: dict[str, Node], programs: Programs
-) -> None:
+def test_it_offloads_nothing_where_one_leg_goes_by_ipv4_and_the_other_one_by_ipv6(nodes: dict[str, Node]) -> None:
     way = replace(IPV4, origin=IPV6.origin)
-    with relaying(nodes, programs, "--after", str(AFTER), way=way) as log:
-        bulk(nodes, programs, "--verify", way=way)
+    with relaying(nodes, "--after", str(AFTER), way=way) as log:
+        run(*bulk(nodes, "--verify", way=way))
         (connection,) = eventually(lambda: told(log, "reason"))
     assert connection["relayed"] >= BYTES
     assert connection["reason"] == "one leg goes by IPv4, the other one by IPv6"
 
 
-def test_with_relay_only_it_offloads_nothing(nodes: dict[str, Node], programs: Programs) -> None:
-    with relaying(nodes, programs, "--relay-only") as log:
-        bulk(nodes, programs, "--verify")
+def test_with_relay_only_it_offloads_nothing(nodes: dict[str, Node]) -> None:
+    with relaying(nodes, "--relay-only") as log:
+        run(*bulk(nodes, "--verify"))
         (connection,) = eventually(lambda: told(log, "reason"))
     assert connection["relayed"] >= BYTES
     assert not told(log, "paused")

@@ -1,30 +1,22 @@
 """The overlay's agents and controllers on the real etcd: who is alive, who measures, who computes, who takes over."""
 
-import json
 import os
 import re
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.netns.overlay_world import ETCD, Overlay, full, standing_overlay, until
+from tests.netns.overlay_world import ETCD, Overlay, full, outcome, until
 from tests.netns.world import needs, program
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = needs("etcd", "curl")
 
 NODES = ("n1", "n2", "n3", "n4")
-
-
-@pytest.fixture
-def empty(name: str) -> Iterator[Overlay]:
-    with standing_overlay(name) as overlay:
-        yield overlay
 
 
 @pytest.fixture
@@ -45,7 +37,8 @@ def test_each_ingress_has_a_table_and_at_rest_nothing_is_written(overlay: Overla
     assert [node["address"] for node in status["nodes"]] == [f"127.0.0.{number}:5460" for number in range(11, 15)]
     assert [(table["ingress"], table["egresses"]) for table in status["tables"]] == [(node, 3) for node in NODES]
     delays = overlay.found("delays/")
-    assert all(0 < us < 20_000 for each in delays.values() for us in each["value"]["value"]["round_trip_us"].values())
+    measured = overlay.values("delays/").values()
+    assert all(0 < us < 20_000 for each in measured for us in each["round_trip_us"].values())
     time.sleep(3)  # 15 rounds of pings
     assert overlay.found("delays/") == delays
     assert overlay.found("health/") == {}
@@ -68,20 +61,14 @@ def test_a_node_that_is_told_to_end_is_out_at_once(overlay: Overlay) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "hanging"])
 def test_a_converter_that_does_not_answer_is_in_no_chain_within_3_s(how: signal.Signals, overlay: Overlay) -> None:
-    converter = overlay.processes["n4.converter"].popen
-    converter.send_signal(how)
-    seconds = until(lambda: not any("n4" in table["chains"] for table in overlay.tables().values()))
-    print(f"n4 was in no chain after {seconds:.2f} s")
-    # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
-    assert seconds < 5
-    until(lambda: overlay.status()["nodes"][3]["converter_silent"])
-    assert overlay.status()["nodes"][3]["converter"] is None
-    assert overlay.egresses()["n4"] == {"n1", "n2", "n3"}, "it is an ingress still"
-    if how == signal.SIGSTOP:
-        converter.send_signal(signal.SIGCONT)
-    else:
-        converter.wait()
-        overlay.start_converter("n4", 14)
+    with overlay.silent_converter("n4", 14, how):
+        seconds = until(lambda: not any("n4" in table["chains"] for table in overlay.tables().values()))
+        print(f"n4 was in no chain after {seconds:.2f} s")
+        # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
+        assert seconds < 5
+        until(lambda: overlay.status()["nodes"][3]["converter_silent"])
+        assert overlay.status()["nodes"][3]["converter"] is None
+        assert overlay.egresses()["n4"] == {"n1", "n2", "n3"}, "it is an ingress still"
     until(lambda: overlay.egresses() == full(*NODES))
     until(lambda: not overlay.status()["nodes"][3]["converter_silent"])
 
@@ -101,10 +88,9 @@ def test_pressure_is_published_when_it_has_changed_by_much(overlay: Overlay) -> 
 def test_a_second_agent_of_the_same_name_waits(overlay: Overlay) -> None:
     second = overlay.tributary("again", "agent", "n1", "--address", "127.0.0.20:5460", "--interval-ms", "200")
     until(lambda: "another agent is n1" in second.output())
-    assert overlay.found("nodes/")["n1"]["value"]["value"]["address"] == "127.0.0.11:5460"
+    assert overlay.values("nodes/")["n1"]["address"] == "127.0.0.11:5460"
     overlay.kill("n1")
-    moved = {"address": "127.0.0.20:5460"}
-    until(lambda: overlay.found("nodes/").get("n1", {}).get("value", {}).get("value") == moved)
+    until(lambda: overlay.values("nodes/").get("n1") == {"address": "127.0.0.20:5460"})
 
 
 def test_another_controller_takes_over(overlay: Overlay) -> None:
@@ -131,6 +117,11 @@ def test_all_go_on_when_etcd_is_back(overlay: Overlay) -> None:
     until(lambda: overlay.egresses() == full(*NODES))
 
 
+def until_refused(overlay: Overlay) -> list[str]:
+    until(overlay.refusals)
+    return overlay.refusals()
+
+
 def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     empty.etcd()
     empty.measured("A", B=20, C=12, D=20)
@@ -149,31 +140,30 @@ def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
     empty.put("health/C", {"pressure_percent": 60})
     until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 1)
     empty.put("health/C", {"pressure_percent": 101})
-    until(lambda: empty.status()["refused"])
-    assert "health/C: 101 is no pressure: accepted: percent from 0 to 100" in empty.status()["refused"][0]
+    until(empty.refusals)
+    assert "health/C: 101 is no pressure: accepted: percent from 0 to 100" in empty.refusals()[0]
     empty.delete("health/C")
-    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 2 and not empty.status()["refused"])
+    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 2 and not empty.refusals())
 
     # What is no value: named, and nobody else's changes.
     before = empty.tables()
     empty.put("delays/D", {"round_trip_us": {"A": -1}})
-    until(lambda: empty.status()["refused"])
-    (refused,) = empty.status()["refused"]
+    (refused,) = until_refused(empty)
     assert refused.startswith("tributary/overlay/delays/D: -1 is no round-trip time: accepted: microseconds from 1")
     empty.put("delays/D", {"anew": 1}, form=2)
-    until(lambda: "format 2: accepted: 1" in empty.status()["refused"][0])
+    until(lambda: "format 2: accepted: 1" in empty.refusals()[0])
     assert empty.tables() == before
     empty.put("tables/Z", {"anew": 1}, form=2)
-    assert "tributary/overlay/tables/Z: format 2: accepted: 1" in empty.status()["refused"][0]
+    assert "tributary/overlay/tables/Z: format 2: accepted: 1" in empty.refusals()[0]
     before = empty.tables()
 
     # A node that claims to be next to all, which nobody else measured: everything would go through it.
     empty.measured("A", B=1, C=1, D=1)
-    until(lambda: any("have no way but through A: accepted: 90 %" in line for line in empty.status()["refused"]))
+    until(lambda: any("have no way but through A: accepted: 90 %" in line for line in empty.refusals()))
     assert empty.tables() == before
     empty.measured("A", B=20, C=30, D=20)
     empty.measured("D")
-    until(lambda: not any("new tables" in line for line in empty.status()["refused"]))
+    until(lambda: not any("new tables" in line for line in empty.refusals()))
     assert [each["through"] for each in empty.tables()["A"]["chains"]["B"]] == [[]]
 
 
@@ -183,8 +173,7 @@ def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answ
     empty.agent("n1", 11)
 
     def delays() -> dict[str, int]:
-        found = empty.found("delays/").get("n1")
-        return found["value"]["value"]["round_trip_us"] if found else {}
+        return empty.values("delays/").get("n1", {}).get("round_trip_us", {})  # type: ignore[no-any-return]
 
     connection = empty.node.start("talk", program("talk", "127.0.0.12", "5124"))
     until(lambda: "B" in delays())
@@ -208,7 +197,7 @@ def test_nodes_that_measure_only_some_peers_have_chains_to_all_others_by_estimat
     until(lambda: chains() == full(*names))
 
     def published() -> list[dict[str, Any]]:
-        return [each["value"]["value"] for each in empty.found("delays/").values()]
+        return [*empty.values("delays/").values()]
 
     until(lambda: all(each.get("silent") == ["dead"] for each in published()))
     until(lambda: all(3 <= len(each["round_trip_us"]) <= 4 for each in published()))
@@ -225,8 +214,7 @@ SERVERS, PUBLIC = "127.0.0.48/28", "198.51.100.0/24"
 
 def to_servers(overlay: Overlay, node: str) -> dict[str, int]:
     """What it published, by network."""
-    found = overlay.found("servers/").get(node)
-    return found["value"]["value"]["round_trip_us"] if found else {}
+    return overlay.values("servers/").get(node, {}).get("round_trip_us", {})  # type: ignore[no-any-return]
 
 
 def test_candidates_connect_to_the_server_that_the_operator_names_and_to_no_other(empty: Overlay) -> None:
@@ -288,14 +276,13 @@ def test_a_table_that_etcd_refuses_costs_no_other_one(empty: Overlay) -> None:
     until(lambda: empty.egresses() == full("A", "B", "C"))
     before = empty.tables()
     empty.put("egresses/A", [{"to": network, "node": "B", "or": ["C"], "rounds": 5} for network in networks])
-    until(lambda: empty.status()["refused"])
-    (refused,) = empty.status()["refused"]
+    (refused,) = until_refused(empty)
     assert refused.startswith("tributary/overlay/tables/A: etcd: request is too large: accepted: fewer lines")
     empty.measured("D", C=5)
     until(lambda: empty.egresses() == full("A", "B", "C", "D") | {"A": {"B", "C"}})
     assert empty.tables()["A"] == before["A"]
     empty.put("egresses/A", [])
-    until(lambda: empty.egresses() == full("A", "B", "C", "D") and not empty.status()["refused"])
+    until(lambda: empty.egresses() == full("A", "B", "C", "D") and not empty.refusals())
 
 
 def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
@@ -306,7 +293,7 @@ def test_an_etcd_without_room_is_named_and_what_helps(empty: Overlay) -> None:
     controller = empty.tributary("c1", "controller", "c1", "--endpoints", ETCD)
     until(lambda: "etcd has no room left" in controller.output())
     assert "--auto-compaction-mode periodic" in controller.output()
-    assert "etcd has no room left" in empty.status()["refused"][0]
+    assert "etcd has no room left" in empty.refusals()[0]
 
 
 def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Overlay) -> None:
@@ -317,8 +304,7 @@ def test_a_member_that_does_not_answer_costs_less_than_a_lease_lasts(empty: Over
     urls = [f"http://127.0.0.{number}:2379" for number in (60, 61)]
     for members in ([*urls, ETCD], [ETCD, *urls], [urls[0], ETCD, urls[1]]):
         begun = time.monotonic()
-        answer = empty.node.run(str(empty.program), "status", "--endpoints", ",".join(members))
-        assert json.loads(answer)["nodes"] == []
+        assert empty.asked("status", "--endpoints", ",".join(members))["nodes"] == []
         assert time.monotonic() - begun < 2
     for each in silent:
         each.close()
@@ -333,9 +319,9 @@ def test_a_controller_without_endpoints_has_an_etcd_of_its_own(empty: Overlay) -
     until(lambda: empty.egresses() == full("n1", "n2"))
     assert data.stat().st_mode & 0o777 == 0o700
 
-    second = empty.tributary("c2", "controller", "c2", "--data", str(data))
-    assert second.popen.wait(30) == Exit.IN_USE
-    assert "127.0.0.1:2379, where etcd should answer: Address already in use" in second.output()
+    code, output = empty.refused("controller", "c2", "--data", str(data))
+    assert code == Exit.IN_USE
+    assert "127.0.0.1:2379, where etcd should answer: Address already in use" in output
 
     version = empty.tables()["n1"]["version"]
     empty.kill("c1")
@@ -356,40 +342,36 @@ def test_a_controller_that_finds_no_etcd_says_so_and_makes_nothing(empty: Overla
     assert setpriv is not None
     (programs / "setpriv").symlink_to(setpriv)
     command = [str(empty.program), "controller", "c1", "--data", str(data)]
-    asked = empty.start("c1", ["/usr/bin/env", f"PATH={programs}", *command])
-    assert asked.popen.wait(30) == Exit.UNAVAILABLE
-    assert asked.output() == (
-        "tributary-overlay: etcd: not found: install Debian's etcd-server, or name members by --endpoints\n"
-    )
+    code, output = outcome(empty.start("c1", ["/usr/bin/env", f"PATH={programs}", *command]))
+    assert code == Exit.UNAVAILABLE
+    why = "etcd: not found: install Debian's etcd-server, or name members by --endpoints"
+    assert output == f"tributary-overlay: {why}\n"
     assert not data.exists()
+
+
+AGENT = "agent a --address 127.0.0.1:5460"
 
 
 @pytest.mark.parametrize(
     ("arguments", "accepted"),
     [
-        (("agent", "a/b", "--address", "127.0.0.1:5460"), "accepted: 1 to 64 of A-Z"),
-        (("agent", "a", "--address", "0.0.0.0:5460"), "accepted: an address of this machine"),
-        (
-            ("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "https://a:1"),
-            "accepted: with --identity FOLDER",
-        ),
-        (
-            ("agent", "a", "--address", "127.0.0.1:5460", "--endpoints", "http://192.0.2.9:1"),
-            "accepted: https, or http on this machine",
-        ),
-        (("agent", "a", "--address", "127.0.0.1:5460", "--converter", "london:5124"), "accepted: an address of this"),
-        (("agent", "a", "--address", "127.0.0.1:5460", "--routes", "/run/routes"), "--egresses <FILE>"),
-        (("agent", "a", "--address", "127.0.0.1:5460", "--peers", "3"), "3 is not in 4..=1000"),
-        (("controller", "a", "--endpoints", ETCD, "--port", "5"), "cannot be used with"),
+        ("agent a/b --address 127.0.0.1:5460", "accepted: 1 to 64 of A-Z"),
+        ("agent a --address 0.0.0.0:5460", "accepted: an address of this machine"),
+        (f"{AGENT} --endpoints https://a:1", "accepted: with --identity FOLDER"),
+        (f"{AGENT} --endpoints http://192.0.2.9:1", "accepted: https, or http on this machine"),
+        (f"{AGENT} --converter london:5124", "accepted: an address of this"),
+        (f"{AGENT} --routes /run/routes", "--egresses <FILE>"),
+        (f"{AGENT} --peers 3", "3 is not in 4..=1000"),
+        (f"controller a --endpoints {ETCD} --port 5", "cannot be used with"),
     ],
 )
-def test_wrong_arguments(arguments: tuple[str, ...], accepted: str, empty: Overlay) -> None:
-    asked = empty.tributary("wrong", *arguments)
-    assert asked.popen.wait(30) == Exit.USAGE
-    assert accepted in asked.output()
+def test_wrong_arguments(arguments: str, accepted: str, empty: Overlay) -> None:
+    code, output = empty.refused(*arguments.split())
+    assert code == Exit.USAGE
+    assert accepted in output
 
 
 def test_status_without_etcd_says_where_it_asked(empty: Overlay) -> None:
-    asked = empty.tributary("status", "status")
-    assert asked.popen.wait(30) == Exit.UNAVAILABLE
-    assert asked.output().startswith(f"tributary-overlay: {ETCD}: etcd: ")
+    code, output = empty.refused("status")
+    assert code == Exit.UNAVAILABLE
+    assert output.startswith(f"tributary-overlay: {ETCD}: etcd: ")

@@ -1,15 +1,15 @@
 """The name server that leads clients to their ingress: real questions, and agents that come and go in the real etcd."""
 
-import json
 import signal
-from collections.abc import Iterator
+import socket
+import struct
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
+from scapy.layers.dns import DNS, DNSQR, DNSRROPT, EDNS0ClientSubnet
 
-from tests.netns.overlay_world import ETCD, Overlay, standing_overlay, until
-from tests.netns.world import needs, program
+from tests.netns.overlay_world import ETCD, Overlay, outcome, until
+from tests.netns.world import needs, socket_at
 from tributary import cargo
 from tributary.settings.errors import Exit
 
@@ -39,23 +39,44 @@ class NameServer:
 
     overlay: Overlay
 
-    def ask(self, name: str, kind: str = "A", way: str = "udp", *network: str) -> dict[str, Any]:
-        """What it answers."""
-        question = program("dns_query", "127.0.0.1", str(PORT), name, kind, way, *network)
-        answer: dict[str, Any] = json.loads(self.overlay.node.run(*question))
-        assert answer["id"] == 77
+    def ask(self, name: str, kind: str = "A", way: str = "udp", network: str = "") -> DNS:
+        """What it answers by udp or tcp, for a client of a network if one is named."""
+        asked = DNS(id=77, rd=0, qd=DNSQR(qname=name, qtype=kind))
+        if network:
+            address, _, length = network.partition("/")
+            subnet = EDNS0ClientSubnet(family=1, source_plen=int(length), scope_plen=0, address=address)
+            asked.ar = DNSRROPT(rclass=1232, rdata=[subnet])
+        kind_of_socket = socket.SOCK_DGRAM if way == "udp" else socket.SOCK_STREAM
+        with socket_at(self.overlay.node, kind=kind_of_socket) as client:
+            client.settimeout(5)
+            client.connect(("127.0.0.1", PORT))
+            if way == "udp":
+                client.send(bytes(asked))
+                answer = DNS(client.recv(65535))
+            else:
+                client.sendall(struct.pack("!H", len(bytes(asked))) + bytes(asked))
+                with client.makefile("rb") as stream:
+                    answer = DNS(stream.read(*struct.unpack("!H", stream.read(2))))
+        assert answer.id == 77
         return answer
 
-    def led(self, *network: str) -> list[str]:
+    def led(self) -> list[str]:
         """The addresses for a client."""
-        addresses: list[str] = self.ask("www.fast.example", "A", "udp", *network)["answers"]
-        return addresses
+        return answers(self.ask("www.fast.example"))
+
+    def leads_to(self, address: str) -> float:
+        """Wait until it does; returns the seconds that it took."""
+        return until(lambda: self.led() == [address])
 
 
-@pytest.fixture
-def overlay(name: str) -> Iterator[Overlay]:
-    with standing_overlay(name) as overlay:
-        yield overlay
+def answers(answer: DNS) -> list[str]:
+    """The addresses in it."""
+    return sorted(str(each.rdata) for each in answer.an or [] if each.type in (1, 28))
+
+
+def scopes(answer: DNS) -> list[int]:
+    """For clients of how long prefixes it holds (RFC 7871)."""
+    return [each.scope_plen for record in answer.ar or [] if record.type == 41 for each in record.rdata]
 
 
 def command(overlay: Overlay, *options: str) -> list[str]:
@@ -64,31 +85,36 @@ def command(overlay: Overlay, *options: str) -> list[str]:
 
 
 def start(overlay: Overlay, *options: str) -> NameServer:
-    process = overlay.node.start("dns", command(overlay, *options))
-    overlay.stack.callback(process.stop, 2)
-    overlay.processes["dns"] = process.wait_for_output()
+    overlay.start("dns", command(overlay, *options)).wait_for_output()
     return NameServer(overlay)
 
 
-def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None:
-    server = start(overlay)
+@pytest.fixture
+def led(empty: Overlay) -> NameServer:
+    """Beside etcd, and the agents of both ingresses."""
+    empty.etcd()
+    empty.agent("n1", 11)
+    empty.agent("n2", 12)
+    until(lambda: set(empty.found("nodes/")) == {"n1", "n2"})
+    server = start(empty, "--endpoints", ETCD)
+    server.leads_to("192.0.2.2")
+    return server
+
+
+def test_names_of_the_zone_lead_to_the_clients_ingress(empty: Overlay) -> None:
+    server = start(empty)
     assert server.led() == ["192.0.2.2"]
     for way in ("udp", "tcp"):
         answer = server.ask("WWW.fast.example", "A", way)
-        assert (answer["code"], answer["authoritative"], answer["answers"], answer["ttl"]) == (
-            0,
-            True,
-            ["192.0.2.2"],
-            [20],
-        )
-    assert server.ask("fast.example", "A")["answers"] == ["192.0.2.2"]
+        assert (answer.rcode, answer.aa, answers(answer)) == (0, 1, ["192.0.2.2"])
+        assert {each.ttl for each in answer.an} == {20}
+    assert answers(server.ask("fast.example")) == ["192.0.2.2"]
     # The resolver's client decides, where the resolver says whose question it is. The answer is for all whose networks
     # begin as this one does and n2's do not: 203 and 198 differ in the fifth bit.
-    answer = server.ask("www.fast.example", "A", "udp", "203.0.113.0/24")
-    assert (answer["answers"], answer["scopes"]) == (["192.0.2.1"], [5])
-    answer = server.ask("www.fast.example", "A", "udp", "198.51.100.0/24")
-    assert (answer["answers"], answer["scopes"]) == (["192.0.2.2"], [24])
-    assert server.ask("www.fast.example", "AAAA", "udp", "203.0.113.0/24")["answers"] == ["2001:db8::1"]
+    for network, address, scope in (("203.0.113.0/24", "192.0.2.1", 5), ("198.51.100.0/24", "192.0.2.2", 24)):
+        answer = server.ask("www.fast.example", network=network)
+        assert (answers(answer), scopes(answer)) == ([address], [scope])
+    assert answers(server.ask("www.fast.example", "AAAA", network="203.0.113.0/24")) == ["2001:db8::1"]
 
 
 @pytest.mark.parametrize(
@@ -103,67 +129,48 @@ def test_names_of_the_zone_lead_to_the_clients_ingress(overlay: Overlay) -> None
         ("www.example", "A", REFUSED, []),
     ],
 )
-def test_what_is_not_there(overlay: Overlay, domain: str, kind: str, code: int, authority: list[int]) -> None:
-    answer = start(overlay).ask(domain, kind)
-    assert (answer["code"], answer["answers"], answer["authority"]) == (code, [], authority)
+def test_what_is_not_there(empty: Overlay, domain: str, kind: str, code: int, authority: list[int]) -> None:
+    answer = start(empty).ask(domain, kind)
+    assert (answer.rcode, answers(answer), [each.type for each in answer.ns or []]) == (code, [], authority)
 
 
-def test_an_ingress_that_dies_is_passed_over_until_it_is_back(overlay: Overlay) -> None:
-    overlay.etcd()
-    overlay.agent("n1", 11)
-    overlay.agent("n2", 12)
-    server = start(overlay, "--endpoints", ETCD)
-    until(lambda: server.led() == ["192.0.2.2"])
-    overlay.kill("n2")
-    assert until(lambda: server.led() == ["192.0.2.1"]) < 10
+def test_an_ingress_that_dies_is_passed_over_until_it_is_back(led: NameServer) -> None:
+    led.overlay.kill("n2")
+    assert led.leads_to("192.0.2.1") < 10
     # Without etcd the last that was known holds.
-    overlay.kill("etcd")
-    assert server.led() == ["192.0.2.1"]
-    overlay.etcd()
-    overlay.agent("n2", 12)
-    until(lambda: server.led() == ["192.0.2.2"])
+    led.overlay.kill("etcd")
+    assert led.led() == ["192.0.2.1"]
+    led.overlay.etcd()
+    led.overlay.agent("n2", 12)
+    led.leads_to("192.0.2.2")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["gone", "hanging"])
-def test_an_ingress_whose_converter_does_not_answer_is_passed_over(how: signal.Signals, overlay: Overlay) -> None:
-    overlay.etcd()
-    overlay.agent("n1", 11)
-    overlay.agent("n2", 12)
-    server = start(overlay, "--endpoints", ETCD)
-    until(lambda: set(overlay.found("nodes/")) == {"n1", "n2"})
-    until(lambda: server.led() == ["192.0.2.2"])
-    converter = overlay.processes["n2.converter"].popen
-    converter.send_signal(how)
-    seconds = until(lambda: server.led() == ["192.0.2.1"])
-    print(f"n2 was passed over after {seconds:.2f} s")
-    # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
-    assert seconds < 5
-    assert "n2" in overlay.found("nodes/"), "its agent is alive"
-    if how == signal.SIGSTOP:
-        converter.send_signal(signal.SIGCONT)
-    else:
-        converter.wait()
-        overlay.start_converter("n2", 12)
-    until(lambda: server.led() == ["192.0.2.2"])
+def test_an_ingress_whose_converter_does_not_answer_is_passed_over(how: signal.Signals, led: NameServer) -> None:
+    with led.overlay.silent_converter("n2", 12, how):
+        seconds = led.leads_to("192.0.2.1")
+        print(f"n2 was passed over after {seconds:.2f} s")
+        # 2.7 s at most on a calm machine (overlay/control/src/converter_check.rs); the rest is for a busy one.
+        assert seconds < 5
+        assert "n2" in led.overlay.found("nodes/"), "its agent is alive"
+    led.leads_to("192.0.2.2")
 
 
-def test_the_file_is_read_again_and_a_wrong_one_changes_nothing(overlay: Overlay) -> None:
-    server = start(overlay)
-    process = overlay.processes["dns"]
+def test_the_file_is_read_again_and_a_wrong_one_changes_nothing(empty: Overlay) -> None:
+    server = start(empty)
     assert server.led() == ["192.0.2.2"]
-    overlay.node.write("dns.toml", SETTINGS.replace("192.0.2.2", "192.0.2.77"))
-    process.popen.send_signal(signal.SIGHUP)
-    until(lambda: server.led() == ["192.0.2.77"])
-    overlay.node.write("dns.toml", SETTINGS + "unknown = 1\n")
-    process.popen.send_signal(signal.SIGHUP)
-    until(lambda: "the previous one stays in use: " in process.output())
+    empty.node.write("dns.toml", SETTINGS.replace("192.0.2.2", "192.0.2.77"))
+    empty.hang_up("dns")
+    server.leads_to("192.0.2.77")
+    empty.node.write("dns.toml", SETTINGS + "unknown = 1\n")
+    empty.hang_up("dns")
+    until(lambda: "the previous one stays in use: " in empty.processes["dns"].output())
     assert server.led() == ["192.0.2.77"]
 
 
-def test_it_ends_in_order_and_a_port_in_use_is_named(overlay: Overlay) -> None:
-    start(overlay)
-    again = overlay.node.start("again", command(overlay))
-    assert again.popen.wait(10) == Exit.IN_USE
-    assert f"127.0.0.1:{PORT}, UDP: " in again.output()
-    overlay.processes["dns"].popen.send_signal(signal.SIGTERM)
-    assert overlay.processes["dns"].popen.wait(10) == 0
+def test_it_ends_in_order_and_a_port_in_use_is_named(empty: Overlay) -> None:
+    start(empty)
+    code, output = outcome(empty.node.start("again", command(empty)))
+    assert code == Exit.IN_USE
+    assert f"127.0.0.1:{PORT}, UDP: " in output
+    assert empty.processes["dns"].stop() == 0

@@ -1,8 +1,5 @@
 """The routes of an ingress's converter follow its table: written, handed over, explained, and left alone in trouble."""
 
-import json
-import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.testbed import native
-from tests.netns.overlay_world import ETCD, Overlay, converter, standing_overlay, until
+from tests.netns.overlay_world import ETCD, Overlay, converter, until
 from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
@@ -18,6 +15,8 @@ pytestmark = needs("etcd", "curl")
 
 B, C = map(converter, "BC")
 BY_C = f"203.0.113.0/24  {C} {B} or {B} or direct"
+TO_B = f"203.0.113.0/24  {B} or direct"
+B_FIRST = f"203.0.113.0/24  {B} or {C} {B} or direct"
 
 
 @dataclass
@@ -25,17 +24,49 @@ class Ingress:
     """The agent of A, and its files."""
 
     overlay: Overlay
-    directory: Path
+
+    @property
+    def directory(self) -> Path:
+        return self.overlay.node.directory
 
     @property
     def egresses(self) -> Path:
         return self.directory / "egresses"
 
+    @property
+    def reloads(self) -> Path:
+        """A line for each."""
+        return self.directory / "reloads"
+
+    def put_egresses(self, text: str) -> None:
+        """Have it read others."""
+        self.egresses.write_text(text)
+        self.overlay.hang_up("A")
+
+    def output(self) -> str:
+        return self.overlay.processes["A"].output()
+
+    def has(self, *lines: str) -> float:
+        """Wait until these are the routes of transfers whose size is not known; returns the seconds that it took."""
+        return until(lambda: self.lines() == [*lines])
+
+    def explained(self, *words: str) -> Any:
+        return self.overlay.asked("explain", "A", *words)
+
+    def fail_to_reload(self) -> None:
+        """From now on nobody can write where reloads are counted."""
+        self.reloads.unlink()
+        self.reloads.mkdir()
+
+    def reload_again(self) -> None:
+        """It can be done once more, and is."""
+        self.reloads.rmdir()
+        until(self.reloads.exists)
+
     def start(self) -> None:
         """Starts it with a converter that counts its reloads."""
         files = ["--routes", str(self.directory / "routes"), "--egresses", str(self.egresses)]
-        reload = f"echo reload >>{self.directory / 'reloads'}"
-        self.overlay.agent("A", 11, *files, "--reload", reload)
+        self.overlay.agent("A", 11, *files, "--reload", f"echo reload >>{self.reloads}")
 
     def lines(self) -> list[str]:
         """The routes of transfers whose size is not known."""
@@ -48,9 +79,6 @@ class Ingress:
         except FileNotFoundError:
             return []
 
-    def reloads(self) -> int:
-        return len((self.directory / "reloads").read_text().splitlines())
-
     def in_use(self) -> Any:
         """What the status says that its converter goes by."""
         (node,) = (node for node in self.overlay.status()["nodes"] if node["name"] == "A")
@@ -58,95 +86,81 @@ class Ingress:
 
 
 @pytest.fixture
-def ingress(name: str) -> Iterator[Ingress]:
+def ingress(empty: Overlay) -> Ingress:
     """To 203.0.113.0/24 by way of B, to which a detour by way of C pays off."""
-    with standing_overlay(name) as overlay:
-        made = Ingress(overlay, overlay.node.directory)
-        made.egresses.write_text("203.0.113.0/24 B\n")
-        overlay.etcd()
-        overlay.controller("c1")
-        overlay.measured("B", A=20, C=8)
-        overlay.measured("C", A=12)
-        made.start()
-        until(lambda: made.lines() == [BY_C])
-        yield made
+    made = Ingress(empty)
+    made.egresses.write_text("203.0.113.0/24 B\n")
+    empty.etcd()
+    empty.controller("c1")
+    empty.measured("B", A=20, C=8)
+    empty.measured("C", A=12)
+    made.start()
+    made.has(BY_C)
+    return made
 
 
 def test_a_dead_node_is_out_within_3_s_and_the_status_says_what_is_in_use(ingress: Ingress) -> None:
     overlay = ingress.overlay
     until(lambda: (ingress.in_use() or {}).get("version") == overlay.tables()["A"]["version"])
     assert ingress.in_use()["age_s"] < 60
-    reloads = ingress.reloads()
+    reloads = len(ingress.reloads.read_text())
     # A dead agent's key goes after one to two seconds (test_overlay_control.py); what is left of three:
     overlay.delete("nodes/C")
-    assert until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or direct"]) < 2
+    assert ingress.has(TO_B) < 2
     until(lambda: ingress.in_use()["version"] == overlay.tables()["A"]["version"])
-    assert ingress.reloads() > reloads
+    assert len(ingress.reloads.read_text()) > reloads
 
 
 def test_without_etcd_or_agent_the_routes_stay(ingress: Ingress) -> None:
     overlay = ingress.overlay
     overlay.kill("etcd")
-    until(lambda: overlay.processes["A"].output().count("trying again") >= 2)
+    until(lambda: ingress.output().count("trying again") >= 2)
     assert ingress.lines() == [BY_C]
     overlay.etcd()
     overlay.delete("nodes/C")
-    until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or direct"])
+    ingress.has(TO_B)
     overlay.processes["A"].stop()
     until(lambda: "A" not in overlay.tables())
-    assert ingress.lines() == [f"203.0.113.0/24  {B} or direct"]
+    assert ingress.lines() == [TO_B]
 
 
 def test_a_reload_that_fails_is_tried_again(ingress: Ingress) -> None:
-    reloads = ingress.directory / "reloads"
-    reloads.unlink()
-    reloads.mkdir()
+    ingress.fail_to_reload()
     ingress.overlay.delete("nodes/C")
-    until(lambda: "Is a directory; trying again" in ingress.overlay.processes["A"].output())
-    reloads.rmdir()
-    until(reloads.exists)
-    assert ingress.lines() == [f"203.0.113.0/24  {B} or direct"]
+    until(lambda: "Is a directory; trying again" in ingress.output())
+    ingress.reload_again()
+    assert ingress.lines() == [TO_B]
 
 
 def test_a_reload_that_fails_disturbs_nobody_else_and_shuts_out_no_change(ingress: Ingress) -> None:
-    agent = ingress.overlay.processes["A"]
-    reloads = ingress.directory / "reloads"
-    reloads.unlink()
-    reloads.mkdir()
+    ingress.fail_to_reload()
     published = ingress.overlay.found("egresses/")["A"]
     ingress.overlay.delete("nodes/C")
-    until(lambda: agent.output().count("Is a directory; trying again") >= 3)
-    assert ETCD not in agent.output(), "it is no fault of etcd's"
+    until(lambda: ingress.output().count("Is a directory; trying again") >= 3)
+    assert ETCD not in ingress.output(), "it is no fault of etcd's"
     assert ingress.overlay.found("egresses/")["A"] == published
-    ingress.egresses.write_text("198.51.100.0/24 B\n")
-    agent.popen.send_signal(signal.SIGHUP)
-    until(lambda: ingress.lines() == [f"198.51.100.0/24  {B} or direct"])
-    reloads.rmdir()
-    until(reloads.exists)
+    ingress.put_egresses("198.51.100.0/24 B\n")
+    ingress.has(f"198.51.100.0/24  {B} or direct")
+    ingress.reload_again()
     assert ingress.overlay.found("egresses/")["A"]["version"] != published["version"]
 
 
 def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) -> None:
-    agent = ingress.overlay.processes["A"]
-    ingress.egresses.write_text("203.0.113.0/24 B 1\n")
-    agent.popen.send_signal(signal.SIGHUP)
-    until(lambda: ingress.lines() == [f"203.0.113.0/24  {B} or {C} {B} or direct"])
-    ingress.egresses.write_text("203.0.113.0/24 B 99\n")
-    agent.popen.send_signal(signal.SIGHUP)
-    until(lambda: "egresses:1: 99: accepted: rounds from 1 to 30" in agent.output())
-    assert ingress.lines() == [f"203.0.113.0/24  {B} or {C} {B} or direct"]
-    agent.stop()
+    ingress.put_egresses("203.0.113.0/24 B 1\n")
+    ingress.has(B_FIRST)
+    ingress.put_egresses("203.0.113.0/24 B 99\n")
+    until(lambda: "egresses:1: 99: accepted: rounds from 1 to 30" in ingress.output())
+    assert ingress.lines() == [B_FIRST]
+    ingress.overlay.processes["A"].stop()
     ingress.start()
     assert ingress.overlay.processes["A"].popen.wait(30) == Exit.BAD_DATA
 
 
 def test_a_port_has_a_route_and_an_explanation_of_its_own(ingress: Ingress) -> None:
-    ingress.egresses.write_text("203.0.113.0/24 B\n203.0.113.0/24 port 22 B 1\n")
-    ingress.overlay.processes["A"].popen.send_signal(signal.SIGHUP)
-    until(lambda: ingress.lines() == [BY_C, f"203.0.113.0/24 port 22  {B} or {C} {B} or direct"])
-    asked = [str(ingress.overlay.program), "explain", "A", "203.0.113.7", "--port"]
+    ingress.put_egresses("203.0.113.0/24 B\n203.0.113.0/24 port 22 B 1\n")
+    ingress.has(BY_C, f"203.0.113.0/24 port 22  {B} or {C} {B} or direct")
     for port, rounds_by, nodes in (("22", "port", ["A", "B"]), ("80", "network", ["A", "C", "B"])):
-        answer = json.loads(ingress.overlay.node.run(*asked, port))
+        answer = ingress.explained("203.0.113.7", "--port", port)
         assert (answer["rounds_by"], answer["chains"][0]["nodes"]) == (rounds_by, nodes)
 
 
@@ -156,18 +170,18 @@ def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> N
         f"203.0.113.0/24 above 15kB  {C} {B} or {B} or direct",
     ]
     assert ingress.all_lines() == [BY_C, *for_size]
-    config = ingress.directory / "converter.toml"
-    config.write_text(f'[gateway]\nroutes_file = "{ingress.directory / "routes"}"\n')
-    ingress.overlay.node.run(str(native.build().converter), "--check", "--config", str(config))
+    node = ingress.overlay.node
+    config = node.write("converter.toml", f'[gateway]\nroutes_file = "{ingress.directory / "routes"}"\n')
+    node.run(str(native.build().converter), "--check", "--config", str(config))
     ingress.overlay.delete("nodes/C")
-    until(lambda: ingress.all_lines() == [f"203.0.113.0/24  {B} or direct"])
+    until(lambda: ingress.all_lines() == [TO_B])
 
 
 def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_egress(ingress: Ingress) -> None:
     overlay = ingress.overlay
 
     def explained() -> Any:
-        return json.loads(overlay.node.run(str(overlay.program), "explain", "A", "203.0.113.7"))
+        return ingress.explained("203.0.113.7")
 
     def far(node: str, milliseconds: float) -> None:
         overlay.put(f"servers/{node}", {"round_trip_us": {"203.0.113.0/24": round(milliseconds * 1000)}})
@@ -175,10 +189,9 @@ def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_eg
     def first() -> str:
         return ingress.lines()[0].split(" or ")[0]
 
-    ingress.egresses.write_text("203.0.113.0/24 B|C probe 203.0.113.9:443\n")
-    overlay.processes["A"].popen.send_signal(signal.SIGHUP)
+    ingress.put_egresses("203.0.113.0/24 B|C probe 203.0.113.9:443\n")
     # Nothing is measured: the first, by its best chain, with the other one to fall back on.
-    until(lambda: ingress.lines() == [f"203.0.113.0/24  {C} {B} or {B} or {C} or direct"])
+    ingress.has(f"203.0.113.0/24  {C} {B} or {B} or {C} or direct")
     assert (explained()["node"], explained()["node_by"]) == ("B", "order")
     far("B", 30)
     far("C", 10)
@@ -204,7 +217,7 @@ def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_eg
     overlay.delete("nodes/C")
     until(lambda: first() == f"203.0.113.0/24  {B}")
     overlay.put("servers/B", {"round_trip_us": {"203.0.113.0/33": 1}})
-    until(lambda: any("servers/B: " in line for line in overlay.status()["refused"]))
+    until(lambda: any("servers/B: " in line for line in overlay.refusals()))
 
 
 def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress: Ingress) -> None:
@@ -218,24 +231,19 @@ def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress:
 
 
 def test_the_explanation(ingress: Ingress) -> None:
-    overlay = ingress.overlay
-
-    def explain(*words: str) -> Any:
-        return json.loads(overlay.node.run(str(overlay.program), "explain", "A", *words))
-
-    answer = explain("203.0.113.7")
+    answer = ingress.explained("203.0.113.7")
     assert answer["egress"] == {"to": "203.0.113.0/24", "node": "B", "rounds": 5}
     assert (answer["node"], answer["node_by"], answer["candidates"]) == ("B", "name", [])
     assert (answer["rounds"], answer["rounds_by"]) == (5, "network")
     assert [(way["nodes"], way["time_ms"]) for way in answer["chains"]] == [(["A", "C", "B"], 58), (["A", "B"], 90)]
     assert answer["direct"]["time_ms"] == 90
-    sized = explain("203.0.113.7", "--bytes", "15000")
+    sized = ingress.explained("203.0.113.7", "--bytes", "15000")
     assert (sized["chains"][0]["nodes"], sized["rounds_by"]) == (["A", "B"], "size")
     for words, exit_code, line in [
         (("A", "192.0.2.1"), Exit.USAGE, "192.0.2.1: no line of A's egresses covers it"),
         (("B", "192.0.2.1"), Exit.USAGE, "B is no ingress now: accepted: A"),
         (("A", "192.0.2.1", "--endpoints", "http://127.0.0.1:1"), Exit.UNAVAILABLE, "http://127.0.0.1:1: etcd: "),
     ]:
-        asked = overlay.tributary("explain", "explain", *words)
-        assert asked.popen.wait(30) == exit_code
-        assert asked.output().startswith(f"tributary-overlay: {line}")
+        code, output = ingress.overlay.refused("explain", *words)
+        assert code == exit_code
+        assert output.startswith(f"tributary-overlay: {line}")

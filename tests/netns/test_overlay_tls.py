@@ -2,14 +2,13 @@
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from overlay.authority import enrol
 from tests.netns.overlay_members import Secure
-from tests.netns.overlay_world import standing_overlay, until
+from tests.netns.overlay_world import Overlay, until
 from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
@@ -17,12 +16,11 @@ pytestmark = needs("etcd")
 
 
 @pytest.fixture
-def secure(name: str, tmp_path: Path) -> Iterator[Secure]:
+def secure(empty: Overlay, tmp_path: Path) -> Secure:
     """An etcd that asks for certificates of the authority in ``tmp_path / "a"``."""
-    with standing_overlay(name) as overlay:
-        secure = Secure(overlay, tmp_path / "a", members=1)
-        secure.start()
-        yield secure
+    secure = Secure(empty, tmp_path / "a", members=1)
+    secure.start()
+    return secure
 
 
 def test_agents_and_a_controller_with_certificates(secure: Secure) -> None:

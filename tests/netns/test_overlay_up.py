@@ -18,6 +18,7 @@ from experiments.overlay.__main__ import chosen, main
 from experiments.overlay.mesh import INGRESS, SERVER, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, Running, running
 from experiments.testbed.build import names
+from tests.netns.captures import Stream, capturing, streams
 from tests.netns.overlay_world import until
 from tests.netns.world import needs
 from tributary.settings.errors import CommandError, Exit
@@ -56,24 +57,15 @@ def passed(overlay: Running) -> dict[str, int]:
 
 
 @contextmanager
-def captured(overlay: Running) -> Iterator[dict[str, list[dict[str, Any]]]]:
+def captured(overlay: Running) -> Iterator[dict[str, list[Stream]]]:
     """The TCP streams that come in at each node during the block, and at the client; etcd's cables do not count."""
     places = {**overlay.mesh.nodes, "client": overlay.mesh.client}
-    streams: dict[str, list[dict[str, Any]]] = {}
+    came: dict[str, list[Stream]] = {}
     with ExitStack() as stack:
-        captures = {}
-        for name, node in places.items():
-            links = [link["ifname"] for link in json.loads(node.run("ip", "-json", "link"))]
-            wanted = [link for link in links if link not in ("lo", "control")]
-            command = [sys.executable, "-m", "tests.netns.stream_capture", str(SIZE), *wanted]
-            capture = node.start(f"{node.namespace}.capture", command)
-            captures[name] = stack.enter_context(capture).wait_until_ready()
-        yield streams
-        for name, capture in captures.items():
-            assert capture.stop() == 0
-            answer = capture.report()
-            assert answer["lost"] == 0
-            streams[name] = answer["streams"]
+        captures = {name: stack.enter_context(capturing(node)) for name, node in places.items()}
+        yield came
+    assert not any(capture.lost for capture in captures.values())
+    came.update({name: streams(capture, "lo", "control") for name, capture in captures.items()})
 
 
 def explained(overlay: Running) -> Any:
@@ -144,26 +136,27 @@ def test_the_file_comes_in_at_each_node_of_the_chain_in_turn_and_nothing_at_othe
     """On its way back, from the server to the client, by the packets at each of them."""
     chain = explained(overlay)["chains"][0]["nodes"]
     assert chain == ["A", "B", "D"]
-    with captured(overlay) as streams:
+    with captured(overlay) as at:
         content = fetched(overlay, "-x", PROXY)
-    came = [(each["came_ns"], name, each) for name in streams for each in streams[name] if each["sha256"] == content]
+    came = [
+        (each.came_ns(len(each.content) - SIZE), name, each)
+        for name in at
+        for each in at[name]
+        if hashlib.sha256(each.content[-SIZE:]).hexdigest() == content
+    ]
     came.sort(key=lambda each: each[0])
     assert [name for _, name, _ in came] == [*reversed(chain), "client"]
 
     # Each from the one before it, which is the server at first.
-    senders = [
-        f"{SERVER}:80",
-        *(f"{overlay.mesh.address(name)}:5124" for name in ("D", "B")),
-        PROXY.removeprefix("http://"),
-    ]
-    assert [each["from"] for _, _, each in came] == senders
-    assert [each["interface"] for _, _, each in came] == ["server", "to2-5", "to1-2", "client"]
+    converters = (f"{overlay.mesh.address(name)}:5124" for name in ("D", "B"))
+    assert [each.source for _, _, each in came] == [f"{SERVER}:80", *converters, PROXY.removeprefix("http://")]
+    assert [each.interface for _, _, each in came] == ["server", "to2-5", "to1-2", "client"]
     # Half of a link's round-trip time lies between them.
     for (before, *_), (after, *_), link in zip(came, came[1:], ("BD", "AB"), strict=False):
         assert (after - before) / 1e6 > DELAYS[link] / 2
-    assert streams["C"] == streams["E"] == []
+    assert at["C"] == at["E"] == []
     # What else comes in is the request, once at each.
-    assert [len(streams[name]) for name in ("A", "B", "D", "client")] == [2, 2, 2, 1]
+    assert [len(at[name]) for name in ("A", "B", "D", "client")] == [2, 2, 2, 1]
 
 
 @pytest.mark.calm  # by delays that are measured

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.router_world import World, world
+from tests.netns.router_world import BOTH, DSL, LTE, World
 from tests.netns.world import eventually, in_namespace, process
 
 pytestmark = pytest.mark.slow
 
-DSL, LTE = "10.1.0.2", "10.2.0.2"
 MB = 10**6
 CAP = 12 * MB
 SETTINGS = f"""
@@ -27,27 +26,24 @@ monthly_cap = "{CAP // MB}MB"
 """
 
 
-def test_an_overflow_link_is_used_when_the_other_is_full_and_off_when_its_cap_is_used_up(tmp_path: Path) -> None:
-    with world(tmp_path) as house:
-        house.on(house.provider, "tc qdisc add dev isp-dsl root tbf rate 20mbit burst 15140b limit 150000b")
-        with house.daemon(SETTINGS), house.transfer() as one:
-            idle(house)
-            with house.transfer(), house.transfer():
-                in_use(house)
-                off(house)
-                assert one.goes_on()
-        with house.daemon(SETTINGS):
-            assert house.status()["lte"]["reason"].startswith("monthly cap of 12MB used up"), (
-                "it is kept over a restart"
-            )
-            house.tributary("link", "lte", "used=1MB")
-            eventually(lambda: LTE in house.endpoints())
-            assert "unreachable" not in house.on_router("ip route")
+def test_an_overflow_link_is_used_when_the_other_is_full_and_off_when_its_cap_is_used_up(house: World) -> None:
+    house.on_provider("tc qdisc add dev isp-dsl root tbf rate 20mbit burst 15140b limit 150000b")
+    with house.daemon(SETTINGS), house.transfer() as one:
+        idle(house)
+        with house.transfer(), house.transfer():
+            in_use(house)
+            off(house)
+            assert one.goes_on()
+    with house.daemon(SETTINGS):
+        assert house.status()["lte"]["reason"].startswith("monthly cap of 12MB used up"), "it is kept over a restart"
+        house.tributary("link", "lte", "used=1MB")
+        eventually(lambda: LTE in house.endpoints())
+        assert "unreachable" not in house.on_router("ip route")
 
 
-def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
-    with world(tmp_path) as house, house.daemon() as router, house.transfer():
-        eventually(lambda: house.subflows() == [DSL, LTE])
+def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(house: World) -> None:
+    with house.daemon() as router, house.transfer():
+        house.has_subflows(*BOTH)
         assert house.tributary("link", "lte", "use=backup", "--dry-run") == "# lte would have use = backup\n"
         assert is_backup(house) is False
         assert "set at run time: use" in house.tributary("link", "lte", "use=backup")
@@ -70,14 +66,14 @@ def test_a_link_is_a_backup_for_as_long_as_it_is_said_to_be(tmp_path: Path) -> N
         assert house.subflows() == [DSL, LTE]
 
 
-def test_settings_on_trial_are_taken_back_by_the_daemon_itself(tmp_path: Path) -> None:
-    with world(tmp_path) as house, house.daemon():
+def test_settings_on_trial_are_taken_back_by_the_daemon_itself(house: World, tmp_path: Path) -> None:
+    with house.daemon():
         trial = tmp_path / "new.toml"
         trial.write_text(SETTINGS)
         words = ("try", str(trial), "--program", "router", "--for", "8s")
         assert house.tributary(*words, "--dry-run").startswith(f"# {trial} would replace ")
         with process(*in_namespace(house.router, sys.executable, "-m", "command", *words)) as trying:
-            assert trying.stdout is not None and trying.stdout.readline().startswith("on trial for 8s")
+            assert trying.line().startswith("on trial for 8s")
             assert house.status()["lte"]["use"] == "overflow"
             trying.kill()
         eventually(lambda: house.status()["lte"]["use"] == "primary", 20)
@@ -93,7 +89,7 @@ def is_backup(house: World) -> bool:
 
 def idle(house: World) -> None:
     """13 of 20 Mbit/s come by the other one; the session has its subflow here all the same."""
-    eventually(lambda: house.subflows() == [DSL, LTE])
+    house.has_subflows(*BOTH)
     before = house.received("dsl")
     eventually(lambda: house.received("dsl") >= before + 3 * MB)
     assert "backup" in house.endpoints()[LTE]
@@ -102,7 +98,7 @@ def idle(house: World) -> None:
 
 def in_use(house: World) -> None:
     """39 Mbit/s are asked for. The subflows that wait are used, and no other ones are made."""
-    eventually(lambda: house.subflows() == 3 * [DSL] + 3 * [LTE])
+    house.has_subflows(*3 * BOTH)
     number = house.endpoints()[LTE]["id"]
     eventually(lambda: "backup" not in house.endpoints()[LTE], 20)
     eventually(lambda: house.received("lte") > MB, 20)
@@ -112,6 +108,6 @@ def in_use(house: World) -> None:
 def off(house: World) -> None:
     eventually(lambda: LTE not in {*house.endpoints(), *house.rules()}, 20)
     assert house.received("lte") < 2 * CAP
-    eventually(lambda: house.subflows() == 3 * [DSL])
+    house.has_subflows(*3 * [DSL])
     assert "unreachable default proto 84 metric 9" in " ".join(house.on_router("ip route").split())
     assert "unreachable default dev lo proto 84 metric 9" in house.on_router("ip -6 route")

@@ -6,17 +6,16 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from experiments.testbed.network import standing_nodes
-from tests.netns.router_world import PORT, SERVER_4, World, stop, world
-from tests.netns.world import eventually, in_namespace, process, program, said_ready
-from tributary.settings.errors import CommandError
+from tests.netns.router_world import BOTH, LTE, PORT, SERVER_4, World
+from tests.netns.world import eventually, in_namespace, program, ready, run
 
 pytestmark = pytest.mark.slow
 
@@ -25,12 +24,6 @@ PLAIN = '[wan.dsl]\ninterface = "dsl"\n[wan.lte]\ninterface = "lte"\n'
 SHAPED = PLAIN + RATES
 IN = "tributary-in2"
 FAR = "198.51.100.2"
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path) as built:
-        yield built
 
 
 def roots(house: World) -> dict[str, dict[str, Any]]:
@@ -55,38 +48,41 @@ def everything(house: World) -> str:
 
 
 def test_a_tc_that_hangs_is_given_up_and_links_go_on_being_kept(house: World) -> None:
-    """Beside the daemon every tc(8) hangs: it is killed after a time, and a cut link is taken out meanwhile."""
+    """Beside the daemon every tc(8) hangs: it is killed after a time, and a cut link is taken out meanwhile.
+
+    Who asks for the status does not wait for that.
+    """
     folder, hangs = house.directory / "bin", house.directory / "hangs"
     folder.mkdir()
     (folder / "tc").write_text(f'#!/bin/sh\n[ -e {hangs} ] && exec sleep 600\nexec {shutil.which("tc")} "$@"\n')
     (folder / "tc").chmod(0o755)
-    words = ("run", str(house.settings(SHAPED)), "--state-directory", str(house.directory / "state"))
-    search = f"PATH={folder}:{os.environ['PATH']}"
+
+    waited = list[float]()
 
     def is_out_for(reason: str | None) -> bool:
-        # Who asks waits behind the tc's, ten seconds at most.
-        with suppress(CommandError):
-            return bool(house.status()["dsl"]["reason"] == reason)
-        return False
+        began = time.monotonic()
+        shown = house.status()["dsl"]["reason"]
+        waited.append(time.monotonic() - began)
+        return bool(shown == reason)
 
-    with process("env", search, *house.command(*words), stderr=subprocess.PIPE) as child:
-        said_ready(child)
+    search = f"PATH={folder}:{os.environ['PATH']}"
+    with house.daemon(SHAPED, "env", search, stderr=subprocess.PIPE) as child:
         hangs.touch()
         house.cut("dsl")
         eventually(lambda: is_out_for("no carrier"), 40)
         house.restore("dsl")
         eventually(lambda: is_out_for(None), 40)
+        assert max(waited) < 4.0
         hangs.unlink()
-        stop(child)
-        assert child.stderr is not None
-        assert "tc -json qdisc show: did not end in 5 s, and was killed" in child.stderr.read()
+        child.stop()
+        assert "tc -json qdisc show: did not end in 5 s, and was killed" in child.complaints()
 
 
 def test_a_link_with_rates_is_shaped_both_ways_and_nothing_is_left(house: World) -> None:
     before = everything(house)
     with house.daemon(SHAPED), house.transfer() as transfer:
         assert stands(house)
-        eventually(lambda: house.subflows() == ["10.1.0.2", "10.2.0.2"])
+        house.has_subflows(*BOTH)
         house.cut("dsl")
         assert transfer.goes_on()
         eventually(lambda: all(each["packets"] > 20 for each in roots(house).values()))
@@ -110,10 +106,8 @@ def test_what_somebody_took_away_and_an_interface_that_was_replaced_are_shaped_a
 
 def test_a_killed_daemon_s_are_taken_over_or_away_by_the_next(house: World) -> None:
     before = everything(house)
-    words = ("run", str(house.settings(SHAPED)), "--state-directory", str(house.directory / "state"))
-    with process(*house.command(*words)) as child:
-        said_ready(child)
-        stop(child, signal.SIGKILL)
+    with house.daemon(SHAPED) as child:
+        child.stop(signal.SIGKILL)
     assert stands(house)
     with house.daemon(PLAIN):
         eventually(lambda: not roots(house) and not led(house))
@@ -121,7 +115,7 @@ def test_a_killed_daemon_s_are_taken_over_or_away_by_the_next(house: World) -> N
 
 
 def test_a_reload_changes_rates_in_place_and_a_plan_shows_the_commands(house: World) -> None:
-    said = house.on_router(" ".join(house.command("plan", str(house.settings(SHAPED)))[4:]))
+    said = run(*house.command("plan", str(house.settings(SHAPED))))
     assert "tc qdisc add dev lte root handle 5453: cake bandwidth 8000000bit besteffort flows nonat" in said
     with house.daemon(SHAPED) as child:
         index = house.on_router(f"cat /sys/class/net/{IN}/ifindex")
@@ -157,18 +151,18 @@ far: ip route add default via 198.51.100.1 congctl cubic
 @contextmanager
 def far_server(house: World) -> Iterator[str]:
     """One more server, behind the provider: what that sends itself would wait in its sockets (TCP small queues)."""
-    with standing_nodes("router-", _FAR, house.directory, house.nodes) as made:
-        far = in_namespace(made["far"].namespace, *program("numbered_blocks", str(PORT)))
-        with process(*far) as server:
-            said_ready(server)
-            yield FAR
+    with (
+        standing_nodes("router-", _FAR, house.directory, house.nodes) as made,
+        ready(*in_namespace(made["far"].namespace, *program("numbered_blocks", str(PORT)))),
+    ):
+        yield FAR
 
 
 @pytest.mark.calm
 def test_the_rate_of_a_link_follows_what_it_carries_and_its_delay_goes(house: World) -> None:
     """The provider's queue holds more than a second of the 6 Mbit/s that it lets pass; the transfer asks for 13."""
     house.cut("dsl")
-    house.on(house.provider, "tc qdisc add dev isp-lte root tbf rate 6mbit burst 3028 limit 1000000")
+    house.on_provider("tc qdisc add dev isp-lte root tbf rate 6mbit burst 3028 limit 1000000")
     probe = f'[probe]\ntarget = "{SERVER_4}:{PORT}"\n'
     with far_server(house) as server:
         with house.daemon(PLAIN + probe), house.transfer(server):
@@ -190,11 +184,11 @@ def test_an_overflow_link_is_used_when_one_that_changes_carries_less_and_not_bef
         house.daemon(f'{dsl}{lte}[probe]\ntarget = "{SERVER_4}:{PORT}"\n'),
         house.transfer(server) as transfer,
     ):
-        eventually(lambda: house.subflows() == ["10.1.0.2", "10.2.0.2"])
+        house.has_subflows(*BOTH)
         before = house.received("dsl")
         eventually(lambda: house.received("dsl") >= before + 8_000_000, 20)
-        assert "backup" in house.endpoints()["10.2.0.2"] and house.received("lte") < 100_000
-        house.on(house.provider, "tc qdisc add dev isp-dsl root tbf rate 6mbit burst 3028 limit 1000000")
-        eventually(lambda: "backup" not in house.endpoints()["10.2.0.2"], 20)
+        assert "backup" in house.endpoints()[LTE] and house.received("lte") < 100_000
+        house.on_provider("tc qdisc add dev isp-dsl root tbf rate 6mbit burst 3028 limit 1000000")
+        eventually(lambda: "backup" not in house.endpoints()[LTE], 20)
         assert house.status()["dsl"]["shaper"]["download"] < 16_000_000
         assert transfer.goes_on()

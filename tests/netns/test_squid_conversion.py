@@ -2,42 +2,17 @@
 
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from experiments.probes.subflows import subflows_of
-from tests.netns.squid_world import (
-    IPPROTO_MPTCP,
-    PROXY,
-    PROXY6,
-    SERVER,
-    SERVER6,
-    World,
-    needs_squid,
-    read_answer,
-    start_squid,
-    world,
-)
+from tests.netns.squid_world import PROXY, PROXY6, SERVER, SERVER6, World, net, read_answer, start_squid
+from tests.netns.world import eventually
 
-pytestmark = needs_squid
+__all__ = ["net"]
 
 SOL_MPTCP, MPTCP_INFO = 284, 1  # include/uapi/linux/mptcp.h
 FALLBACK = 1  # MPTCP_INFO_FLAG_FALLBACK, in the 32 bits after eight single bytes
 SILENT = "203.0.113.66"  # routed to the server's link, where nobody answers for it
-
-
-@pytest.fixture(scope="module")
-def built() -> Iterator[World]:
-    with world() as standing:
-        yield standing
-
-
-@pytest.fixture
-def net(built: World) -> World:
-    built.origin.take()
-    built.wire.syns()
-    return built
 
 
 def is_mptcp(connection: socket.socket) -> bool:
@@ -53,24 +28,24 @@ def test_download_is_mptcp_for_the_client_and_tcp_for_the_server(
     net: World, proxy: tuple[str, int], server: str
 ) -> None:
     net.origin.body = bytes(range(256)) * 40_000
-    with net.connect(proxy, protocol=IPPROTO_MPTCP) as client:
+    with net.connect(proxy, protocol=socket.IPPROTO_MPTCP) as client:
         client.sendall(f"GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n".encode())
         assert is_mptcp(client)
-        assert len(subflows_of(client)) == 1
+        assert client.getsockopt(SOL_MPTCP, MPTCP_INFO, 16)[0] == 0  # beside the first subflow
         answer = read_answer(client, 20)
     assert (answer.status, answer.body == net.origin.body) == (200, True)
-    assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.wire.syns()] == [(server.strip("[]"), 80, False)]
+    assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.syns()] == [(server.strip("[]"), 80, False)]
 
 
 @pytest.mark.parametrize("server", [SERVER, f"[{SERVER6}]"])
 def test_tunnel_is_mptcp_for_the_client_and_tcp_for_the_server(net: World, server: str) -> None:
-    with net.connect(protocol=IPPROTO_MPTCP) as client:
+    with net.connect(protocol=socket.IPPROTO_MPTCP) as client:
         client.sendall(f"CONNECT {server}:443 HTTP/1.1\r\nHost: {server}\r\n\r\n".encode())
         assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
         client.sendall(b"there and back")
         assert client.recv(1000) == b"there and back"
         assert is_mptcp(client)
-    assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.wire.syns()] == [(server.strip("[]"), 443, False)]
+    assert [(syn.target, syn.port, syn.with_mptcp) for syn in net.syns()] == [(server.strip("[]"), 443, False)]
 
 
 def test_client_without_mptcp_is_served_as_well(net: World) -> None:
@@ -83,14 +58,12 @@ def test_repeated_syns_to_a_silent_server_carry_no_mptcp(net: World, gone: bool)
     net.gateway.ip("neighbour", "replace", SILENT, "lladdr", "02:00:00:00:00:66", "dev", "servers")
     with net.connect() as client:
         client.sendall(f"GET http://{SILENT}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        seen, deadline = net.wire.syns(), time.monotonic() + 10
-        while not seen and time.monotonic() < deadline:
-            seen += net.wire.syns()
+        seen = eventually(net.syns)
         if gone:
             client.close()
         # The first repetition comes after a second (RFC 6298 section 5.7); two seconds leave it room.
         time.sleep(2)
-        seen += net.wire.syns()
+        seen += net.syns()
     assert {(syn.target, syn.with_mptcp) for syn in seen} == {(SILENT, False)}
     assert len(seen) >= (1 if gone else 2)
 

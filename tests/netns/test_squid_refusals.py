@@ -2,29 +2,16 @@
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.netns.squid_world import (
-    HEAD_TIMEOUT,
-    IPPROTO_MPTCP,
-    OUTSIDER,
-    PROXY,
-    SERVER,
-    SERVER6,
-    Answer,
-    Syn,
-    World,
-    needs_squid,
-    read_answer,
-    squids_socket,
-    world,
-)
+from tests.netns.connections import TCP
+from tests.netns.squid_world import HEAD_TIMEOUT, OUTSIDER, SERVER, SERVER6, World, net, read_answer, squids_socket
+from tests.netns.world import connected
 
-pytestmark = needs_squid
+__all__ = ["net"]
 
 # What a client may ask for in vain, by the reason that it is told.
 FORBIDDEN = {
@@ -47,29 +34,19 @@ LATE = 1.5
 """Seconds: Squid looks for timeouts once a second, and needs some time itself."""
 
 
-@pytest.fixture(scope="module")
-def built() -> Iterator[World]:
-    with world() as standing:
-        yield standing
+METHODS = pytest.mark.parametrize("method", ["GET", "CONNECT"])
 
 
-@pytest.fixture
-def net(built: World) -> World:
-    """The shared world, with nothing left over from the test before."""
-    built.origin.take()
-    built.wire.syns()
-    return built
+def at(method: str, host: str, port: int | str = "") -> str:
+    """What a request asks for; the usual port of its method unless another one is given."""
+    return f"{host}:{port or 443}" if method == "CONNECT" else f"http://{host}:{port or 80}/"
 
 
-def to_servers(net: World) -> list[Syn]:
-    """The SYNs since the last look, without those of resolvers (a name that is in no file is asked for by UDP)."""
-    return [syn for syn in net.wire.syns() if syn.port != 53]
-
-
-def assert_refused(net: World, answer: Answer, reason: str) -> None:
+def assert_refused(net: World, method: str, url: str, reason: str, source: str = "") -> None:
+    answer = net.ask(method, url, source=source)
     assert answer.status == 403
     assert f'details="{reason}"' in answer.field("Proxy-Status")
-    assert to_servers(net) == []
+    assert net.syns() == []
     assert net.origin.take() == []
     assert net.access_log.splitlines()[-1].endswith(reason)
 
@@ -78,19 +55,15 @@ def assert_refused(net: World, answer: Answer, reason: str) -> None:
 def test_what_is_allowed_leaves_one_syn_without_mptcp(net: World, url: str) -> None:
     """The control for all others: the wire is watched, and an allowed request is seen on it."""
     assert net.ask("GET", url).status == 200
-    (syn,) = to_servers(net)
+    (syn,) = net.syns()
     assert (syn.interface, syn.with_mptcp) == ("servers", False)
     assert syn.target in (SERVER, SERVER6)
 
 
+@METHODS
 @pytest.mark.parametrize(("reason", "target"), TARGETS)
-def test_get_to_forbidden_target_is_refused(net: World, reason: str, target: str) -> None:
-    assert_refused(net, net.ask("GET", f"http://{target}/"), reason)
-
-
-@pytest.mark.parametrize(("reason", "target"), TARGETS)
-def test_connect_to_forbidden_target_is_refused(net: World, reason: str, target: str) -> None:
-    assert_refused(net, net.ask("CONNECT", f"{target}:443"), reason)
+def test_forbidden_target_is_refused(net: World, method: str, reason: str, target: str) -> None:
+    assert_refused(net, method, at(method, target), reason)
 
 
 @pytest.mark.parametrize(
@@ -122,23 +95,23 @@ def test_connect_to_forbidden_target_is_refused(net: World, reason: str, target:
     ],
 )
 def test_port_or_scheme_that_is_not_allowed_is_refused(net: World, method: str, url: str, reason: str) -> None:
-    assert_refused(net, net.ask(method, url), reason)
+    assert_refused(net, method, url, reason)
 
 
-@pytest.mark.parametrize(("method", "url"), [("GET", f"http://{SERVER}:PORT/"), ("CONNECT", f"{SERVER}:PORT")])
+@METHODS
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])
-def test_port_that_is_none_is_refused(net: World, method: str, url: str, port: str) -> None:
-    assert net.ask(method, url.replace("PORT", port)).status == 400
-    assert to_servers(net) == []
+def test_port_that_is_none_is_refused(net: World, method: str, port: str) -> None:
+    assert net.ask(method, at(method, SERVER, port)).status == 400
+    assert net.syns() == []
 
 
-@pytest.mark.parametrize(("method", "url"), [("GET", f"http://{SERVER}/"), ("CONNECT", f"{SERVER}:443")])
-def test_client_outside_the_networks_is_refused(net: World, method: str, url: str) -> None:
-    assert_refused(net, net.ask(method, url, source=OUTSIDER), "client-outside-networks")
+@METHODS
+def test_client_outside_the_networks_is_refused(net: World, method: str) -> None:
+    assert_refused(net, method, at(method, SERVER), "client-outside-networks", OUTSIDER)
 
 
 def test_this_machine_is_no_client_unless_it_is_in_the_networks(net: World) -> None:
-    with net.gateway.entered(), socket.create_connection(("127.0.0.1", PROXY[1])) as connection:
+    with connected(net.gateway, "127.0.0.1", 3128, seconds=10, protocol=TCP) as connection:
         connection.sendall(f"GET http://{SERVER}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         answer = read_answer(connection, 10)
     assert (answer.status, net.origin.take()) == (403, [])
@@ -216,18 +189,15 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("request_", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
-def test_bad_request_gets_400_and_a_close_and_reaches_nobody(net: World, request_: bytes) -> None:
+@pytest.mark.parametrize(
+    ("status", "request_"),
+    [*((400, request) for request in BAD_REQUESTS.values()), *((501, request) for request in UNKNOWN_CODINGS.values())],
+    ids=[*BAD_REQUESTS, *UNKNOWN_CODINGS],
+)
+def test_bad_request_gets_its_status_and_a_close_and_reaches_nobody(net: World, status: int, request_: bytes) -> None:
     answer = net.send(request_)
-    assert (answer.status, answer.ended) == (400, "closed")
-    assert to_servers(net) == []
-
-
-@pytest.mark.parametrize("request_", UNKNOWN_CODINGS.values(), ids=UNKNOWN_CODINGS)
-def test_unknown_transfer_coding_gets_501_and_a_close_and_reaches_nobody(net: World, request_: bytes) -> None:
-    answer = net.send(request_)
-    assert (answer.status, answer.ended) == (501, "closed")
-    assert to_servers(net) == []
+    assert (answer.status, answer.ended) == (status, "closed")
+    assert net.syns() == []
 
 
 @pytest.mark.parametrize("request_", BAD_CHUNKS.values(), ids=BAD_CHUNKS)
@@ -289,7 +259,7 @@ def test_large_head_is_refused_and_memory_stays_flat(net: World, status: int, re
         assert answer.status == status or (answer.status is None and answer.ended == "reset")
         assert f"/{status} " in net.access_log.splitlines()[-1]
     assert resident(net) - before < 2 * 2**20
-    assert to_servers(net) == []
+    assert net.syns() == []
 
 
 def test_head_at_a_trickle_is_ended_at_the_absolute_limit(net: World) -> None:
@@ -304,7 +274,7 @@ def test_head_at_a_trickle_is_ended_at_the_absolute_limit(net: World) -> None:
                     if not connection.recv(1000):
                         break
         assert HEAD_TIMEOUT - 1 <= time.monotonic() - begun <= HEAD_TIMEOUT + LATE
-    assert to_servers(net) == []
+    assert net.syns() == []
 
 
 @pytest.mark.calm
@@ -337,36 +307,36 @@ def test_own_address_that_came_after_the_start_is_refused_by_the_guard(net: Worl
     before = refused_by_guard(net)
     answer = net.ask("GET", f"http://[{address}]/" if ":" in address else f"http://{address}/")
     assert answer.status == 503
-    assert to_servers(net) == []
+    assert net.syns() == []
     assert refused_by_guard(net) > before
 
 
 @pytest.mark.parametrize("address", GUARDED.split())
-@pytest.mark.parametrize("protocol", [socket.IPPROTO_TCP, IPPROTO_MPTCP])
+@pytest.mark.parametrize("protocol", [socket.IPPROTO_TCP, socket.IPPROTO_MPTCP])
 def test_guard_lets_no_syn_of_squids_user_out_to_a_forbidden_target(net: World, address: str, protocol: int) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with squids_socket(net.gateway, family, protocol) as connection, pytest.raises(OSError):
         connection.connect((address, 443))
-    assert net.wire.syns() == []
+    assert net.syns() == []
 
 
 @pytest.mark.parametrize(("resolver", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 def test_guard_lets_squid_ask_a_resolver_on_loopback(net: World, resolver: str, family: socket.AddressFamily) -> None:
     with net.gateway.entered():
         listener = socket.create_server((resolver, 53), family=family)
-    with listener, squids_socket(net.gateway, family, IPPROTO_MPTCP) as connection:
+    with listener, squids_socket(net.gateway, family, socket.IPPROTO_MPTCP) as connection:
         connection.connect((resolver, 53))
 
 
 def test_guard_takes_mptcp_off_what_squids_user_begins(net: World) -> None:
-    with squids_socket(net.gateway, socket.AF_INET, IPPROTO_MPTCP) as connection:
+    with squids_socket(net.gateway, socket.AF_INET, socket.IPPROTO_MPTCP) as connection:
         connection.connect((SERVER, 80))
-    (syn,) = net.wire.syns()
+    (syn,) = net.syns()
     assert not syn.with_mptcp
 
 
 def test_guard_leaves_the_mptcp_of_others_alone(net: World) -> None:
-    with net.gateway.entered(), socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP) as connection:
+    with net.gateway.entered(), socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP) as connection:
         connection.connect((SERVER, 80))
-    (syn,) = net.wire.syns()
+    (syn,) = net.syns()
     assert syn.with_mptcp

@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
-from tests.netns.squid_world import SERVER, SETTINGS, World, needs_squid, squid, start_squid, world, write_settings
-from tests.netns.world import eventually
+from tests.netns.squid_world import SERVER, SETTINGS, World, net, squid, start_squid, write_settings
+from tests.netns.world import eventually, sysctl
 
-pytestmark = [needs_squid, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def net() -> Iterator[World]:
-    with world() as standing:
-        yield standing
+__all__ = ["net"]
+pytestmark = pytest.mark.slow
 
 
 def traces(node: Node, net: World) -> dict[str, object]:
@@ -59,12 +54,19 @@ def assert_refused(ended: subprocess.CompletedProcess[str], code: int, words: st
     assert words in ended.stderr
 
 
-def test_second_squid_on_the_same_port_is_refused(net: World) -> None:
-    assert_refused(run(net.gateway, net, SETTINGS), 75, "port 3128 of every address is in use")
-
-
-def test_second_squid_in_the_same_namespace_is_refused(net: World) -> None:
-    assert_refused(run(net.gateway, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
+@pytest.mark.parametrize(
+    ("node", "settings", "code", "words"),
+    [
+        ("gateway", SETTINGS, 75, "port 3128 of every address is in use"),
+        ("gateway", f"port = 3129\n{SETTINGS}", 75, "another `squid run`"),
+        ("client", 'listen = ["198.51.100.1"]\n', 69, "no such address here (see the key listen)"),
+        ("server", "", 69, "net.mptcp.enabled=1"),
+        ("client", 'cache = "1"\n', 64, "cache = '1': accepted: 'off', or a size on disk"),
+    ],
+    ids=["the-same-port", "the-same-namespace", "no-such-address", "no-mptcp", "a-wrong-setting"],
+)
+def test_squid_that_cannot_be_is_refused(net: World, node: str, settings: str, code: int, words: str) -> None:
+    assert_refused(run(getattr(net, node), net, settings), code, words)
 
 
 def test_port_that_another_program_has_is_refused(net: World) -> None:
@@ -72,18 +74,6 @@ def test_port_that_another_program_has_is_refused(net: World) -> None:
         listener = socket.create_server(("127.0.0.1", 3128))
     with listener:
         assert_refused(run(net.client, net, ""), 75, "port 3128 of 127.0.0.1 is in use")
-
-
-def test_address_that_is_not_here_is_refused(net: World) -> None:
-    assert_refused(run(net.client, net, 'listen = ["198.51.100.1"]\n'), 69, "no such address here (see the key listen)")
-
-
-def test_namespace_without_mptcp_is_refused(net: World) -> None:
-    assert_refused(run(net.server, net, ""), 69, "net.mptcp.enabled=1")
-
-
-def test_wrong_setting_is_refused(net: World) -> None:
-    assert_refused(run(net.client, net, 'cache = "1"\n'), 64, "cache = '1': accepted: 'off', or a size on disk")
 
 
 def test_dry_run_prints_and_changes_nothing(net: World) -> None:
@@ -110,7 +100,7 @@ def test_state_directory_of_a_squid_that_still_drains_is_refused(net: World) -> 
     with (
         start_squid(net.client, net.directory, 'drain = "60s"\n', "draining") as running,
         tunnel(net),
-        mptcp_on(net.server),
+        sysctl(net.server, net__mptcp__enabled=1),
     ):
         refuse_state_of(net, "draining")
         running.popen.terminate()
@@ -135,21 +125,10 @@ def refuse_state_of(net: World, name: str) -> None:
 @contextmanager
 def tunnel(net: World) -> Iterator[None]:
     """A transfer through the client's own Squid, which a draining one waits for."""
-    with net.client.entered():
-        connection = socket.create_connection(("127.0.0.1", 3128), 10)
-    with connection:
+    with net.connect(("127.0.0.1", 3128)) as connection:
         connection.sendall(f"CONNECT {SERVER}:443 HTTP/1.1\r\nHost: {SERVER}:443\r\n\r\n".encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         yield
-
-
-@contextmanager
-def mptcp_on(node: Node) -> Iterator[None]:
-    node.sysctl(net__mptcp__enabled=1)
-    try:
-        yield
-    finally:
-        node.sysctl(net__mptcp__enabled=0)
 
 
 def test_state_directory_that_another_run_has_just_taken_is_refused(net: World) -> None:

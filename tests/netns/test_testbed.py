@@ -1,13 +1,14 @@
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.topology import Profile
 from tests.netns.traces import traces
-from tests.netns.world import process
+from tests.netns.world import eventually, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
@@ -37,8 +38,8 @@ TESTBED = (sys.executable, "-m", "experiments.testbed")
 PROFILE = load(DEFAULT, Profile)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*TESTBED, *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+def run(*arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*TESTBED, *arguments], capture_output=True, text=True, check=False, cwd=ROOT, **how)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +189,7 @@ def test_a_wrong_command_gets_one_line(testbed: Testbed, arguments: list[str], c
 
 def test_without_root_nothing_is_tried() -> None:
     before = traces()
-    done = subprocess.run(
-        [*TESTBED, "up"], capture_output=True, text=True, check=False, cwd=ROOT, user="nobody", group="nogroup"
-    )
+    done = run("up", user="nobody", group="nogroup")
     assert (done.returncode, traces()) == (Exit.NO_PERMISSION, before)
     assert "needs root" in done.stderr
 
@@ -198,28 +197,17 @@ def test_without_root_nothing_is_tried() -> None:
 def test_without_a_tool_nothing_is_tried(tmp_path: Path) -> None:
     before = traces()
     for tool in ("ip", "tc", "ss", "sysctl", "ethtool", "ping", "nginx", "squid", "mptcpize"):
-        found = next(
-            Path(folder, tool) for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin") if Path(folder, tool).exists()
-        )
+        found = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
+        assert found is not None
         (tmp_path / tool).symlink_to(found)
-    done = subprocess.run(
-        [*TESTBED, "up"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"PATH": str(tmp_path)},
-    )
+    done = run("up", env=os.environ | {"PATH": str(tmp_path)})
     assert (done.returncode, traces()) == (Exit.UNAVAILABLE, before)
     assert "not found: nft" in done.stderr
 
 
 def wait_until_built(name: str) -> None:
     """Until the testbed has its first namespaces, so that there is something to clean up."""
-    deadline = time.monotonic() + 20
-    while not Path("/run/netns", f"trib-{name}-gateway").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(Path("/run/netns", f"trib-{name}-gateway").exists, 20)
 
 
 def test_the_kernel_counts_the_bytes_of_a_plain_connection() -> None:

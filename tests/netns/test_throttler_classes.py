@@ -1,52 +1,53 @@
 """The throttler on the real kernel: classes of throttled subflows, by either source."""
 
-import json
-import re
 import signal
-import subprocess
-import sys
+import socket
 import time
-from pathlib import Path
 
 import pytest
+from scapy.layers.inet import TCP
+from scapy.layers.l2 import Ether
 
+from tests.netns.captures import ETH_P_ALL
+from tests.netns.connections import MPTCP
+from tests.netns.forging import ACK, SYN, segment
+from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, CLIENT, GATEWAY, IPV4, IPV6, connection, endpoint, link
 from tests.netns.throttler_world import (
-    CLIENT,
-    GATEWAY,
-    IPV4,
-    IPV6,
+    BOTH_VERSIONS,
     KERNEL,
     WIRED_SLOW,
+    ask,
     class_statuses,
     classes,
-    connection,
     elements,
     installed,
     status,
+    throttled,
     throttler,
     tributary,
 )
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run, said_ready
+from tests.netns.world import connected, eventually, listener_at, on, socket_at
 from tributary.settings.errors import Exit
+from tributary.wire.options import MpJoinAck, MpJoinSyn, emit
 
 pytestmark = pytest.mark.usefixtures("world")
 
+SO_SNDBUFFORCE = 32
 
-def refused(policy: Path = WIRED_SLOW) -> tuple[int, str]:
-    """The exit code and the one line of a throttler that does not start."""
-    command = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "run", "--policy", str(policy))
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=20)
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1
-    return result.returncode, result.stderr
+
+def is_refused(because: str) -> None:
+    """A throttler does not start, says why in one line, and changes nothing."""
+    before = installed()
+    line = ask("run", "--policy", str(WIRED_SLOW), code=Exit.IN_USE)
+    assert because in line and line.count("\n") == 1
+    assert installed() == before
 
 
 @pytest.mark.calm
-@pytest.mark.parametrize(("source", "address", "family"), [("kernel", IPV4, 4), ("sniffer", IPV6, 6)])
+@BOTH_VERSIONS
 def test_a_throttled_subflow_obeys_its_rate(source: str, address: str, family: int) -> None:
-    with throttler(source), connection(address) as client:
-        eventually(lambda: elements(family))
-        assert len(classes()) == 1
+    with throttled(source, address=address) as (_, client):
+        assert elements(family) and len(classes()) == 1
         client.request(24_000_000)
         eventually(lambda: class_statuses()[0]["sent_bytes"] > 100_000)
         start, (before,) = time.monotonic(), class_statuses()
@@ -59,10 +60,10 @@ def test_a_throttled_subflow_obeys_its_rate(source: str, address: str, family: i
         client.finish()
 
 
-@pytest.mark.parametrize(("source", "address", "family"), [("kernel", IPV4, 4), ("sniffer", IPV6, 6)])
+@BOTH_VERSIONS
 def test_a_closed_connection_leaves_no_element_and_no_class(source: str, address: str, family: int) -> None:
-    with throttler(source), connection(address) as client:
-        (element,) = eventually(lambda: elements(family))
+    with throttled(source, address=address) as (_, client):
+        (element,) = elements(family)
         assert element.startswith(f"{address} . 3128 . {address[:-1]}2 . ")
         assert len(classes()) == 1
         client.close()
@@ -73,40 +74,31 @@ def test_a_closed_connection_leaves_no_element_and_no_class(source: str, address
 
 
 def test_a_limit_is_released_when_the_other_subflow_goes(source: str) -> None:
-    with throttler(source), connection() as client:
-        eventually(elements)
-        run("ip", "-n", CLIENT, "link", "set", "wireless", "down")
+    with throttled(source) as (_, client):
+        on(CLIENT, "ip link set wireless down")
         try:
-            endpoints = run("ip", "-n", CLIENT, "mptcp", "endpoint", "show")
-            match = re.search(r"10\.0\.2\.2 id (\d+)", endpoints)
-            assert match is not None
-            run("ip", "-n", CLIENT, "link", "set", "wireless", "up")
-            run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", match[1])
+            number = endpoint(CLIENT, "10.0.2.2")
+            on(CLIENT, "ip link set wireless up")
+            on(CLIENT, f"ip mptcp endpoint del id {number}")
             eventually(lambda: not elements() and not classes())
             assert len(status()["sessions"]) == 1
-            client.request(1000)
-            client.finish()
+            client.transfer(1000)
         finally:
             restore_wireless()
 
 
 def restore_wireless() -> None:
     """The client's routes and endpoints of a link that was down."""
-    run("ip", "-n", CLIENT, "link", "set", "wireless", "up")
-    for family, network in (("-4", "10.0.2."), ("-6", "fd00:0:0:2::")):
-        length = 24 if family == "-4" else 64
-        nodad = ("nodad",)[: family == "-6"]
-        for name, host in ((CLIENT, "2"), (GATEWAY, "1")):
-            address = f"{network}{host}/{length}"
-            run("ip", "-n", name, "address", "replace", address, "dev", "wireless", *nodad)
-        default = ("default", "via", f"{network}1", "dev", "wireless", "table", "2")
-        run("ip", "-n", CLIENT, family, "route", "replace", *default)
-        run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", f"{network}2", "dev", "wireless", "subflow", check=False)
+    on(CLIENT, "ip link set wireless up")
+    for network, length, nodad in (("10.0.2.", 24, ""), ("fd00:0:0:2::", 64, "nodad")):
+        for name, host in ((CLIENT, 2), (GATEWAY, 1)):
+            on(name, f"ip address replace {network}{host}/{length} dev wireless {nodad}")
+        on(CLIENT, f"ip route replace default via {network}1 dev wireless table 2")
+        on(CLIENT, f"ip mptcp endpoint add {network}2 dev wireless subflow", check=False)
 
 
 def test_status_tells_what_the_kernel_knows(source: str) -> None:
-    with throttler(source), connection():
-        eventually(elements)
+    with throttled(source):
         (session,) = status()["sessions"]
         sockets = on(GATEWAY, "ss -tin sport = 3128")
         # ss leaves zeros out from the fifth digit on.
@@ -123,65 +115,50 @@ def test_status_tells_what_the_kernel_knows(source: str) -> None:
 
 
 def test_no_data_packet_reaches_python() -> None:
-    with throttler("sniffer"), connection() as client:
-        eventually(elements)
-        client.request(10_000_000)
-        client.finish()
+    with throttled("sniffer") as (_, client):
+        client.transfer(10_000_000)
         client.close()
-        packets = json.loads(on(GATEWAY, "ip -s -j link show dev wired"))[0]["stats64"]["tx"]["packets"]
-        counts = status()["capture"]["wired"]
-        assert packets > 500
+        assert link(GATEWAY, "wired")["stats64"]["tx"]["packets"] > 500
         # The handshake, the first data, announced addresses, the end.
-        assert 5 <= counts["passed"] <= 20
+        eventually(lambda: status()["capture"]["wired"]["passed"] >= 5)
+        counts = status()["capture"]["wired"]
+        assert counts["passed"] <= 20
         assert counts["dropped"] == counts["unreadable"] == 0
 
 
 @KERNEL
 def test_after_the_stop_everything_is_as_it_was(source: str) -> None:
     before = installed()
-    with throttler(source) as child, connection():
-        eventually(elements)
+    with throttled(source) as (child, _):
         assert installed() != before
-        child.terminate()
-        assert child.wait(10) == 0
+        assert child.stop() == 0
     assert installed() == before
 
 
 @KERNEL
 def test_after_kill_9_the_next_start_cleans_up_and_works(source: str) -> None:
     before = installed()
-    with throttler(source) as child, connection():
-        eventually(elements)
-        child.kill()
-        child.wait(10)
+    with throttled(source) as (child, _):
+        child.stop(signal.SIGKILL)
         assert elements() and classes()
     with throttler(source) as child:
         assert not elements() and not classes()
         with connection():
             eventually(elements)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(10) == 0
+        assert child.stop(signal.SIGINT) == 0
     assert installed() == before
 
 
 @KERNEL
 def test_a_second_throttler_is_refused(source: str) -> None:
     with throttler(source):
-        during = installed()
-        code, line = refused()
-        assert code == Exit.IN_USE
-        assert "already runs in this network namespace" in line
-        assert installed() == during
+        is_refused("already runs in this network namespace")
 
 
 def test_a_foreign_root_qdisc_is_refused_and_left_alone() -> None:
     on(GATEWAY, "tc qdisc add dev wired root handle 1: pfifo")
     try:
-        before = installed()
-        code, line = refused()
-        assert code == Exit.IN_USE
-        assert "wired has the root qdisc pfifo 1:" in line
-        assert installed() == before
+        is_refused("wired has the root qdisc pfifo 1:")
     finally:
         on(GATEWAY, "tc qdisc del dev wired root")
 
@@ -202,22 +179,31 @@ def test_a_foreign_qdisc_that_appears_later_ends_the_throttler_and_stays(source:
 
 def test_a_link_that_was_down_is_watched_on() -> None:
     with throttler("sniffer"):
-        run("ip", "-n", GATEWAY, "link", "set", "wired", "down")
-        run("ip", "-n", GATEWAY, "link", "set", "wired", "up")
-        run("ip", "-n", GATEWAY, "address", "replace", f"{IPV6}/64", "dev", "wired", "nodad")
+        for change in ("link set wired down", "link set wired up", f"address replace {IPV6}/64 dev wired nodad"):
+            on(GATEWAY, f"ip {change}")
         with connection():
             eventually(elements)
 
 
+def forge_join(token: int) -> None:
+    """One from an address that nobody has, whose third ACK has a wrong HMAC."""
+    forger, server = ("10.0.1.77", 5555), (IPV4, 3128)
+    to_gateway = bytes.fromhex(link(GATEWAY, "wired")["address"].replace(":", "")) + bytes(6) + b"\x08\x00"
+    with socket_at(AT_CLIENT, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as wire:
+        wire.bind(("wired", ETH_P_ALL))
+        wire.send(to_gateway + segment(forger, server, SYN, (1000, 0), emit(MpJoinSyn(False, 9, token, b"abcd"))))
+        answer = next(
+            each for each in iter(lambda: Ether(wire.recv(2000)), None) if TCP in each and each[TCP].dport == forger[1]
+        )
+        assert answer[TCP].flags == "SA", answer[TCP].flags
+        numbers = (1001, answer[TCP].seq + 1)
+        wire.send(to_gateway + segment(forger, server, ACK, numbers, emit(MpJoinAck(bytes(20)))))
+
+
 def test_a_forged_join_gets_no_element(source: str) -> None:
-    with throttler(source), connection():
-        eventually(elements)
-        link = json.loads(run("ip", "-n", CLIENT, "-j", "link", "show", "dev", "wired"))
-        own = json.loads(run("ip", "-n", GATEWAY, "-j", "link", "show", "dev", "wired"))
-        neighbour = ("lladdr", link[0]["address"], "dev", "wired")
-        run("ip", "-n", GATEWAY, "neighbour", "replace", "10.0.1.77", *neighbour)
-        token = status()["sessions"][0]["token"]
-        run(*in_namespace(CLIENT, *program("forged_join", token, "10.0.1.77", own[0]["address"])))
+    with throttled(source):
+        on(GATEWAY, f"ip neighbour replace 10.0.1.77 lladdr {link(CLIENT, 'wired')['address']} dev wired")
+        forge_join(int(status()["sessions"][0]["token"], 16))
         eventually(lambda: source == "kernel" or status()["counters"].get("wrong HMACs") == 1)
         assert not [element for element in elements() if "10.0.1.77" in element]
         assert len(status()["sessions"][0]["subflows"]) == 2
@@ -229,15 +215,19 @@ def test_without_a_throttler_status_says_so() -> None:
 
 
 def test_a_limit_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:
-    with process(*in_namespace(GATEWAY, *program("hasty_server"))) as server, throttler(source):
-        said_ready(server)
-        with process(*in_namespace(CLIENT, *program("late_reader", IPV4))) as reader:
-            assert server.stdout is not None and reader.stdin is not None and reader.stdout is not None
-            assert server.stdout.readline() == "closed\n"
+    with listener_at(AT_GATEWAY, 3129) as listener, throttler(source):
+        # What is accepted has it from the listener, so before anybody connects.
+        listener.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 23)
+        with connected(AT_CLIENT, IPV4, 3129, protocol=MPTCP) as reader:
+            with listener.accept()[0] as server:
+                # A join comes after the first data.
+                reader.sendall(b"x")
+                server.recv(1)
+                server.sendall(bytes(1000))
+                reader.recv(1000, socket.MSG_WAITALL)
+                server.sendall(bytes(2_000_000))
             eventually(elements)
             time.sleep(1.5)
             assert len(elements()) == 1
-            reader.stdin.write("\n")
-            reader.stdin.flush()
-            assert reader.stdout.readline() == "2000000\n"
-            eventually(lambda: not elements())
+            assert sum(iter(lambda: len(reader.recv(65536)), 0)) == 2_000_000
+        eventually(lambda: not elements())

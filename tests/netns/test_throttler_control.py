@@ -1,6 +1,7 @@
 """Who may ask a running throttler, and that whoever asks, however often, holds up neither it nor root."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, status, throttler
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, process, program, said_ready
+from tests.netns.links_world import GATEWAY, connection
+from tests.netns.throttler_world import WIRED_SLOW, ask, elements, status, throttled, throttler
+from tests.netns.world import ENVIRONMENT, Child, eventually, in_namespace, program, ready
 from tributary.settings.errors import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
@@ -26,17 +28,16 @@ def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def nobody_connected(folder: Path, count: int, request: bytes) -> Iterator[subprocess.Popen[str]]:
+def nobody_connected(folder: Path, count: int, request: bytes) -> Iterator[Child]:
     """Nobody's connections, each with that request."""
     file = folder / "request"
     file.write_bytes(request)
     for each in (folder, *folder.parents):
         if not each.stat().st_mode & 0o001:
             each.chmod(each.stat().st_mode | 0o055)
-    with process(
-        *in_namespace(GATEWAY, *NOBODY, *program("control_client", str(SOCKET), str(count), str(file)))
-    ) as child:
-        yield said_ready(child)
+    client = program("control_client", str(SOCKET), str(count), str(file))
+    with ready(*in_namespace(GATEWAY, *NOBODY, *client)) as child:
+        yield child
 
 
 def let_everybody_in() -> None:
@@ -53,8 +54,7 @@ def test_who_is_neither_root_nor_in_the_group_may_not_even_ask() -> None:
 
 
 def test_who_is_not_root_may_ask_and_change_nothing() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
+    with throttled("kernel"):
         let_everybody_in()
         (session,) = status()["sessions"]
         for arguments, code in (
@@ -86,15 +86,7 @@ def test_many_large_questions_at_once_delay_nothing(tmp_path: Path) -> None:
         let_everybody_in()
         with nobody_connected(tmp_path, 15, ends) as asking, connection():
             eventually(elements, 5)
-            assert asking.stdin is not None and asking.stdout is not None
-
-            def answered() -> bool:
-                assert asking.stdin is not None and asking.stdout is not None
-                asking.stdin.write("\n")
-                asking.stdin.flush()
-                return asking.stdout.readline() == "15\n"
-
-            eventually(answered, 5)
+            eventually(lambda: asking.ask() == "15\n", 5)
 
 
 def test_a_request_nested_too_deeply_is_refused(tmp_path: Path) -> None:
@@ -108,19 +100,14 @@ def test_who_takes_the_abstract_name_keeps_no_throttler_out() -> None:
     """Any user can bind an abstract name; the throttler's is a file where root alone makes files."""
     held = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('\\0tributary/throttler');"
     held += " print('ready', flush=True); sys.stdin.read()"
-    with process(*in_namespace(GATEWAY, *NOBODY, sys.executable, "-c", held)) as child:
-        said_ready(child)
-        with throttler("kernel"):
-            assert status()["rules"]
+    with ready(*in_namespace(GATEWAY, *NOBODY, sys.executable, "-c", held)), throttler("kernel"):
+        assert status()["rules"]
 
 
 def test_a_throttler_that_was_killed_keeps_no_second_one_out() -> None:
     with throttler("kernel") as child:
-        child.kill()
-        child.wait(10)
+        child.stop(signal.SIGKILL)
         assert SOCKET.is_symlink()
         with throttler("kernel"):
             assert status()["rules"]
-            second = in_namespace(GATEWAY, sys.executable, "-m", "throttler", "run", "--policy", str(WIRED_SLOW))
-            refused = subprocess.run(second, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
-            assert (refused.returncode, "already runs" in refused.stderr) == (Exit.IN_USE, True)
+            assert "already runs" in ask("run", "--policy", str(WIRED_SLOW), code=Exit.IN_USE)

@@ -4,21 +4,21 @@ Forged segments come in at wired from 10.66.0.0/16, which the gateway reaches ov
 out and are seen. The client drops them.
 """
 
-import json
 import random
 import re
 import socket
 import struct
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.netns.throttler_world import CLIENT, GATEWAY, IPV4, IPV6, classes, connection, elements, status, throttler
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, process, program, run
+from tests.netns.forging import segment
+from tests.netns.links_world import AT_CLIENT, CLIENT, GATEWAY, IPV4, IPV6, connection, endpoint, link
+from tests.netns.throttler_world import classes, elements, status, throttler
+from tests.netns.world import Child, connected, eventually, on, socket_at
 from throttler.sources.draining import PAUSE, SECOND
 from throttler.sources.tracker import Limits
 from tributary.wire.options import (
@@ -49,51 +49,38 @@ MOST_GROWTH = 30 * 2**20
 @pytest.fixture(scope="module")
 def spoofed(world: None) -> None:  # noqa: ARG001
     """The way back to the forged addresses."""
-    run("ip", "-n", GATEWAY, "route", "add", "10.66.0.0/16", "via", "10.0.1.2", "dev", "wired")
+    on(GATEWAY, "ip route add 10.66.0.0/16 via 10.0.1.2 dev wired")
 
 
 @pytest.fixture(scope="module")
 def ethernet(world: None) -> bytes:  # noqa: ARG001
     """The link layer of a frame from the client to the gateway."""
-    addresses = [
-        json.loads(run("ip", "-n", name, "-j", "link", "show", "dev", "wired"))[0]["address"]
-        for name in (GATEWAY, CLIENT)
-    ]
-    return bytes.fromhex("".join(addresses).replace(":", "")) + b"\x08\x00"
+    addresses = "".join(link(name, "wired")["address"] for name in (GATEWAY, CLIENT))
+    return bytes.fromhex(addresses.replace(":", "")) + b"\x08\x00"
 
 
 def packet(source: str, port: int, flags: Flags, options: bytes, offset: int | None = None) -> bytes:
     """A segment to the gateway's server over IPv4; ``offset`` is that of its header instead of the true one."""
-    options += bytes(-len(options) % 4)
-    ends = socket.inet_aton(source) + socket.inet_aton(IPV4)
-    words = 5 + len(options) // 4 if offset is None else offset
-    tcp = struct.pack("!HHIIBBHHH", port, 3128, 1000, 2000, words << 4, flags, 65535, 0, 0) + options
-    tcp = tcp[:16] + _checksum(ends + struct.pack("!HH", socket.IPPROTO_TCP, len(tcp)) + tcp) + tcp[18:]
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, socket.IPPROTO_TCP, 0)
-    return ip[:10] + _checksum(ip + ends) + ends + tcp
+    return segment((source, port), (IPV4, 3128), flags, (1000, 2000), options, offset)
 
 
-def _checksum(data: bytes) -> bytes:
-    """RFC 1071."""
-    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    total = (total & 0xFFFF) + (total >> 16)
-    return (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
-
-
-def send(ethernet: bytes, packets: Iterable[bytes], rate: int = 5000) -> float:
+def send(ethernet: bytes, packets: Sequence[bytes], rate: int = 5000) -> float:
     """Put packets on the wire at that many a second; returns the seconds it took."""
-    lines = "\n".join((ethernet + each).hex() for each in packets)
-    command = in_namespace(CLIENT, *program("frame_sender", str(rate)))
-    result = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, env=ENVIRONMENT)
-    assert result.returncode == 0, result.stderr
-    return float(result.stdout)
+    with socket_at(AT_CLIENT, socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind(("wired", 0))
+        began = time.monotonic()
+        for number, packet in enumerate(packets):
+            if number % 50 == 0:
+                time.sleep(max(0, began + number / rate - time.monotonic()))
+            wire.send(ethernet + packet)
+        return time.monotonic() - began
 
 
 def address(number: int) -> str:
     return f"10.66.{number // 250 % 250}.{number % 250 + 1}"
 
 
-def resident(child: subprocess.Popen[str]) -> int:
+def resident(child: Child) -> int:
     """Bytes of memory that the daemon has."""
     match = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
     assert match is not None
@@ -113,11 +100,11 @@ def passed() -> int:
 
 def token_over(interface_address: str) -> str:
     """The token of the session whose first subflow came from there."""
-    sessions = status()["sessions"]
     (found,) = (
         session["token"]
-        for session in sessions
-        if any(subflow["initial"] and subflow["remote"] == interface_address for subflow in session["subflows"])
+        for session in status()["sessions"]
+        for subflow in session["subflows"]
+        if subflow["initial"] and subflow["remote"] == interface_address
     )
     return str(found)
 
@@ -195,8 +182,7 @@ def test_a_flood_of_forged_handshakes_disturbs_nobody(
         for names, count in expected.items():
             assert count - dropped <= sum(found["counters"].get(name, 0) for name in names) <= count, found["counters"]
         for old in (target, bystander):
-            old.request(1000)
-            old.finish()
+            old.transfer(1000)
         with connection(IPV4), connection(IPV6):
             eventually(lambda: len(elements(4)) == len(elements(6)) == 2, 20)
 
@@ -278,8 +264,7 @@ def test_broken_options_and_headers_are_passed_over(ethernet: bytes) -> None:
         assert found["counters"]["malformed TCP options"] > len(frames) // 2
         assert found["counters"]["elements added"] == found["sessions_total"] == 1
         assert resident(child) - before < MOST_GROWTH
-        client.request(1000)
-        client.finish()
+        client.transfer(1000)
         with connection():
             eventually(lambda: len(elements()) == 2, 20)
 
@@ -292,16 +277,14 @@ def more_addresses() -> Iterator[int]:
     """The client has more addresses on wired; gives how many subflows join each session."""
     try:
         for each in MORE_ADDRESSES:
-            run("ip", "-n", CLIENT, "address", "add", f"{each}/24", "dev", "wired")
-            run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", each, "dev", "wired", "subflow")
+            on(CLIENT, f"ip address add {each}/24 dev wired")
+            on(CLIENT, f"ip mptcp endpoint add {each} dev wired subflow")
         yield 1 + len(MORE_ADDRESSES)
     finally:
-        endpoints = run("ip", "-n", CLIENT, "mptcp", "endpoint", "show")
         for each in MORE_ADDRESSES:
-            match = re.search(rf"{re.escape(each)} id (\d+)", endpoints)
-            if match is not None:
-                run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", match[1])
-            run("ip", "-n", CLIENT, "address", "del", f"{each}/24", "dev", "wired", check=False)
+            with suppress(StopIteration):
+                on(CLIENT, f"ip mptcp endpoint del id {endpoint(CLIENT, each)}")
+            on(CLIENT, f"ip address del {each}/24 dev wired", check=False)
 
 
 def kernel_state() -> str:
@@ -310,22 +293,29 @@ def kernel_state() -> str:
     return re.sub(r"direct_packets_stat \d+", "", "".join(on(GATEWAY, command) for command in commands))
 
 
+def joined(client: socket.socket) -> int:
+    """How many subflows it has beside the first one: the first byte of MPTCP_INFO at SOL_MPTCP (linux/mptcp.h)."""
+    return client.getsockopt(284, 1, 64)[0]
+
+
 def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
     rounds, sessions = 10, 20
     with throttler(source) as child, more_addresses() as joins:
         # All but the one over wireless.
         held = sessions * joins
         idle, before = kernel_state(), resident(child)
-        with process(*in_namespace(CLIENT, *program("churn", str(sessions), str(joins)))) as client:
-            assert client.stdin is not None and client.stdout is not None
-            for _ in range(rounds):
-                client.stdin.write("open\n")
-                client.stdin.flush()
-                assert client.stdout.readline() == "joined\n"
+        for _ in range(rounds):
+            with ExitStack() as opened:
+                clients = [
+                    opened.enter_context(connected(AT_CLIENT, IPV4, 3128, protocol=socket.IPPROTO_MPTCP))
+                    for _ in range(sessions)
+                ]
+                for client in clients:
+                    client.sendall(b"100\n")
+                    client.recv(100, socket.MSG_WAITALL)
+                eventually(lambda: all(joined(client) >= joins for client in clients))  # noqa: B023
                 eventually(lambda: len(set(elements())) == held)
-                client.stdin.write("close\n")
-                client.stdin.flush()
-                eventually(lambda: not elements())
+            eventually(lambda: not elements())
         eventually(lambda: kernel_state() == idle)
         found = status()
         totals = ("sessions_total", "subflows_total", "throttled_total", "classes_total")
@@ -335,17 +325,33 @@ def test_a_thousand_subflows_come_and_go_without_a_trace(source: str) -> None:
         assert resident(child) - before < MOST_GROWTH
 
 
+def from_port(port: int) -> socket.socket:
+    """A session from that port of the client's, as soon as the gateway has heard that the one before is reset."""
+
+    def opened() -> socket.socket | None:
+        with suppress(OSError):
+            made = connected(AT_CLIENT, IPV4, 3128, ("10.0.1.2", port), protocol=socket.IPPROTO_MPTCP)
+            with suppress(OSError):
+                made.sendall(b"1\n")
+                if made.recv(1):
+                    return made
+            made.close()
+        return None
+
+    return eventually(opened)  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(("source", "shared_by"), [("kernel", "subflow"), ("sniffer", "session")])
-def test_sessions_from_one_port_one_after_the_other_are_each_throttled(
-    source: str, shared_by: str, tmp_path: Path
-) -> None:
-    policy = tmp_path / "policy.toml"
+def test_sessions_from_one_port_one_after_the_other_are_each_throttled(source: str, shared_by: str) -> None:
     rule = f'name = "all"\nmin_subflows = 1\nrate = "5mbit"\nshared_by = "{shared_by}"'
-    policy.write_text(f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n')
+    policy = f'[paths.wired]\ninterface = "wired"\n[[rules]]\n{rule}\n'
     with throttler(source, policy) as child, connection(IPV6):
-        with process(*in_namespace(CLIENT, *program("same_port", "25000", "6"))) as client:
-            assert client.stdout is not None
-            assert client.stdout.readline() == "open\n"
+        for _ in range(5):
+            with from_port(25000) as client:
+                time.sleep(0.1)
+                # SO_LINGER of no time: close() resets (socket(7)).
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with from_port(25000):
             # By then the ends that the kernel's events told late have been looked at, too.
             time.sleep(3 * PAUSE / SECOND)
             assert child.poll() is None

@@ -1,7 +1,6 @@
 """The kernel's own MPTCP events and sockets, as the throttler reads them, from real sessions."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,22 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.netns.throttler_world import CLIENT, GATEWAY, connection
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, program, run
+from tests.netns.links_world import CLIENT, GATEWAY, connection, endpoint
+from tests.netns.world import Child, eventually, in_namespace, on, program, ready, run
 
 pytestmark = pytest.mark.usefixtures("world")
 
 
 class Listener:
-    def __init__(self, child: subprocess.Popen[str]) -> None:
+    def __init__(self, child: Child) -> None:
         self.child = child
         self.seen: list[dict[str, Any]] = []
 
     def ask(self, what: str) -> Any:
-        assert self.child.stdin is not None and self.child.stdout is not None
-        self.child.stdin.write(f"{what}\n")
-        self.child.stdin.flush()
-        return json.loads(self.child.stdout.readline())
+        return json.loads(self.child.ask(what))
 
     def kinds(self) -> list[str]:
         """The kinds of all events so far."""
@@ -34,13 +30,8 @@ class Listener:
 
 @contextmanager
 def listener(buffer: int = 1 << 20) -> Iterator[Listener]:
-    command = in_namespace(GATEWAY, *program("event_listener", str(buffer)))
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT) as child:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    with ready(*in_namespace(GATEWAY, *program("event_listener", str(buffer)))) as child:
         yield Listener(child)
-        assert child.stdin is not None
-        child.stdin.close()
 
 
 def test_a_session_its_join_and_its_end_are_reported_in_order_and_agree_with_the_sockets() -> None:
@@ -53,8 +44,7 @@ def test_a_session_its_join_and_its_end_are_reported_in_order_and_agree_with_the
             assert first["token"] == joined["token"]
             found = {event["subflow"]: event for event in events.ask("snapshot")}
             assert found == {event["subflow"]: event for event in events.seen}
-            client.request(100_000)
-            client.finish()
+            client.transfer(100_000)
             # Acknowledgements of the last bytes may be on their way.
             eventually(lambda: sum(sent for _, sent, _ in events.ask("traffic")) >= 100_000)
             assert {name for name, _, _ in events.ask("traffic")} == set(found)
@@ -66,17 +56,16 @@ def test_a_session_its_join_and_its_end_are_reported_in_order_and_agree_with_the
 def test_a_subflow_whose_endpoint_goes_is_closed_and_a_backup_is_reported() -> None:
     with listener() as events, connection():
         eventually(lambda: events.kinds() == ["SubflowEstablished"] * 2)
-        shown = json.loads(run("ip", "-n", CLIENT, "-j", "mptcp", "endpoint", "show"))
-        number = next(str(each["id"]) for each in shown if each["address"] == "10.0.2.2")
-        run("ip", "-n", CLIENT, "mptcp", "endpoint", "change", "id", number, "backup")
+        number = endpoint(CLIENT, "10.0.2.2")
+        on(CLIENT, f"ip mptcp endpoint change id {number} backup")
         try:
             eventually(lambda: "SubflowPriority" in events.kinds())
             assert events.seen[-1]["backup"] is True
-            run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", number)
+            on(CLIENT, f"ip mptcp endpoint del id {number}")
             eventually(lambda: "SubflowClosed" in events.kinds())
         finally:
-            run("ip", "-n", CLIENT, "mptcp", "endpoint", "del", "id", number, check=False)
-            run("ip", "-n", CLIENT, "mptcp", "endpoint", "add", "10.0.2.2", "dev", "wireless", "subflow")
+            on(CLIENT, f"ip mptcp endpoint del id {number}", check=False)
+            on(CLIENT, "ip mptcp endpoint add 10.0.2.2 dev wireless subflow")
 
 
 def test_after_events_were_lost_none_that_are_older_come() -> None:
@@ -96,12 +85,11 @@ def chosen(name: str) -> str:
 
 
 def test_auto_takes_the_kernel_where_sessions_end_and_the_wire_on_a_router_without_them() -> None:
-    forwarding = "net.ipv4.ip_forward"
     assert chosen(GATEWAY) == chosen(CLIENT) == "kernel"
     for name in (GATEWAY, CLIENT):
-        run(*in_namespace(name, "sysctl", "-qw", f"{forwarding}=1"))
+        on(name, "sysctl -qw net.ipv4.ip_forward=1")
     try:
         assert (chosen(GATEWAY), chosen(CLIENT)) == ("kernel", "sniffer")
     finally:
         for name in (GATEWAY, CLIENT):
-            run(*in_namespace(name, "sysctl", "-qw", f"{forwarding}=0"))
+            on(name, "sysctl -qw net.ipv4.ip_forward=0")

@@ -1,7 +1,6 @@
 """The throttler steered while it runs: rules set, changed and taken away, the policy file read again, and questions."""
 
 import json
-import re
 import signal
 import socket
 import time
@@ -10,23 +9,23 @@ from typing import Any
 
 import pytest
 
+from tests.netns.links_world import CLIENT, GATEWAY, connection, endpoint, established
 from tests.netns.throttler_world import (
-    CLIENT,
-    GATEWAY,
-    IPV4,
     KERNEL,
+    PATHS,
+    TEXT,
     WIRED_SLOW,
     ask,
     class_statuses,
     classes,
-    connection,
     elements,
     status,
+    throttled,
     throttler,
     throttler_beside,
     tributary,
 )
-from tests.netns.world import ENVIRONMENT, eventually, in_namespace, on, run
+from tests.netns.world import ENVIRONMENT, eventually, on
 from tributary.settings.errors import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
@@ -38,6 +37,16 @@ def subflows() -> dict[str, dict[str, Any]]:
     return {subflow["path"]: subflow for subflow in session["subflows"]}
 
 
+def by_path(key: str) -> dict[str, Any]:
+    """What they have for this key."""
+    return {path: subflow[key] for path, subflow in subflows().items()}
+
+
+def devices() -> list[str]:
+    """Those with classes."""
+    return [held["device"] for held in class_statuses()]
+
+
 def resets() -> int:
     """Resets that the gateway's TCP has sent or got since it is there (RFC 2012)."""
     printed = on(GATEWAY, "nstat -asz TcpOutRsts TcpEstabResets")
@@ -46,12 +55,9 @@ def resets() -> int:
 
 @pytest.mark.smoke
 @KERNEL
-def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
+def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(source: str) -> None:
     # Without a limit the download would be over before the rule comes.
-    policy.write_text(WIRED_SLOW.read_text() + '[links.wired]\ndownload = "40mbit"\n')
-    with throttler(source, policy), connection() as client:
-        eventually(elements)
+    with throttled(source, TEXT + '[links.wired]\ndownload = "40mbit"\n') as (_, client):
         before = resets()
         ask("unset", "wired-slow")
         eventually(lambda: not elements())
@@ -72,9 +78,8 @@ def test_a_rule_that_is_set_steers_a_running_download_and_its_release_frees_it(s
 
 
 @KERNEL
-def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) -> None:
-    with throttler(source), connection() as client:
-        eventually(elements)
+def test_another_rate_changes_the_class_in_place_with_its_counters_and_drops_nothing(source: str) -> None:
+    with throttled(source) as (_, client):
         client.request(12_000_000)
         (before,) = eventually(lambda: [each for each in class_statuses() if each["sent_bytes"] > 200_000])
         answer = json.loads(ask("set", "wired-slow", "path=wired", "rate=50mbit", "--json"))
@@ -83,62 +88,55 @@ def test_another_rate_changes_the_class_in_place_and_drops_nothing(source: str) 
         assert (after["class"], after["rate"]) == (before["class"], "50mbit")
         assert status()["rules"][0]["runtime"]
         client.finish()
+        # Nothing is under way any more, so what is dropped from here on the change has dropped.
+        (before,) = eventually(lambda: [held for held in class_statuses() if held["backlog_bytes"] == 0])
+        ask("set", "wired-slow", "path=wired", "rate=1mbit")
+        (after,) = class_statuses()
+        same = ("device", "class", "dropped_packets", "subflows")
+        assert {key: after[key] for key in same} == {key: before[key] for key in same}
+        assert after["sent_bytes"] >= before["sent_bytes"] > 100_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("x", "path=wired", "rate=5"), "set: rate = 5: accepted: a rate above zero with its unit"),
-        (
-            ("x", "path=nowhere", "rate=5mbit"),
-            "set: rules[0].path = 'nowhere': accepted: one of the file's paths: ",
-        ),
+        (("x", "path=nowhere", "rate=5mbit"), "set: rules[0].path = 'nowhere': accepted: one of the file's paths: "),
         (("x", "rate=5mbit", "hours=18:00:00"), "set: hours = '18:00:00': accepted: a span of local time"),
         (("x", "colour=red"), "set: colour = 'red': accepted: one of the keys backup, "),
         (("so slow", "rate=5mbit"), "set: name = 'so slow': accepted: 1 to 40 of the characters"),
     ],
 )
 def test_a_rule_that_is_not_accepted_changes_nothing(arguments: tuple[str, ...], message: str) -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
+    with throttled("kernel"):
         before = on(GATEWAY, "nft list ruleset"), classes()
         assert ask("set", *arguments, code=Exit.USAGE).startswith(f"throttler: {message}")
         assert (on(GATEWAY, "nft list ruleset"), classes()) == before
 
 
 def test_the_last_rule_gives_way_to_those_before_it() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
+    with throttled("kernel"):
         ask("set", "rest", "rate=9mbit", "--last")
-        assert {path: subflow["rule"] for path, subflow in subflows().items()} == {
-            "wired": "wired-slow",
-            "wireless": "rest",
-        }
+        assert by_path("rule") == {"wired": "wired-slow", "wireless": "rest"}
         assert "no rule" not in ask("unset", "rest")
         assert "accepted: the name of a rule: wired-slow" in ask("unset", "rest", code=Exit.USAGE)
 
 
 @KERNEL
-def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(WIRED_SLOW.read_text())
-    with throttler(source, policy) as child, connection():
-        eventually(elements)
+def test_a_reload_takes_the_file_as_it_is_now_and_forgets_what_was_set(source: str, policy: Path) -> None:
+    with throttled(source, policy) as (child, _):
         ask("set", "live", "path=wireless", "rate=3mbit")
-        policy.write_text(WIRED_SLOW.read_text().replace('rate = "5mbit"', 'rate = "7mbit"'))
+        policy.write_text(TEXT.replace('rate = "5mbit"', 'rate = "7mbit"'))
         ask("reload")
         assert [(held["rule"], held["rate"]) for held in class_statuses()] == [("wired-slow", "7mbit")]
-        policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'path = "wireless"'))
+        policy.write_text(TEXT.replace('path = "wired"', 'path = "wireless"'))
         child.send_signal(signal.SIGHUP)
-        eventually(lambda: [held["device"] for held in class_statuses()] == ["wireless"])
+        eventually(lambda: devices() == ["wireless"])
 
 
-def test_a_broken_file_leaves_the_old_policy_active(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(WIRED_SLOW.read_text())
-    with throttler("kernel", policy) as child, connection():
-        eventually(elements)
-        policy.write_text(WIRED_SLOW.read_text().replace("5mbit", "5"))
+def test_a_broken_file_leaves_the_old_policy_active(policy: Path) -> None:
+    with throttled("kernel", policy) as (child, _):
+        policy.write_text(TEXT.replace("5mbit", "5"))
         assert "rules[0].rate = '5'" in ask("reload", code=Exit.USAGE)
         child.send_signal(signal.SIGHUP)
         policy.unlink()
@@ -148,8 +146,7 @@ def test_a_broken_file_leaves_the_old_policy_active(tmp_path: Path) -> None:
 
 @KERNEL
 def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) -> None:
-    with throttler(source), connection():
-        eventually(elements)
+    with throttled(source):
         ask("set", "mail", "ports=[25]", "rate=1mbit")
         wired = subflows()["wired"]
         ends = f"{wired['local']}:{wired['local_port']}", f"{wired['remote']}:{wired['remote_port']}"
@@ -170,11 +167,12 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
         assert "accepted: the token of a session" in tributary("explain", "00000000", code=Exit.USAGE)
 
 
-def test_a_removed_class_has_no_counters() -> None:
+def test_metrics_are_served_and_a_removed_class_has_none() -> None:
     series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
-    with throttler("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
-        eventually(elements)
-        assert series in metrics()
+    with throttled("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"):
+        page = metrics()
+        assert series in page and 'tributary_throttler_rule_subflows{rule="wired-slow"} 1.0' in page
+        assert "10.0.1.2" not in page
         (held,) = class_statuses()
         on(GATEWAY, f"tc class del dev wired classid {held['class']}")
         (entry,) = class_statuses()
@@ -195,58 +193,38 @@ def metrics() -> str:
 
 def test_sessions_older_than_the_throttler_are_throttled_at_once(source: str) -> None:
     with connection() as client:
-        eventually(lambda: on(GATEWAY, "ss -Htn state established sport = 3128").count("3128") == 2)
-        with throttler_beside(source, WIRED_SLOW):
+        eventually(lambda: established() == 2)
+        with throttler_beside(source):
             assert len(elements()) == 1
-            assert {path: subflow["initial"] for path, subflow in subflows().items()} == {
-                "wired": True,
-                "wireless": False,
-            }
+            assert by_path("initial") == {"wired": True, "wireless": False}
             client.close()
             eventually(lambda: not elements() and status()["sessions"] == [])
 
 
 def test_an_active_policy_throttles_a_session_from_its_second_subflow_on(source: str) -> None:
-    with throttler(source), connection() as client:
-        eventually(elements)
+    with throttled(source) as (_, client):
         (held,) = class_statuses()
-        client.request(6_000_000)
-        client.finish()
+        client.transfer(6_000_000)
         sent = subflows()["wired"]["sent_bytes"]
         (held,) = class_statuses()
         # All that the path ever carried went through the class, but for the first kilobyte, which came before the join.
         assert sent is not None and held["sent_bytes"] > sent - 5000
 
 
-def test_a_joined_subflow_is_throttled_before_it_carries_data(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(WIRED_SLOW.read_text().replace('path = "wired"', 'subflow_type = "join"'))
-    with throttler(source, policy), connection(IPV4) as client:
-        eventually(elements)
-        client.request(3_000_000)
-        client.finish()
+def test_a_joined_subflow_is_throttled_before_it_carries_data(source: str) -> None:
+    with throttled(source, TEXT.replace('path = "wired"', 'subflow_type = "join"')) as (_, client):
+        client.transfer(3_000_000)
+        sent = subflows()["wireless"]["sent_bytes"]
         (held,) = class_statuses()
         assert held["device"] == "wireless"
-        assert held["sent_bytes"] >= (subflows()["wireless"]["sent_bytes"] or 0)
-
-
-@KERNEL
-def test_metrics_are_served_while_it_runs(source: str) -> None:
-    with throttler(source, WIRED_SLOW, "--metrics", "10.0.1.1:9464"), connection():
-        eventually(elements)
-        page = metrics()
-        assert 'tributary_throttler_rule_subflows{rule="wired-slow"} 1.0' in page
-        assert "10.0.1.2" not in page
+        assert held["sent_bytes"] >= (sent or 0)
 
 
 @KERNEL
 def test_the_log_is_json_if_asked_for(source: str) -> None:
-    with throttler(source, WIRED_SLOW, "--log", "json") as child, connection():
-        eventually(elements)
-        child.terminate()
-        assert child.wait(10) == 0
-        assert child.stderr is not None
-        lines = [json.loads(line) for line in child.stderr]
+    with throttled(source, WIRED_SLOW, "--log", "json") as (child, _):
+        assert child.stop() == 0
+        lines = [json.loads(line) for line in child.complaints().splitlines()]
         assert [line["event"] for line in lines].count("throttle") == 1
         assert lines[0]["rule"] == "wired-slow"
 
@@ -262,59 +240,31 @@ def test_the_service_manager_is_notified(tmp_path: Path) -> None:
             child.send_signal(signal.SIGHUP)
             while "RELOADING" not in told[-1]:
                 told.append(manager.recv(1000).decode())
-            child.terminate()
-            assert child.wait(10) == 0
+            assert child.stop() == 0
         while "STOPPING" not in told[-1]:
             told.append(manager.recv(1000).decode())
     assert told[0].startswith("READY=1")
     assert "WATCHDOG=1" in told
 
 
-def endpoint(address: str) -> str:
-    """The number of the client's endpoint of that address."""
-    found = re.search(rf"^{re.escape(address)} id (\d+)", on(CLIENT, "ip mptcp endpoint show"), re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
-@KERNEL
-def test_a_change_of_the_rate_keeps_the_class_with_its_counters(source: str) -> None:
-    with throttler(source), connection() as client:
-        eventually(elements)
-        client.request(2_000_000)
-        client.finish()
-        # Nothing is under way any more, so what is dropped from here on the change has dropped.
-        (before,) = eventually(lambda: [held for held in class_statuses() if held["backlog_bytes"] == 0])
-        ask("set", "wired-slow", "path=wired", "rate=1mbit")
-        (after,) = class_statuses()
-        same = ("device", "class", "dropped_packets", "subflows")
-        assert {key: after[key] for key in same} == {key: before[key] for key in same}
-        assert after["sent_bytes"] >= before["sent_bytes"] > 100_000
-
-
 def test_a_join_to_a_session_older_than_the_throttler_is_seen(source: str) -> None:
-    on(CLIENT, f"ip mptcp endpoint del id {endpoint('10.0.2.2')}")
+    add = "ip mptcp endpoint add 10.0.2.2 dev wireless subflow"
+    on(CLIENT, f"ip mptcp endpoint del id {endpoint(CLIENT, '10.0.2.2')}")
     try:
-        with connection() as client, throttler_beside(source, WIRED_SLOW):
+        with connection() as client, throttler_beside(source):
             assert len(eventually(lambda: status()["sessions"])) == 1 and not elements()
-            on(CLIENT, "ip mptcp endpoint add 10.0.2.2 dev wireless subflow")
-            client.request(1000)
-            client.finish()
+            on(CLIENT, add)
+            client.transfer(1000)
             eventually(elements)
             assert set(subflows()) == {"wired", "wireless"}
     finally:
-        run(
-            *in_namespace(CLIENT, *["ip", "mptcp", "endpoint", "add", "10.0.2.2", "dev", "wireless", "subflow"]),
-            check=False,
-        )
+        on(CLIENT, add, check=False)
 
 
-def test_a_subflow_that_becomes_a_backup_falls_under_the_rule_for_backups(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    backups = WIRED_SLOW.read_text().replace("min_subflows = 2", "min_subflows = 1")
-    policy.write_text(backups.replace('path = "wired"', "backup = true"))
-    number = endpoint("10.0.2.2")
-    with throttler(source, policy), connection():
+def test_a_subflow_that_becomes_a_backup_falls_under_the_rule_for_backups(source: str) -> None:
+    backups = TEXT.replace("min_subflows = 2", "min_subflows = 1").replace('path = "wired"', "backup = true")
+    number = endpoint(CLIENT, "10.0.2.2")
+    with throttler(source, backups), connection():
         eventually(lambda: status()["subflows_total"] == 2)
         assert not elements()
         try:
@@ -330,43 +280,35 @@ ONE_PATH = '[paths.wired]\ninterface = "wired"\n[[rules]]\nname = "held"\npath =
 TWO_PATHS = '[paths.wireless]\ninterface = "wireless"\n' + ONE_PATH.replace('path = "wired"', 'path = "wireless"')
 
 
-def test_a_reload_takes_up_a_path_over_another_interface(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
+def test_a_reload_takes_up_a_path_over_another_interface(source: str, policy: Path) -> None:
     policy.write_text(ONE_PATH)
     with throttler(source, policy):
         policy.write_text(TWO_PATHS)
         ask("reload")
         with connection():
-            eventually(lambda: [held["device"] for held in class_statuses()] == ["wireless"])
+            eventually(lambda: devices() == ["wireless"])
 
 
-def test_a_reload_tries_the_rules_in_their_new_order(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    first, second = (
-        f'[[rules]]\nname = "{name}"\nrate = "{rate}"\n' for name, rate in (("a", "3mbit"), ("b", "6mbit"))
-    )
-    paths = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
-    policy.write_text(paths + first + second)
+def test_a_reload_tries_the_rules_in_their_new_order(policy: Path) -> None:
+    first, second = '[[rules]]\nname = "a"\nrate = "3mbit"\n', '[[rules]]\nname = "b"\nrate = "6mbit"\n'
+    policy.write_text(PATHS + first + second)
     with throttler("kernel", policy), connection():
         eventually(lambda: {held["rule"] for held in class_statuses()} == {"a"})
-        policy.write_text(paths + second + first)
+        policy.write_text(PATHS + second + first)
         ask("reload")
         assert {(held["rule"], held["rate"]) for held in class_statuses()} == {("b", "6mbit")}
 
 
-def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text(ONE_PATH.replace('path = "wired"', "min_subflows = 1"))
+def test_a_subflow_over_an_interface_of_no_path_is_left_alone(source: str) -> None:
+    policy = ONE_PATH.replace('path = "wired"', "min_subflows = 1")
     with throttler(source, policy) as child, connection() as client:
-        eventually(lambda: on(GATEWAY, "ss -Htn state established sport = 3128").count("3128") == 2)
-        client.request(1000)
-        client.finish()
+        eventually(lambda: established() == 2)
+        client.transfer(1000)
         eventually(elements)
-        assert child.poll() is None and [held["device"] for held in class_statuses()] == ["wired"]
+        assert child.poll() is None and devices() == ["wired"]
 
 
-def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_change(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
+def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_change(policy: Path) -> None:
     spare = '[paths.spare]\ninterface = "spare"\n'
     policy.write_text(spare + ONE_PATH.replace('path = "wired"\n', ""))
     on(GATEWAY, "ip link add spare type veth peer name spare-peer")
@@ -377,13 +319,12 @@ def test_an_interface_that_went_away_does_not_end_the_throttler_at_the_next_chan
             ask("reload")
             eventually(lambda: len(class_statuses()) == 2)
     finally:
-        run(*in_namespace(GATEWAY, "ip", "link", "del", "spare"), check=False)
+        on(GATEWAY, "ip link del spare", check=False)
 
 
 @KERNEL
 def test_a_root_qdisc_that_somebody_took_is_missed_at_the_next_change(source: str) -> None:
-    with throttler(source), connection():
-        eventually(elements)
+    with throttled(source):
         on(GATEWAY, "tc qdisc del dev wired root")
         assert "removed the throttler's root qdisc from wired: resetting" in ask("reload", code=Exit.SYSTEM)
         eventually(lambda: status()["counters"].get("resets") == 1 and status()["classes"])

@@ -7,23 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.throttler_world import (
-    CLIENT,
-    GATEWAY,
-    KERNEL,
-    WIRED_SLOW,
-    classes,
-    connection,
-    elements,
-    status,
-    throttler,
-)
+from tests.netns.links_world import CLIENT, GATEWAY, connection
+from tests.netns.throttler_world import KERNEL, TEXT, WIRED_SLOW, classes, elements, status, throttled, throttler
 from tests.netns.world import eventually, in_namespace, on, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
-SPARE = WIRED_SLOW.read_text().replace('path = "wired"', 'direction = "both"')
-SPARE += '\n[paths.spare]\ninterface = "spare"\n'
+SPARE = TEXT.replace('path = "wired"', 'direction = "both"') + '\n[paths.spare]\ninterface = "spare"\n'
 
 
 @contextmanager
@@ -33,7 +23,7 @@ def spare() -> Iterator[None]:
     try:
         yield
     finally:
-        run("ip", "-n", GATEWAY, "link", "del", "spare", check=False)
+        on(GATEWAY, "ip link del spare", check=False)
 
 
 def shaped() -> bool:
@@ -47,12 +37,9 @@ def resets() -> int:
     return int(status()["counters"].get("resets", 0))
 
 
-def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: str, tmp_path: Path) -> None:
+def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: str) -> None:
     """An interface that is missing at the start, comes, goes, comes back, and is replaced by one of its name."""
-    policy = tmp_path / "policy.toml"
-    policy.write_text(SPARE)
-    with throttler(source, policy) as child, connection():
-        eventually(elements)
+    with throttled(source, SPARE) as (child, _):
         held = classes()
         assert [path["present"] for path in status()["paths"]] == [True, True, False]
         for _ in range(2):
@@ -69,12 +56,9 @@ def test_a_path_without_its_interface_waits_for_it_and_the_others_go_on(source: 
         assert child.poll() is None
 
 
-def test_an_interface_that_comes_and_goes_again_and_again_ends_nothing(source: str, tmp_path: Path) -> None:
+def test_an_interface_that_comes_and_goes_again_and_again_ends_nothing(source: str) -> None:
     """A plug with a loose contact: it is gone again while it is set up."""
-    policy = tmp_path / "policy.toml"
-    policy.write_text(SPARE)
-    with throttler(source, policy) as child, connection():
-        eventually(elements)
+    with throttled(source, SPARE) as (child, _):
         for _ in range(25):
             with spare():
                 pass
@@ -86,14 +70,13 @@ def test_an_interface_that_comes_and_goes_again_and_again_ends_nothing(source: s
 
 def test_what_is_throttled_on_an_interface_that_goes_is_free_and_the_rest_is_still_throttled(source: str) -> None:
     """The client's second link is unplugged at the gateway, and plugged in again."""
-    with throttler(source), connection():
-        eventually(elements)
-        run("ip", "-n", GATEWAY, "link", "set", "wired", "name", "unplugged")
+    with throttled(source):
+        on(GATEWAY, "ip link set wired name unplugged")
         try:
             eventually(lambda: not status()["paths"][0]["present"])
             assert not elements() and status()["paths"][0]["throttled"] == 0
         finally:
-            run("ip", "-n", GATEWAY, "link", "set", "unplugged", "name", "wired")
+            on(GATEWAY, "ip link set unplugged name wired")
         eventually(lambda: status()["paths"][0]["present"])
         with connection():
             eventually(elements)
@@ -104,31 +87,25 @@ def test_limits_come_back_by_themselves_when_another_program_flushes_all_rules(s
     """`nft flush ruleset`, as a reload of nftables.service on Debian does it, while a subflow is held; and twice."""
     with throttler(source) as child, connection():
         (held,) = eventually(elements)
-        on(GATEWAY, "nft flush ruleset")
-        eventually(lambda: resets() == 1)
-        assert elements() == [held] and classes()
-        on(GATEWAY, "nft flush ruleset")
-        eventually(lambda: resets() == 2)
-        assert elements() == [held] and classes()
+        for times in (1, 2):
+            on(GATEWAY, "nft flush ruleset")
+            eventually(lambda: resets() == times)  # noqa: B023
+            assert elements() == [held] and classes()
         assert child.poll() is None
 
 
 @KERNEL
 def test_rules_of_other_programs_cause_no_reset(source: str) -> None:
-    with throttler(source), connection():
-        eventually(elements)
+    with throttled(source):
         on(GATEWAY, "nft add table inet somebody")
         on(GATEWAY, "nft delete table inet somebody")
         assert elements() and resets() == 0
 
 
-def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_no_longer(tmp_path: Path) -> None:
+def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_no_longer() -> None:
     """A phone that leaves coverage sends neither FIN nor RST: its class and its element would stay for ever."""
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[limits]\nidle = "8s"\n' + WIRED_SLOW.read_text())
     lost = "table inet lost { chain out { type filter hook output priority 0; policy drop; }; }"
-    with throttler("sniffer", policy), connection():
-        eventually(elements)
+    with throttled("sniffer", '[limits]\nidle = "8s"\n' + TEXT):
         # From here on nothing of the client arrives, not even that it is gone.
         run(*in_namespace(CLIENT, "nft", lost))
         try:
@@ -140,8 +117,7 @@ def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_n
 
 def test_a_damaged_quota_file_is_set_aside_and_the_throttler_goes_on(tmp_path: Path) -> None:
     (tmp_path / "quotas.json").write_text('{"meters": [')
-    with throttler("kernel", WIRED_SLOW, "--state-directory", str(tmp_path)), connection():
-        eventually(elements)
+    with throttled("kernel", WIRED_SLOW, "--state-directory", str(tmp_path)):
         assert (tmp_path / "quotas.json.broken").exists()
 
 
@@ -151,8 +127,7 @@ def test_a_throttler_that_has_nothing_to_do_does_nothing(source: str) -> None:
         fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    with throttler(source) as child, connection():
-        eventually(elements)
+    with throttled(source) as (child, _):
         before = ticks()
         time.sleep(3)
         assert ticks() - before < 50

@@ -1,6 +1,5 @@
 """What each kind of rule does to packets on the real kernel: directions, scopes, links, code points, quotas, hours."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -10,43 +9,38 @@ from typing import Any
 
 import pytest
 
+from tests.netns.links_world import CLIENT, GATEWAY, connection, link
 from tests.netns.throttler_world import (
-    CLIENT,
-    GATEWAY,
-    IPV4,
-    IPV6,
+    BOTH_VERSIONS,
     KERNEL,
+    PATHS,
     ask,
     class_statuses,
     classes,
-    connection,
     elements,
     installed,
     status,
+    throttled,
     throttler,
 )
 from tests.netns.world import eventually, on
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
-PATHS = '[paths.wired]\ninterface = "wired"\n[paths.wireless]\ninterface = "wireless"\n'
+
+def policy(rule: str, tables: str = "") -> str:
+    """One with a rule of these keys, and tables before it."""
+    return f'{PATHS}{tables}[[rules]]\nname = "rule"\n{rule}\n'
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a policy with one rule of these keys, and tables before it."""
-
-    def write(rule: str, tables: str = "") -> Path:
-        file = tmp_path / "policy.toml"
-        file.write_text(f'{PATHS}{tables}[[rules]]\nname = "rule"\n{rule}\n')
-        return file
-
-    return write
+def at_client(way: str) -> int:
+    """Bytes that wired has received there, or sent."""
+    return int(link(CLIENT, "wired")["stats64"][way]["bytes"])
 
 
-def interface_bytes(name: str, interface: str, way: str) -> int:
-    (shown,) = json.loads(on(name, f"ip -s -j link show dev {interface}"))
-    return int(shown["stats64"][way]["bytes"])
+def sent() -> int:
+    """Bytes of the first class."""
+    return int(class_statuses()[0]["sent_bytes"])
 
 
 def rate_over(seconds: float, count: Callable[[], int]) -> float:
@@ -57,63 +51,54 @@ def rate_over(seconds: float, count: Callable[[], int]) -> float:
 
 
 @pytest.mark.calm
-@pytest.mark.parametrize(("source", "address", "family"), [("kernel", IPV4, 4), ("sniffer", IPV6, 6)])
-def test_an_upload_is_throttled_on_its_way_in(
-    address: str, family: int, source: str, policy: Callable[..., Path]
-) -> None:
-    before = installed(), on(GATEWAY, "ip -br link")
+@BOTH_VERSIONS
+def test_an_upload_is_throttled_on_its_way_in(address: str, family: int, source: str) -> None:
+    before = installed()
     with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')) as child:
         with connection(address) as client:
             (held,) = eventually(class_statuses)
             assert (held["device"], held["direction"]) == ("tributary-up", "upload")
             assert not elements(family)
             client.request(-14_000_000)
-            eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
-            assert 2.8e6 < rate_over(3, lambda: int(class_statuses()[0]["sent_bytes"])) < 4.2e6
+            eventually(lambda: sent() > 300_000)
+            assert 2.8e6 < rate_over(3, sent) < 4.2e6
             client.finish()
-        child.terminate()
-        assert child.wait(10) == 0
-    assert (installed(), on(GATEWAY, "ip -br link")) == before
+        assert child.stop() == 0
+    assert installed() == before
 
 
 @KERNEL
-def test_both_directions_have_a_class_each(source: str, policy: Callable[..., Path]) -> None:
+def test_both_directions_have_a_class_each(source: str) -> None:
     with throttler(source, policy('path = "wired"\ndirection = "both"\nrate = "4mbit"')), connection() as client:
         eventually(lambda: len(class_statuses()) == 2)
-        client.request(-300_000)
-        client.finish()
-        client.request(300_000)
-        client.finish()
+        client.transfer(-300_000)
+        client.transfer(300_000)
         assert {held["device"] for held in class_statuses() if held["sent_bytes"] > 10_000} == {"tributary-up", "wired"}
         client.close()
         eventually(lambda: status()["classes_total"] == 0)
 
 
 @pytest.mark.parametrize(("shared_by", "expected"), [("subflow", 4), ("session", 2), ("client", 1), ("rule", 1)])
-def test_shared_by_says_how_many_classes_there_are(shared_by: str, expected: int, policy: Callable[..., Path]) -> None:
-    with (
-        throttler("kernel", policy(f'path = "wired"\nrate = "4mbit"\nshared_by = "{shared_by}"')),
-        ExitStack() as stack,
-    ):
-        for _ in range(4 if shared_by == "subflow" else 2):
+def test_shared_by_says_how_many_classes_there_are(shared_by: str, expected: int) -> None:
+    rule, count = f'path = "wired"\nrate = "4mbit"\nshared_by = "{shared_by}"', 4 if shared_by == "subflow" else 2
+    with throttler("kernel", policy(rule)), ExitStack() as stack:
+        for _ in range(count):
             stack.enter_context(connection())
         eventually(lambda: status()["classes_total"] == expected)
-        assert len(elements()) == (4 if shared_by == "subflow" else 2)
+        assert len(elements()) == count
 
 
-def test_the_rate_of_a_link_holds_for_what_no_rule_is_about(policy: Callable[..., Path]) -> None:
+def test_the_rate_of_a_link_holds_for_what_no_rule_is_about() -> None:
     links = '[links.wired]\ndownload = "8mbit"\nupload = "6mbit"\n'
     with throttler("kernel", policy('path = "wired"\nports = [25]\nrate = "1mbit"', links)), connection() as client:
         eventually(lambda: len(status()["sessions"]) == 1)
         client.request(15_000_000)
-        assert rate_over(3, lambda: interface_bytes(CLIENT, "wired", "rx")) < 8.6e6
+        assert rate_over(3, lambda: at_client("rx")) < 8.6e6
         client.finish()
         client.request(-9_000_000)
-        count = "tc -s class show dev tributary-up classid 5452:f001"
-        sent = re.compile(r"Sent (\d+) bytes")
 
         def passed() -> int:
-            match = sent.search(on(GATEWAY, count))
+            match = re.search(r"Sent (\d+) bytes", on(GATEWAY, "tc -s class show dev tributary-up classid 5452:f001"))
             return int(match[1]) if match else 0
 
         assert 1e6 < rate_over(3, passed) < 6.5e6
@@ -121,20 +106,20 @@ def test_the_rate_of_a_link_holds_for_what_no_rule_is_about(policy: Callable[...
 
 
 @pytest.mark.calm
-def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle(policy: Callable[..., Path]) -> None:
+def test_who_may_borrow_gets_more_than_its_rate_while_the_link_is_idle() -> None:
     links = '[links.wired]\ndownload = "12mbit"\n'
     rule = 'path = "wired"\nrate = "1mbit"\nborrow = true\nceiling = "9mbit"'
     with throttler("kernel", policy(rule, links)), connection() as client:
         (held,) = eventually(class_statuses)
         assert (held["rate"], held["ceiling"]) == ("1mbit", "9mbit")
         client.request(15_000_000)
-        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
-        assert 4e6 < rate_over(3, lambda: int(class_statuses()[0]["sent_bytes"])) < 9.4e6
+        eventually(lambda: sent() > 300_000)
+        assert 4e6 < rate_over(3, sent) < 9.4e6
         client.finish()
 
 
 @pytest.mark.parametrize("direction", ["download", "upload"])
-def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]) -> None:
+def test_a_code_point_is_on_the_wire(direction: str) -> None:
     """The far end counts packets that carry it; an upload's end is behind the way round through the IFB device."""
     where, side = (CLIENT, "sport") if direction == "download" else (GATEWAY, "dport")
     rule = f"tcp {side} 3128 ip dscp cs1 counter"
@@ -144,8 +129,7 @@ def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]
         try:
             with connection() as client:
                 eventually(lambda: status()["classes_total"] == 1)
-                client.request(200_000 if direction == "download" else -200_000)
-                client.finish()
+                client.transfer(200_000 if direction == "download" else -200_000)
                 found = re.search(r"counter packets (\d+)", on(where, "nft list table inet seen"))
                 assert found is not None and int(found[1]) > 10
         finally:
@@ -153,7 +137,7 @@ def test_a_code_point_is_on_the_wire(direction: str, policy: Callable[..., Path]
 
 
 @KERNEL
-def test_a_dry_run_rule_counts_and_throttles_nothing(source: str, policy: Callable[..., Path]) -> None:
+def test_a_dry_run_rule_counts_and_throttles_nothing(source: str) -> None:
     with throttler(source, policy('path = "wired"\nrate = "4mbit"\ndry_run = true')), connection():
         (rule,) = eventually(lambda: [rule for rule in status()["rules"] if rule["subflows"]])
         assert (rule["dry_run"], rule["subflows"], rule["matches"], rule["classes"]) == (True, 1, 1, 0)
@@ -161,20 +145,19 @@ def test_a_dry_run_rule_counts_and_throttles_nothing(source: str, policy: Callab
         assert [subflow["dry_run"] for subflow in status()["sessions"][0]["subflows"]].count(True) == 1
 
 
-def test_plain_tcp_is_never_throttled(source: str, policy: Callable[..., Path]) -> None:
+def test_plain_tcp_is_never_throttled(source: str) -> None:
     # As middleboxes do that know nothing of MPTCP.
     chain = "type filter hook output priority mangle; tcp flags syn reset tcp option mptcp;"
     on(CLIENT, f"nft table inet strip {{ chain out {{ {chain} }}; }}")
     try:
         with throttler(source, policy('rate = "4mbit"\nmin_subflows = 1')), connection() as client:
-            client.request(100_000)
-            client.finish()
+            client.transfer(100_000)
             assert status()["sessions"] == [] and not elements()
     finally:
         on(CLIENT, "nft delete table inet strip")
 
 
-def test_a_rule_out_of_its_hours_is_not_active(policy: Callable[..., Path]) -> None:
+def test_a_rule_out_of_its_hours_is_not_active() -> None:
     # Two hours that are twelve away from now, local time.
     start = (time.localtime().tm_hour + 12) % 24
     hours = f"{start:02}:00-{(start + 1) % 24:02}:00"
@@ -188,9 +171,7 @@ def quota(answer: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
-    source: str, policy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_quota_slows_its_client_down_and_outlives_the_throttler(source: str, tmp_path: Path) -> None:
     rule = 'path = "wired"\nshared_by = "client"\nrate = "20mbit"\nquota = "3MB per month"\nover_quota_rate = "500kbit"'
     state = ("--state-directory", str(tmp_path / "state"))
     with throttler(source, policy(rule), *state) as child:
@@ -200,32 +181,31 @@ def test_a_quota_slows_its_client_down_and_outlives_the_throttler(
             assert 2_900_000 <= quota(status())["used"] <= 3_100_000
             assert class_statuses()[0]["rate"] == "500kbit"
             client.finish()
-        child.terminate()
-        assert child.wait(10) == 0
+        assert child.stop() == 0
     with throttler(source, policy(rule), *state), connection():
         eventually(lambda: [held["rate"] for held in class_statuses()] == ["500kbit"])
         assert quota(status())["used"] >= 2_900_000
 
 
 @KERNEL
-def test_an_upload_does_not_cross_the_wire_much_faster_than_its_rate(source: str, policy: Callable[..., Path]) -> None:
+def test_an_upload_does_not_cross_the_wire_much_faster_than_its_rate(source: str) -> None:
     with throttler(source, policy('path = "wired"\ndirection = "upload"\nrate = "4mbit"')), connection() as client:
         eventually(class_statuses)
         client.request(-15_000_000)
-        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
+        eventually(lambda: sent() > 300_000)
         # What is dropped on its way in has crossed the wire all the same; a sender that yields sends little of it.
-        assert rate_over(3, lambda: interface_bytes(CLIENT, "wired", "tx")) < 1.2 * 4e6
+        assert rate_over(3, lambda: at_client("tx")) < 1.2 * 4e6
         client.finish()
 
 
-def test_sessions_share_the_rate_of_a_rule(policy: Callable[..., Path]) -> None:
+def test_sessions_share_the_rate_of_a_rule() -> None:
     with throttler("kernel", policy('path = "wired"\nrate = "4mbit"\nshared_by = "rule"')), ExitStack() as stack:
         clients = [stack.enter_context(connection()) for _ in range(3)]
         eventually(lambda: len(elements()) == 3)
         for client in clients:
             client.request(6_000_000)
-        eventually(lambda: class_statuses()[0]["sent_bytes"] > 300_000)
-        assert 3e6 < rate_over(3, lambda: interface_bytes(CLIENT, "wired", "rx")) < 4.3e6
+        eventually(lambda: sent() > 300_000)
+        assert 3e6 < rate_over(3, lambda: at_client("rx")) < 4.3e6
         for client in clients:
             client.finish()
 
@@ -234,15 +214,11 @@ METERED = 'path = "wired"\nshared_by = "client"\nrate = "4mbit"\nquota = "300MB 
 
 
 @pytest.mark.parametrize("change", [("unset", "rule"), ("set", "rule", "path=wired", "shared_by=client", "rate=4mbit")])
-def test_a_rule_can_lose_its_quota_while_it_throttles(
-    change: tuple[str, ...], policy: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_rule_can_lose_its_quota_while_it_throttles(change: tuple[str, ...], tmp_path: Path) -> None:
     state = ("--state-directory", str(tmp_path / "state"))
-    with throttler("kernel", policy(METERED), *state) as child, connection():
-        eventually(elements)
+    with throttled("kernel", policy(METERED), *state) as (child, _):
         ask(*change)
         # An emptied class is closed, and its counter read for the last time, two seconds later.
         eventually(lambda: change[0] == "set" or not classes())
         assert status()["rules"] == [] or status()["rules"][0]["quota"] is None
-        child.terminate()
-        assert child.wait(10) == 0
+        assert child.stop() == 0

@@ -29,7 +29,7 @@ def traced(path: Path, times: Sequence[int]) -> Profile:
 def flood(testbed: Testbed, bits_per_second: float, seconds: float) -> list[int]:
     """Flood downwards; returns the IP bytes that come in each millisecond, from the first packet on."""
     address = str(testbed.topology.links[0].client4)
-    receive = [sys.executable, "-m", "experiments.probes.arrivals", address, str(PORT), "0", str(seconds)]
+    receive = [sys.executable, "-m", "experiments.probes.flood", "arrivals", address, str(PORT), "0", str(seconds)]
     send = [sys.executable, "-m", "experiments.probes.flood", "send", address, str(PORT)]
     with testbed.client.start("arrivals", receive).wait_until_ready() as receiver:
         testbed.gateway.run(*send, str(bits_per_second), str(seconds + 1))

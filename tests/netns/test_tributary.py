@@ -4,23 +4,22 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.netns.throttler_world import GATEWAY, WIRED_SLOW, ask, connection, elements, throttler, tributary
-from tests.netns.world import eventually, in_namespace, process
+from tests.netns.links_world import GATEWAY, connection
+from tests.netns.throttler_world import TEXT, WIRED_SLOW, ask, throttled, throttler, tributary
+from tests.netns.world import Child, in_namespace, process
 from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 from tributary.settings.files import drop_ins
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
-    pytest.mark.usefixtures("world"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
 PAGE = ROOT / "docs" / "command.md"
 EXAMPLE = re.compile(r"^    \$ tributary (.*)\n((?:(?:    (?!\$).*)?\n)*?)(?=    \$|\S|\Z)", re.MULTILINE)
@@ -32,9 +31,23 @@ def listed(name: str, *words: str) -> list[dict[str, Any]]:
     return document[name]
 
 
+def rules() -> list[str]:
+    return [rule["name"] for rule in listed("rules", "rules")]
+
+
+def limits() -> dict[str, str | None]:
+    return {link["name"]: link["limit"] for link in listed("links", "links")}
+
+
+@contextmanager
+def running(*words: str) -> Iterator[Child]:
+    """A command that goes on."""
+    with process(*in_namespace(GATEWAY, sys.executable, "-m", "command", *words)) as child:
+        yield child
+
+
 def test_sessions_links_and_an_explanation_of_a_download() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
+    with throttled("kernel"):
         (session,) = listed("sessions", "sessions")
         assert session["throttled"] == 1 and len(session["subflows"]) == 2
         (same,) = listed("sessions", "sessions", "--throttled", "--client", session["client"])
@@ -54,8 +67,7 @@ def test_sessions_links_and_an_explanation_of_a_download() -> None:
 
 
 def test_a_limit_is_set_shown_and_lifted() -> None:
-    with throttler("kernel"), connection():
-        eventually(elements)
+    with throttled("kernel"):
         (limited,) = listed("links", "limit", "wireless", "3mbit")
         assert (limited["limit"], limited["throttled"]) == ("3mbit", 1)
         (free,) = listed("links", "limit", "wireless", "none")
@@ -64,50 +76,39 @@ def test_a_limit_is_set_shown_and_lifted() -> None:
         assert "accepted: a rate" in tributary("limit", "wired", "3", code=Exit.USAGE)
 
 
-def test_a_limit_that_is_saved_outlives_a_reload_until_it_is_lifted(tmp_path: Path) -> None:
-    policy = tmp_path / "throttler.toml"
-    policy.write_text(WIRED_SLOW.read_text())
-    with throttler("kernel", policy), connection():
-        eventually(elements)
+def test_a_limit_that_is_saved_outlives_a_reload_until_it_is_lifted(policy: Path) -> None:
+    with throttled("kernel", policy):
         assert tributary("limit", "wireless", "3mbit", "--save", "--dry-run").startswith("# wireless would get at most")
         tributary("limit", "wired", "4mbit")
         tributary("limit", "wireless", "3mbit", "--save")
         assert [each.name for each in drop_ins(policy).iterdir()] == ["limit-wireless.toml"]
         ask("reload")
-        assert {link["name"]: link["limit"] for link in listed("links", "links")} == {
-            "wired": None,
-            "wireless": "3mbit",
-        }
+        assert limits() == {"wired": None, "wireless": "3mbit"}
         tributary("limit", "wireless", "none")
         ask("reload")
-        assert {link["limit"] for link in listed("links", "links")} == {None}
+        assert set(limits().values()) == {None}
 
 
 @pytest.mark.parametrize(("said", "code", "kept"), [("\n", 0, True), ("", Exit.WRONG_RESULT, False)])
-def test_a_policy_on_trial_is_kept_if_it_is_confirmed(said: str, code: int, kept: bool, tmp_path: Path) -> None:
-    policy, trial = tmp_path / "own.toml", tmp_path / "throttler.toml"
-    before = WIRED_SLOW.read_text()
-    policy.write_text(before)
-    trial.write_text(before.replace("wired-slow", "another"))
+def test_a_policy_on_trial_is_kept_if_it_is_confirmed(said: str, code: int, kept: bool, policy: Path) -> None:
+    trial = policy.with_name("throttler.toml")
+    trial.write_text(TEXT.replace("wired-slow", "another"))
     with throttler("kernel", policy):
-        command = in_namespace(GATEWAY, sys.executable, "-m", "command", "try", str(trial))
-        with process(*command) as trying:
-            assert trying.stdout is not None and trying.stdin is not None
-            assert "Enter keeps it" in trying.stdout.readline()
-            assert [rule["name"] for rule in listed("rules", "rules")] == ["another"]
-            trying.stdin.write(said)
-            trying.stdin.close()
-            assert trying.wait(20) == code
-        assert [rule["name"] for rule in listed("rules", "rules")] == ["another" if kept else "wired-slow"]
+        with running("try", str(trial)) as trying:
+            assert "Enter keeps it" in trying.line()
+            assert rules() == ["another"]
+            trying.communicate(said, 20)
+            assert trying.returncode == code
+        assert rules() == ["another" if kept else "wired-slow"]
     assert (policy.read_text() == trial.read_text()) is kept
 
 
 def test_a_wrong_policy_is_not_tried(tmp_path: Path) -> None:
     wrong = tmp_path / "throttler.toml"
-    wrong.write_text(WIRED_SLOW.read_text().replace("rate", "ratte"))
+    wrong.write_text(TEXT.replace("rate", "ratte"))
     with throttler("kernel"):
         assert f"{wrong}: rules[0].ratte" in tributary("try", str(wrong), code=Exit.USAGE)
-        assert [rule["name"] for rule in listed("rules", "rules")] == ["wired-slow"]
+        assert rules() == ["wired-slow"]
         own = tributary("try", str(WIRED_SLOW), "--program", "throttler", code=Exit.USAGE)
         assert "accepted: another file" in own
     wrong.rename(tmp_path / "new.toml")
@@ -115,8 +116,7 @@ def test_a_wrong_policy_is_not_tried(tmp_path: Path) -> None:
 
 
 def test_changes_are_printed_as_they_come() -> None:
-    command = in_namespace(GATEWAY, sys.executable, "-m", "command", "monitor", "--json")
-    with throttler("kernel"), process(*command) as watching:
+    with throttler("kernel"), running("monitor", "--json") as watching:
         assert watching.stdout
         lines = map(json.loads, watching.stdout)
         assert next(lines)["change"] == "new"
@@ -127,25 +127,20 @@ def test_changes_are_printed_as_they_come() -> None:
 
 
 def test_rates_follow_a_download_while_it_is_watched() -> None:
-    command = in_namespace(GATEWAY, sys.executable, "-m", "command", "sessions", "--watch", "--json")
-    with throttler("kernel"), connection() as client:
-        eventually(elements)
-        with process(*command) as watching:
+    with throttled("kernel") as (_, client):
+        with running("sessions", "--watch", "--json") as watching:
             assert watching.stdout
             looks = map(json.loads, watching.stdout)
             assert next(looks)["sessions"][0]["sent_rate"] is None
-            client.request(100_000)
-            client.finish()
+            client.transfer(100_000)
             assert any(next(looks)["sessions"][0]["sent_rate"] > 0 for _ in range(5))
         assert sum(link["sent"] for link in listed("links", "links")) > 100_000
 
 
 def test_the_page_shows_what_is_printed() -> None:
     """REMAKE_GOLDEN=1 writes it anew."""
-    with throttler("kernel"), connection() as client:
-        eventually(elements)
-        client.request(2_000_000)
-        client.finish()
+    with throttled("kernel") as (_, client):
+        client.transfer(2_000_000)
         page = PAGE.read_text()
         made = EXAMPLE.sub(lambda example: f"    $ tributary {example[1]}\n{printed(example[1])}\n", page)
     if "REMAKE_GOLDEN" in os.environ:
@@ -156,7 +151,7 @@ def test_the_page_shows_what_is_printed() -> None:
 def printed(words: str) -> str:
     """What the command prints on a policy that is where a gateway's is, indented."""
     if words == "monitor":
-        with process(*in_namespace(GATEWAY, sys.executable, "-m", "command", words)) as watching:
+        with running(words) as watching:
             assert watching.stdout
             text = "".join(islice(watching.stdout, 6))
     else:

@@ -1,45 +1,42 @@
 """What the experiments take for true: the kernel's figures of each subflow, and the packets on the wire."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 
+from experiments.probes.subflows import subflows_of
 from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
-from tests.netns.world import eventually, program
-from tributary.paths import ROOT
+from tests.netns.captures import capturing, streams
+from tests.netns.connections import MPTCP
+from tests.netns.world import connected, eventually
 
 TOLERANCE = 0.02
 
 
 def test_both_kernels_and_the_packets_agree_on_what_each_subflow_carried(testbed: Testbed) -> None:
     file = random_file(10_000_000, seed=1)
-    links = [link.name for link in testbed.topology.links]
-    capture = [sys.executable, "-m", "tests.netns.payload_capture", str(NATIVE_PORT), *links]
-    where = [str(testbed.topology.PROXY4), str(NATIVE_PORT), f"http://{testbed.topology.SERVER4}/{file.path.name}"]
-    command = testbed.client.command(program("truth_client", *where, str(file.size)))
-    pipe = subprocess.PIPE
+    topology = testbed.topology
     with (
         start_server(testbed, file.path.parent),
         start_converter(testbed),
-        testbed.client.start("capture", capture).wait_until_ready() as watcher,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as client,
+        capturing(testbed.client) as capture,
+        connected(testbed.client, str(topology.PROXY4), NATIVE_PORT, protocol=MPTCP) as client,
     ):
-        assert client.stdout is not None and client.stdin is not None
-        by_client = json.loads(client.stdout.readline())
+        client.sendall(f"GET http://{topology.SERVER4}/{file.path.name} HTTP/1.1\r\nHost: server\r\n\r\n".encode())
+        left = file.size
+        while left > 0:
+            left -= len(client.recv(1 << 18))
+        with testbed.client.entered():
+            by_client = {each.local: each.received for each in subflows_of(client)}
         # The last acknowledgements are still on their way.
         eventually(lambda: agree(by_client, acknowledged(testbed)))
-        client.stdin.close()
-        watcher.stop()
-        told = watcher.report()
-    assert told["lost"] == 0
+    assert capture.lost == 0
     assert len(by_client) == 2
     assert sum(by_client.values()) >= file.size
-    assert agree(by_client, told["bytes"]), (by_client, told)
+    on_the_wire = {each.destination: len(each.content) for each in streams(capture)}
+    assert agree(by_client, on_the_wire), (by_client, on_the_wire)
 
 
 def agree(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

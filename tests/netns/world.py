@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -58,14 +59,41 @@ def program(name: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", f"tests.netns.programs.{name}", *arguments)
 
 
-@contextmanager
-def process(*command: str, stderr: int | None = None, inherits: Sequence[int] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A process with pipes for its input and output; ended, if need be by force, at the end.
+class Child(subprocess.Popen[str]):
+    """A process with pipes for its input and output, by which a test exchanges lines with it."""
 
-    ``inherits`` are descriptors that it has as well.
-    """
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
-    with subprocess.Popen(command, **pipes, text=True, env=ENVIRONMENT, pass_fds=inherits) as child:  # type: ignore[call-overload]
+    def line(self) -> str:
+        """Its next line; empty at the end of its output."""
+        assert self.stdout is not None
+        return self.stdout.readline()
+
+    def send(self, words: object = "") -> None:
+        """Have it read a line."""
+        assert self.stdin is not None
+        self.stdin.write(f"{words}\n")
+        self.stdin.flush()
+
+    def ask(self, words: object = "") -> str:
+        """The line by which it answers one."""
+        self.send(words)
+        return self.line()
+
+    def complaints(self) -> str:
+        """What it prints on standard error until its end."""
+        assert self.stderr is not None
+        return self.stderr.read()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10) -> int:
+        """End it by a signal; returns its exit code."""
+        self.send_signal(number)
+        return self.wait(seconds)
+
+
+@contextmanager
+def process(*command: str, stderr: int | None = None, inherits: Sequence[int] = ()) -> Iterator[Child]:
+    """A process; ended, if need be by force, at the end. ``inherits`` are descriptors that it has as well."""
+    pipe = subprocess.PIPE
+    with Child(command, stdin=pipe, stdout=pipe, stderr=stderr, text=True, env=ENVIRONMENT, pass_fds=inherits) as child:
         try:
             yield child
         finally:
@@ -76,12 +104,76 @@ def process(*command: str, stderr: int | None = None, inherits: Sequence[int] = 
                 child.kill()
 
 
-def said_ready(child: subprocess.Popen[str]) -> subprocess.Popen[str]:
+def said_ready(child: Child) -> Child:
     """``child`` as soon as its next line is ``ready``."""
-    assert child.stdout is not None
-    line = child.stdout.readline()
+    line = child.line()
     assert line == "ready\n", (child.args, line)
     return child
+
+
+@contextmanager
+def ready(*command: str, stderr: int | None = None, inherits: Sequence[int] = ()) -> Iterator[Child]:
+    """A process that has said that it is ready."""
+    with process(*command, stderr=stderr, inherits=inherits) as child:
+        yield said_ready(child)
+
+
+def socket_at(
+    node: Node, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, protocol: int = 0
+) -> socket.socket:
+    """A socket of a node's network namespace."""
+    with node.entered():
+        return socket.socket(family, kind, protocol)
+
+
+def datagrams_at(node: Node, version: int = 4, seconds: float = 1.0) -> socket.socket:
+    """One for datagrams of an IP version, that waits no longer than that."""
+    made = socket_at(node, socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(seconds)
+    return made
+
+
+def heard_and_answered(asker: socket.socket, service: socket.socket) -> str | None:
+    """Who asks by datagrams, as a service sees it, once its answer has come back; None if either gets nothing."""
+    with suppress(OSError):
+        asker.send(b"ask")
+        peer = service.recvfrom(10)[1]
+        service.sendto(b"answer", peer)
+        if asker.recv(10) == b"answer":
+            return str(peer[0])
+    return None
+
+
+def connected(
+    node: Node,
+    address: str,
+    port: int,
+    source: tuple[str, int] | None = None,
+    seconds: float | None = None,
+    *,
+    protocol: int,
+) -> socket.socket:
+    """A connection from a node that waits no longer than that; raises OSError."""
+    made = socket_at(node, socket.AF_INET6 if ":" in address else socket.AF_INET, protocol=protocol)
+    try:
+        made.settimeout(seconds)
+        if source:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(source)
+        made.connect((address, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def listener_at(node: Node, port: int) -> socket.socket:
+    """A node's listening socket of Multipath TCP, on all of its addresses."""
+    made = socket_at(node, socket.AF_INET6, protocol=socket.IPPROTO_MPTCP)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("::", port))
+    made.listen(100)
+    return made
 
 
 @contextmanager
@@ -110,6 +202,17 @@ def serving(listener: socket.socket, handler: Callable[[socket.socket], object])
         # A close alone would leave the thread in accept(2).
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
+
+
+@contextmanager
+def sysctl(node: Node, **values: str | int) -> Iterator[None]:
+    """Kernel parameters of ``node``, as in Node.sysctl; then those of before again."""
+    before = {name: node.run("sysctl", "-n", name.replace("__", ".")).strip() for name in values}
+    node.sysctl(**values)
+    try:
+        yield
+    finally:
+        node.sysctl(**before)
 
 
 def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:

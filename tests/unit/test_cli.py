@@ -1,12 +1,13 @@
 """From words to the options of a command."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
-from tributary.settings.cli import Arguments, Subcommands
-from tributary.settings.errors import Exit
+from tests.refusals import usage_error
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, whole_number
 
 
 @dataclass(frozen=True)
@@ -22,18 +23,6 @@ class Write:
             raise ValueError("--fast and --slow: accepted: one of them")
 
 
-@dataclass(frozen=True)
-class Read:
-    """A command without any."""
-
-
-@dataclass(frozen=True)
-class Visit:
-    """A command that takes what the program does."""
-
-    at: str | None
-
-
 def parser(done: list[object]) -> Arguments:
     made = Arguments(prog="book")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
@@ -47,7 +36,7 @@ def parser(done: list[object]) -> Arguments:
     write.add_argument("names", nargs="*")
     for option in ("--fast", "--slow"):
         write.add_argument(option, action="store_true")
-    commands.add_parser("read").set_handler(Read, done.append)
+    commands.add_parser("read").set_function(lambda: done.append("read"))
     return made
 
 
@@ -55,22 +44,31 @@ def test_a_command_gets_its_own_options_and_gives_the_exit_code() -> None:
     done: list[object] = []
     assert parser(done).dispatch(["write", "--fast", "a", "b"]) == 3
     assert parser(done).dispatch(["read"]) == 0
-    assert done == [Write(["a", "b"], fast=True, slow=False), Read()]
+    assert done == [Write(["a", "b"], fast=True, slow=False), "read"]
 
 
 def test_arguments_that_contradict_each_other_are_refused_before_anything_is_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     done: list[object] = []
-    with pytest.raises(SystemExit) as ended:
-        parser(done).dispatch(["write", "--fast", "--slow"])
-    assert (ended.value.code, done) == (64, [])
-    assert capsys.readouterr().err == "book: --fast and --slow: accepted: one of them (see book --help)\n"
+    told = usage_error(parser(done).dispatch, ["write", "--fast", "--slow"], capsys)
+    assert told == "book: --fast and --slow: accepted: one of them (see book --help)\n"
+    assert done == []
 
 
-def test_an_argument_that_no_field_takes_is_a_fault_of_ours() -> None:
+def test_a_function_says_itself_that_its_arguments_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    def wrong(quick: bool) -> None:
+        raise Contradiction(f"--quick={quick}: not today")
+
     made = Arguments(prog="book")
-    made.set_handler(Read, lambda _: None)
+    made.set_function(wrong)
+    made.add_argument("--quick", action="store_true")
+    assert usage_error(made.dispatch, ["--quick"], capsys) == "book: --quick=True: not today (see book --help)\n"
+
+
+def test_an_argument_that_no_function_takes_is_a_fault_of_ours() -> None:
+    made = Arguments(prog="book")
+    made.set_function(lambda: None)
     made.add_argument("--unknown")
     with pytest.raises(TypeError, match="unknown"):
         made.dispatch([])
@@ -80,14 +78,11 @@ def test_a_shared_argument_is_for_the_commands_that_take_it(capsys: pytest.Captu
     made = Arguments(prog="library")
     made.add_shared("at")
     commands, taken = Subcommands(made, ""), list[object]()
-    commands.add("read", Read, taken.append, "read", "Reads.")
-    commands.add("visit", Visit, taken.append, "visit", "Visits.")
+    commands.add_function("read", lambda: None, "read", "Reads.")
+    commands.add_function("visit", lambda at: taken.append(at), "visit", "Visits.")
     assert made.dispatch(["--at", "home", "visit"]) == made.dispatch(["visit"]) == 0
-    assert taken == [Visit("home"), Visit(None)]
-    with pytest.raises(SystemExit) as ended:
-        made.dispatch(["--at", "home", "read"])
-    assert ended.value.code == Exit.USAGE
-    assert "--at: not accepted with this command" in capsys.readouterr().err
+    assert taken == ["home", None]
+    assert "--at: not accepted with this command" in usage_error(made.dispatch, ["--at", "home", "read"], capsys)
 
 
 def test_a_typo_is_refused_with_the_word_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,11 +90,13 @@ def test_a_typo_is_refused_with_the_word_that_was_meant(capsys: pytest.CaptureFi
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     for name in ("status", "plan", "run"):
         commands.add_parser(name).add_argument("--link", choices=["wired", "wireless"])
-    for words, meant in ((["statsu"], "status"), (["run", "--link", "wierd"], "wired")):
-        with pytest.raises(SystemExit) as ended:
-            made.parse_args(words)
-        assert ended.value.code == 64
-        assert f"did you mean {meant}?" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        made.parse_args(["x"])
-    assert "choose from" in capsys.readouterr().err
+    cases = {"statsu": "did you mean status?", "run --link wierd": "did you mean wired?", "x": "choose from"}
+    for words, told in cases.items():
+        assert told in usage_error(made.parse_args, words.split(), capsys)
+
+
+@pytest.mark.parametrize("text", ["0", "11", "-1", "1.5", "", "٣", "9" * 5000])
+def test_a_whole_number_is_refused_outside_of_its_bounds(text: str) -> None:
+    assert whole_number(1, 10)("10") == 10
+    with pytest.raises(ArgumentTypeError, match="accepted: a whole number from 1 to 10"):
+        whole_number(1, 10)(text)

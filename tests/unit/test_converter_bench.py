@@ -1,7 +1,6 @@
 """The pure parts of the converter's benchmark."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
@@ -11,7 +10,7 @@ from scapy.layers.l2 import Ether
 
 from experiments.bench.__main__ import main
 from experiments.bench.converter import SCENARIO, ConverterOptions, points, present
-from experiments.bench.converter.contenders import CONTENDERS, Contender
+from experiments.bench.converter.contenders import CONTENDERS, Contender, Program
 from experiments.bench.converter.footprint import most_held
 from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import mask
@@ -32,16 +31,10 @@ from experiments.bench.parts import (
 from experiments.probes.conversion import Packet, conversions, packet
 from experiments.study.changes import orders
 from experiments.study.readings import Reading, Readings
-from experiments.testbed.cables import Cabling
 from tributary.settings.errors import CommandError, Exit
 
 FULL = ConverterOptions()
 QUICK = ConverterOptions.model_validate(dict(SCENARIO.quick))
-
-
-@contextmanager
-def nothing(_ground: Cabling, _listen: str) -> Iterator[list[str]]:
-    yield []
 
 
 def seen(at: float, kind: str) -> Packet:
@@ -170,8 +163,8 @@ def test_there_is_no_ratio_to_who_is_not_here() -> None:
 
 def test_a_contender_that_is_not_installed_is_left_out_by_name() -> None:
     told: list[str] = []
-    here = Contender("here", 1, ("sh",), nothing)
-    absent = Contender("absent", 2, ("sh", "/no/such/module.so"), nothing)
+    here = Contender("here", 1, Program(()), ("sh",))
+    absent = Contender("absent", 2, Program(()), ("sh", "/no/such/module.so"))
     assert present([here, absent], told.append) == [here]
     assert told == ["absent is left out: /no/such/module.so is not here (scripts/setup --dev installs it)"]
 

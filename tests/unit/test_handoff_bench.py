@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.bench import handoff_soak
-from experiments.handoff import clients, contest
+from experiments.handoff import clients, running
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.shaping import commands
 from experiments.scenarios import handoff_sizes
@@ -62,9 +62,9 @@ def test_without_a_proxy_there_is_nothing_to_be_even_with() -> None:
 
 
 def test_even_is_from_where_on_no_proxy_is_better_any_more() -> None:
-    assert handoff_sizes.even_from({"10": [1.2], "20": [0.9, 1.1], "40": [1.0, 1.3], "80": [2.0, 1.9]}) == 40
-    assert handoff_sizes.even_from({"10": [1.2], "20": [0.9]}) is None
-    assert handoff_sizes.even_from({"10": []}) is None
+    assert handoff_sizes.even_from({10: [1.2], 20: [0.9, 1.1], 40: [1.0, 1.3], 80: [2.0, 1.9]}) == 40
+    assert handoff_sizes.even_from({10: [1.2], 20: [0.9]}) is None
+    assert handoff_sizes.even_from({10: []}) is None
 
 
 def test_clients_side_by_side_are_added_up() -> None:
@@ -85,7 +85,7 @@ def test_each_back_end_has_its_place_in_every_configuration() -> None:
         text = proxy.configuration(HTTP, Path("/run/there"))
         assert all(f"/{name}/" in text and http in text for name, http in HTTP.items())
         assert str(proxy.port) in text
-    assert contest.rules(("a", "b")).count("[[handoff.rules]]") == 4
+    assert running.rules(("a", "b")).count("[[handoff.rules]]") == 4
 
 
 def test_a_link_has_one_rate_and_a_bounded_queue() -> None:

@@ -26,10 +26,11 @@ BELOW: dict[str, set[str]] = {
     "command": {"tributary", "throttler", "router", "gateway", "squid.settings", "doctor"},
     # It shows and does what the command does.
     "console": {"tributary", "command", "throttler.service.control", "gateway.control"},
-    # What the throttler answers is read by its own types, chains are asked for where they are computed, agents are what
-    # the control plane builds, a home router's files are a card's; all else is by the commands that a user types.
+    # The throttler is asked at its socket and read by its own types, chains are asked for where they are computed,
+    # agents are what the control plane builds, a home router's files are a card's; all else is by users' commands.
     "experiments": {
         "tributary",
+        "throttler.service.control",
         "throttler.service.status",
         "overlay.calculator",
         "overlay.control",

@@ -6,10 +6,10 @@ import pytest
 
 from experiments.testbed.links import connect
 from experiments.testbed.node import Node
-from experiments.testbed.profile import PROFILES, ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Link, Profile, Topology
 from experiments.testbed.trace import Trace
-from tributary.settings.cli import Arguments
+from tests.unit.test_topology import read_profile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check, load
 
@@ -25,13 +25,6 @@ def trace(tmp_path: Path) -> Path:
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-def profile_of(file: Path, *changes: str) -> Profile:
-    parser = Arguments()
-    add_profile_arguments(parser)
-    words = ["--profile", str(file), *(f"--set={change}" for change in changes)]
-    return profile_from(ProfileOptions(**vars(parser.parse_args(words))))
 
 
 def link_of(**table: object) -> Link:
@@ -105,7 +98,7 @@ def test_a_direction_has_either_a_rate_or_a_trace(table: dict[str, object], mess
 
 def test_a_path_in_a_profile_is_relative_to_the_profile_s_folder(trace: Path) -> None:
     profile = written(trace.with_name("own.toml"), '[links.lte]\nrate = "1mbit"\ndown = { trace = "half.trace" }\n')
-    (link,) = Topology.of(profile_of(profile)).links
+    (link,) = Topology.of(read_profile(file=profile)).links
     assert link.down.trace == Trace.read(trace)
 
 
@@ -113,7 +106,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(trace.parent)
-    dsl, lte = Topology.of(profile_of(TRACED, "dsl.trace=half.trace", "lte.down.rate=7mbit")).links
+    dsl, lte = Topology.of(read_profile("dsl.trace=half.trace", "lte.down.rate=7mbit", file=TRACED)).links
     assert dsl.down.trace == Trace.read(trace)
     assert (dsl.up.trace, dsl.up.rate.amount) == (None, 10_000_000)
     assert (lte.traced, lte.down.rate.amount) == (False, 7_000_000)
@@ -121,7 +114,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
 
 def test_no_path_on_the_command_line_is_refused() -> None:
     with pytest.raises(CommandError, match="accepted: the path, without a comma") as caught:
-        profile_of(TRACED, "dsl.trace=")
+        read_profile("dsl.trace=", file=TRACED)
     assert caught.value.code == Exit.USAGE
 
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,17 @@ def debian_folder(
     return root
 
 
+def printed(
+    factory: pytest.TempPathFactory, make: Callable[[Path], Path], script: str, seconds: int, machine: Machine = _PC
+) -> str:
+    """What ``script`` prints in a guest whose root file system ``make`` puts into a folder, which is removed again."""
+    work = factory.mktemp("vm")
+    try:
+        return boot(make(work), script, seconds, machine)
+    finally:
+        shutil.rmtree(work)
+
+
 def boot(root: Path, script: str, seconds: int, machine: Machine = _PC) -> str:
     """Boot ``root`` with bash ``script`` as its only job; returns what it printed. Raises TimeoutExpired."""
     (root / "guest-script").write_text(script)
@@ -120,9 +131,9 @@ def boot(root: Path, script: str, seconds: int, machine: Machine = _PC) -> str:
         with console.open("w") as said:
             subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=seconds, check=False)
     finally:
-        printed = console.read_text(errors="replace")
-        sys.stdout.write(printed)  # shown by pytest if the test fails
-    return printed
+        text = console.read_text(errors="replace").replace("\r", "")
+        sys.stdout.write(text)  # shown by pytest if the test fails
+    return text
 
 
 def _copy_checkout(target: Path) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from image.firstboot.settings import Role
+from tests.unit.image.firstboot.systems import facts, files_of
+
 SHELL = r"""
 # until_true COMMAND: wait for it, for a minute and a half at most, and say so if it never is.
 until_true() {
@@ -24,9 +27,15 @@ def write(path: Path, text: str, mode: int) -> None:
     path.chmod(mode)
 
 
+def write_card(root: Path, card: str, **known: object) -> None:
+    """The files that the card of a home router comes to."""
+    for each in files_of(card, facts(Role.ROUTER, **known)):
+        write(root / each.path.lstrip("/"), each.text, each.mode)
+
+
 def section(console: str, name: str) -> str:
     """What the command printed."""
-    found = re.search(rf"BEGIN {name}\n(.*?)\n?END\n", console, re.DOTALL)
+    found = re.search(rf"BEGIN {name}\n(.*?)\n?END( {name})?\n", console, re.DOTALL)
     assert found is not None, f"the guest printed no {name}"
     return found[1].strip()
 

@@ -1,12 +1,11 @@
 """The main job on Debian 13's own kernel, with sch_netem and fq_codel: the other half of the feature probes."""
 
 import json
-import re
-import shutil
 
 import pytest
 
-from tests.vm.machine import boot, emulated, root_folder
+from tests.vm.machine import emulated, printed, root_folder
+from tests.vm.said import section
 
 pytestmark = [
     *emulated(1500),
@@ -86,17 +85,7 @@ echo BEGIN left; ip netns list; find /run -path "*tributary*" ! -path /run/tribu
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
-    work = tmp_path_factory.mktemp("vm", numbered=True)
-    try:
-        return boot(root_folder(work, released=True), DEMO, seconds=540).replace("\r", "")
-    finally:
-        shutil.rmtree(work)
-
-
-def section(console: str, name: str) -> str:
-    found = re.search(rf"BEGIN {name}\n(.*?)\n?END {name}", console, re.DOTALL)
-    assert found is not None, f"the guest printed no {name}"
-    return found[1]
+    return printed(tmp_path_factory, lambda work: root_folder(work, released=True), DEMO, seconds=540)
 
 
 def test_the_demo_does_its_job(console: str) -> None:
@@ -133,11 +122,11 @@ def test_uploads_take_the_way_round_through_an_ifb_device(console: str) -> None:
 
 
 def test_a_held_class_with_fq_codel_delays_its_packets_less_than_a_long_queue(console: str) -> None:
-    printed = section(console, "delay")
-    measured = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-    assert measured, f"no benchmark ended well:\n{printed}"
-    assert measured[-1]["delay_pfifo_ms"] > 1.1 * measured[-1]["delay_throttler_ms"], printed
+    text = section(console, "delay")
+    measured = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert measured, f"no benchmark ended well:\n{text}"
+    assert measured[-1]["delay_pfifo_ms"] > 1.1 * measured[-1]["delay_throttler_ms"], text
 
 
 def test_nothing_is_left_after_down(console: str) -> None:
-    assert section(console, "left").strip() == ""
+    assert section(console, "left") == ""

@@ -19,15 +19,11 @@ import pytest
 
 from experiments.testbed import native
 from image.firstboot.access_point import AccessPoint
-from image.firstboot.actions import WriteFile
 from image.firstboot.hostapd import configuration
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role, Wifi
+from image.firstboot.settings import Wifi
 from image.firstboot.wifi import configuration as joining
-from tests.unit.image.firstboot.systems import facts
-from tests.vm.machine import boot, debian_folder, emulated
-from tests.vm.said import SHELL, addresses, section, write
+from tests.vm.machine import debian_folder, emulated, printed
+from tests.vm.said import SHELL, addresses, section, write, write_card
 
 pytestmark = [
     *emulated(900),
@@ -247,26 +243,19 @@ took ended
 """
 
 
-def router(root: Path) -> None:
-    """The files of the card, and those of the others, below ``root``."""
-    given = facts(Role.ROUTER, wired=("end0", "end1"), wireless=("wlan0", "wlan1", "wlan2"))
-    for each in plan(read(CARD.encode(), Role.ROUTER), given):
-        if isinstance(each, WriteFile):
-            write(root / each.path.lstrip("/"), each.text, each.mode)
+def made(work: Path) -> Path:
+    """With the files of the card, those of the others, and the converter."""
+    root = debian_folder(work, PACKAGES)
+    write_card(root, CARD, wired=("end0", "end1"), wireless=("wlan0", "wlan1", "wlan2"))
     for name, text in FILES.items():
         write(root / name, text, 0o755 if name == "lease" else 0o600)
+    shutil.copy(native.build().converter, root / "usr/bin")
+    return root
 
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
-    work = tmp_path_factory.mktemp("links", numbered=True)
-    try:
-        root = debian_folder(work, PACKAGES)
-        router(root)
-        shutil.copy(native.build().converter, root / "usr/bin")
-        return boot(root, SHELL + SCRIPT, seconds=400).replace("\r", "")
-    finally:
-        shutil.rmtree(work)
+    return printed(tmp_path_factory, made, SHELL + SCRIPT, seconds=400)
 
 
 def test_nothing_that_was_waited_for_stayed_away(console: str) -> None:

@@ -8,18 +8,13 @@ is a router.
 """
 
 import json
-import shutil
 from ipaddress import IPv6Address, IPv6Network
+from pathlib import Path
 
 import pytest
 
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role
-from tests.unit.image.firstboot.systems import facts
-from tests.vm.machine import boot, debian_folder, emulated
-from tests.vm.said import SHELL, addresses, section, write
+from tests.vm.machine import debian_folder, emulated, printed
+from tests.vm.said import SHELL, addresses, section, write, write_card
 from tributary.prefix_delegation import prefix_of
 
 pytestmark = emulated(900)
@@ -121,19 +116,17 @@ for each in networkd pppd kea; do said $each cat /tmp/$each.log; done
 """
 
 
+def made(work: Path) -> Path:
+    root = debian_folder(work, PACKAGES)
+    write_card(root, CARD, wired=("end0", "end1"))
+    for name, text in FILES.items():
+        write(root / name, text, 0o644)
+    return root
+
+
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
-    work = tmp_path_factory.mktemp("prefix", numbered=True)
-    try:
-        root = debian_folder(work, PACKAGES)
-        for each in plan(read(CARD.encode(), Role.ROUTER), facts(Role.ROUTER, wired=("end0", "end1"))):
-            if isinstance(each, WriteFile):
-                write(root / each.path.lstrip("/"), each.text, each.mode)
-        for name, text in FILES.items():
-            write(root / name, text, 0o644)
-        return boot(root, SHELL + SCRIPT, seconds=400).replace("\r", "")
-    finally:
-        shutil.rmtree(work)
+    return printed(tmp_path_factory, made, SHELL + SCRIPT, seconds=400)
 
 
 def prefixes(console: str, name: str) -> list[IPv6Network]:

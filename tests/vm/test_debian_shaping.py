@@ -9,12 +9,11 @@ machine delays nothing in it. ``pytest -s`` shows the figures.
 
 import json
 import re
-import shutil
 from statistics import median
 
 import pytest
 
-from tests.vm.machine import boot, emulated, pc, root_folder
+from tests.vm.machine import emulated, pc, printed, root_folder
 from tests.vm.said import SHELL, section
 
 pytestmark = emulated(1500)
@@ -55,6 +54,7 @@ both_ways() {
     ping_beside "$1_download" --reverse
     ping_beside "$1_upload"
 }
+status() { $router $python -c 'import json, router.control as it; print(json.dumps(it.CONTROL.ask("status")))'; }
 shaped() { ip netns exec router tc -json qdisc show; }
 # with_daemon NAME RATES COMMAND...: run it while the links have these rates.
 with_daemon() {
@@ -62,7 +62,7 @@ with_daemon() {
     $router $python -m router run /tmp/router.toml --state-directory /tmp/state >/tmp/daemon.log 2>&1 &
     daemon=$!
     until_true 'shaped | grep 5453:'
-    said "$1_status" $router $python -m router status --json
+    said "$1_status" status
     said "$1_qdiscs" shaped
     "${@:3}"
     kill $daemon
@@ -73,7 +73,7 @@ moving=$(printf 'download = "20mbit"\nadapt = true')
 adapted() {
     $router iperf3 -c 198.51.100.2 -t 25 --reverse >/dev/null
     ping_beside adapt_download --reverse
-    said adapt_later $router $python -m router status --json
+    said adapt_later status
 }
 said idle_ping $router ping -n -c 20 -i 0.2 198.51.100.2
 both_ways none
@@ -84,11 +84,9 @@ echo "install sch_cake /bin/false" >/etc/modprobe.d/without-cake.conf
 with_daemon fq_codel "$fixed" both_ways fq_codel
 # This kernel has FQ-CoDel built in: the third is put there by the same code, but not found by trying.
 $router $python - <<EOF
-from router.shaping.qdiscs import Shaper
+from router.shaping import qdiscs
 from router.shaping.model import Kind, SetShape, Shape
-shaper = Shaper()
-shaper.kind = Kind.SHORT
-shaper.carry_out(SetShape(Shape("lte", 2, 1, 5_400_000, 1_800_000)))
+qdiscs.apply(SetShape(Shape("lte", 2, 1, 5_400_000, 1_800_000)), Kind.SHORT)
 EOF
 said short_qdiscs shaped
 both_ways short
@@ -97,11 +95,9 @@ both_ways short
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
-    work = tmp_path_factory.mktemp("shaping", numbered=True)
-    try:
-        return boot(root_folder(work, ("iperf3",)), SHELL + SCRIPT, 600, pc(counting=True)).replace("\r", "")
-    finally:
-        shutil.rmtree(work)
+    return printed(
+        tmp_path_factory, lambda work: root_folder(work, ("iperf3",)), SHELL + SCRIPT, 600, pc(counting=True)
+    )
 
 
 def by(console: str, name: str) -> str:

@@ -1,12 +1,11 @@
 """Each part on each kernel that users have: it starts and passes a file, or refuses by name."""
 
 import json
-import shutil
 
 import pytest
 
 from experiments.testbed import native
-from tests.vm.machine import boot, emulated, root_folder
+from tests.vm.machine import emulated, printed, root_folder
 from tests.vm.said import SHELL, section
 from tributary.paths import ROOT
 
@@ -65,11 +64,8 @@ said offload tail -n 25 /tmp/offload.log
 def guest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The suite, and what its guest printed."""
     native.hand_off()
-    work = tmp_path_factory.mktemp(f"vm-{request.param}")
-    try:
-        return request.param, boot(root_folder(work, suite=request.param), SCRIPT, seconds=1200).replace("\r", "")
-    finally:
-        shutil.rmtree(work)
+    suite = request.param
+    return suite, printed(tmp_path_factory, lambda work: root_folder(work, suite=suite), SCRIPT, seconds=1200)
 
 
 def test_it_is_the_kernel_that_the_release_comes_with(guest: tuple[str, str]) -> None:
@@ -79,14 +75,14 @@ def test_it_is_the_kernel_that_the_release_comes_with(guest: tuple[str, str]) ->
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_of_the_converter_starts_as_it_is(guest: tuple[str, str], example: str) -> None:
-    printed = section(guest[1], example)
-    assert "ready" in printed.splitlines(), printed
+    text = section(guest[1], example)
+    assert "ready" in text.splitlines(), text
 
 
 def test_files_pass_squid_converter_and_throttler(guest: tuple[str, str]) -> None:
-    printed = section(guest[1], "demo")
-    assert printed, section(guest[1], "demo-log")
-    summary = json.loads(printed)
+    text = section(guest[1], "demo")
+    assert text, section(guest[1], "demo-log")
+    summary = json.loads(text)
     for download in ("legacy_wired", "legacy_wireless", "mptcp", "mptcp_native", "mptcp_throttled"):
         assert summary[download]["sha256_ok"], download
     assert {subflow["path"] for subflow in summary["mptcp"]["subflows"] if subflow["bytes"]} == {"wired", "wireless"}

@@ -8,12 +8,12 @@ each instruction, waits for memory, and does several at once. ``pytest -s`` show
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.vm.machine import Machine, arm, boot, debian_folder, emulated, pc
+from tests.vm.machine import arm, debian_folder, emulated, pc, printed
 from tributary.paths import ROOT
 
 pytestmark = emulated(3600, "qemu-system-aarch64")
@@ -34,19 +34,15 @@ echo END
 
 
 @pytest.fixture(scope="module", params=MACHINES)
-def costs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def costs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     machine, kernel = MACHINES[request.param]
-    work = tmp_path_factory.mktemp("costs", numbered=True)
-    try:
-        yield measured(machine, kernel, work)
-    finally:
-        shutil.rmtree(work)
 
+    def made(work: Path) -> Path:
+        root = debian_folder(work, (kernel, *PACKAGES), machine.architecture)
+        shutil.copy(ROOT / "experiments/probes/tunnel_costs.py", root)
+        return root
 
-def measured(machine: Machine, kernel: str, work: Any) -> dict[str, Any]:
-    root = debian_folder(work, (kernel, *PACKAGES), machine.architecture)
-    shutil.copy(ROOT / "experiments/probes/tunnel_costs.py", root)
-    found = re.search(r"BEGIN(.*)END", boot(root, SCRIPT, 1800, machine).replace("\r", ""), re.DOTALL)
+    found = re.search(r"BEGIN(.*)END", printed(tmp_path_factory, made, SCRIPT, 1800, machine), re.DOTALL)
     assert found is not None
     return dict(json.loads(found[1][found[1].index("{") :]))
 

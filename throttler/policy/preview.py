@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from throttler.policy.decide import EvaluationContext, Matcher
 from throttler.policy.model import Policy, Rule
-from throttler.sessions import Session
+from throttler.sessions import Session, Subflow
 from tributary.api.console import Preview, TouchedSubflow
 
 NAMED = 20
@@ -19,37 +19,26 @@ def preview(now: Matcher, policy: Policy, rule: Rule, sessions: Iterable[Session
     """
     then = Matcher(policy)
     before, after = EvaluationContext(active), EvaluationContext(active | {rule.name})
-    touched, clients, taken = list[TouchedSubflow](), set[str](), Counter[str]()
-    sessions_touched, subflows, released = 0, 0, 0
+    touched: list[tuple[Session, Subflow, str | None]] = []
+    released = 0
     for session in sessions:
-        found = 0
         for subflow in session.subflows:
-            decided = now.rule(session, subflow, before)
-            old = decided.name if decided else None
-            decides = then.rule(session, subflow, after)
-            if decides is None or decides.name != rule.name:
-                released += old == rule.name
-                continue
-            found += 1
-            clients.add(subflow.name.remote)
-            taken.update({old: 1} if old and old != rule.name else {})
-            if len(touched) < NAMED:
-                touched.append(
-                    TouchedSubflow(
-                        token=f"{session.token:08x}",
-                        subflow=str(subflow.name),
-                        path=then.path(subflow),
-                        instead_of=old,
-                    )
-                )
-        sessions_touched += found > 0
-        subflows += found
+            old, new = now.rule(session, subflow, before), then.rule(session, subflow, after)
+            if new is not None and new.name == rule.name:
+                touched.append((session, subflow, old.name if old else None))
+            else:
+                released += old is not None and old.name == rule.name
     return Preview(
         acts=rule.acts,
-        sessions=sessions_touched,
-        subflows=subflows,
-        clients=len(clients),
+        sessions=len({session.token for session, _, _ in touched}),
+        subflows=len(touched),
+        clients=len({subflow.name.remote for _, subflow, _ in touched}),
         released=released,
-        taken=dict(taken),
-        first=tuple(touched),
+        taken=dict(Counter(old for _, _, old in touched if old and old != rule.name)),
+        first=tuple(
+            TouchedSubflow(
+                token=f"{session.token:08x}", subflow=str(subflow.name), path=then.path(subflow), instead_of=old
+            )
+            for session, subflow, old in touched[:NAMED]
+        ),
     )

@@ -5,7 +5,7 @@ closer and closer, and few are needed. The last half percent counts as exhausted
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -88,14 +88,10 @@ class Quotas:
 
     def __init__(self) -> None:
         self._meters: dict[Owner, _Meter] = {}
-        self._exhausted: set[Owner] = set()
+        self.exhausted: set[Owner] = set()
+        """The owners with an exhausted quota: always the same set."""
         self._counters: dict[int, _Counter] = {}
         self._due: list[tuple[int, int]] = []
-
-    @property
-    def exhausted(self) -> Collection[Owner]:
-        """The owners with an exhausted quota: always the same, mutable collection."""
-        return self._exhausted
 
     @property
     def next_reading(self) -> int | None:
@@ -148,7 +144,6 @@ class Quotas:
         self._counters.pop(minor, None)
 
     def forget_counters(self) -> None:
-        """Forget the counters of all classes."""
         self._counters.clear()
         self._due.clear()
 
@@ -158,7 +153,7 @@ class Quotas:
         ended = [(owner, meter) for owner, meter in self._meters.items() if meter.since != starts[meter.quota.period]]
         if not ended:
             return []
-        had_none = self._exhausted.copy()
+        had_none = self.exhausted.copy()
         # Owners without usage and without a class are forgotten.
         present = {counter.owner for counter in self._counters.values()}
         for owner, meter in ended:
@@ -166,20 +161,19 @@ class Quotas:
             self._judge(owner, meter)
             if owner not in present:
                 del self._meters[owner]
-        return list(had_none - self._exhausted)
+        return list(had_none - self.exhausted)
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Forget owners of removed rules, and adopt changed quotas."""
         quotas = {rule.name: rule.quota for rule in rules if rule.quota is not None}
         self._meters = {owner: meter for owner, meter in self._meters.items() if owner.rule in quotas}
-        self._exhausted.intersection_update(self._meters)
+        self.exhausted.intersection_update(self._meters)
         for owner, meter in self._meters.items():
             meter.quota = quotas[owner.rule]
             self._judge(owner, meter)
         self._counters = {minor: one for minor, one in self._counters.items() if one.owner in self._meters}
 
     def used(self) -> list[Use]:
-        """Each owner's usage."""
         return [(owner, meter.since, meter.used) for owner, meter in self._meters.items()]
 
     def load(self, entries: Iterable[Mapping[str, Any]], rules: Iterable[Rule], local: datetime) -> None:
@@ -199,7 +193,7 @@ class Quotas:
             self._judge(owner, meter)
 
     def _judge(self, owner: Owner, meter: _Meter) -> None:
-        (self._exhausted.discard if meter.left else self._exhausted.add)(owner)
+        (self.exhausted.discard if meter.left else self.exhausted.add)(owner)
 
     def _make_room(self) -> None:
         """When there are too many owners, forget a part of them: those without a class that have used least.
@@ -213,7 +207,7 @@ class Quotas:
         away = (each for each in others if each[2] not in present)
         for _, _, owner in heapq.nsmallest(METERS // 16, away):
             del self._meters[owner]
-            self._exhausted.discard(owner)
+            self.exhausted.discard(owner)
 
     def _start_period(self, meter: _Meter, since: str) -> None:
         if since != meter.since:

@@ -5,10 +5,10 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field
 
 from tributary.settings.units import PositiveRate, Size
-from tributary.settings.values import Text
+from tributary.settings.values import Text, accepting, as_text
 
 NAME = "1 to 40 of the characters a-z, A-Z, 0-9, '_' and '-'"
 INTERFACE = "the name of a network interface, such as 'eth0'"
@@ -30,14 +30,7 @@ def _rate_in_range(rate: PositiveRate) -> PositiveRate:
 
 
 def _network(value: object) -> Network:
-    if isinstance(value, IPv4Network | IPv6Network):
-        return value
-    try:
-        if isinstance(value, str):
-            return ip_network(value)
-    except ValueError:
-        pass
-    raise ValueError(NETWORKS)
+    return value if isinstance(value, Network) else ip_network(as_text(value))
 
 
 class Period(StrEnum):
@@ -152,4 +145,4 @@ Name = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z", description=NAME
 # IFNAMSIZ in linux/if.h allows 15 bytes; the characters are those that tc needs no quotes for.
 Interface = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@-]{0,14}\z", description=INTERFACE)]
 RuleRate = Annotated[PositiveRate, AfterValidator(_rate_in_range)]
-Networks = tuple[Annotated[Network, PlainValidator(_network)], ...]
+Networks = tuple[Annotated[Network, accepting(NETWORKS, _network)], ...]

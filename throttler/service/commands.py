@@ -47,7 +47,7 @@ class Commands:
     ) -> None:
         self.reporter = Reporter(self._snapshot)
         self._file = file
-        self._policy = policy
+        self.policy = policy
         self._runtime: frozenset[str] = frozenset()
         self._engine = engine
         self._source = source
@@ -84,11 +84,6 @@ class Commands:
         """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
 
-    @property
-    def policy(self) -> Policy:
-        """The current policy."""
-        return self._policy
-
     def reload(self) -> Response:
         """Read the policy's file again; changes at run time are dropped."""
         answer = self._change(model.read(self._file), frozenset())
@@ -103,20 +98,20 @@ class Commands:
 
     def _set(self, asked: Request) -> Response:
         rule = files.check(asked["rule"], Rule, where="set")
-        policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
+        policy = model.with_rule(self.policy, rule, last=bool(asked.get("last")))
         return self._change_live(policy, rule.name)
 
     def _preview(self, asked: Request) -> Future[bytes]:
         rule = files.check(asked["rule"], Rule, where="set")
-        policy = model.with_rule(self._policy, rule, last=bool(asked.get("last")))
+        policy = model.with_rule(self.policy, rule, last=bool(asked.get("last")))
         model.check(policy, "set")
         known = self._engine.snapshot()
-        now, active = Matcher(self._policy), known.context.rules
+        now, active = Matcher(self.policy), known.context.rules
         return self.reporter.do(lambda: preview(now, policy, rule, known.sessions, active).model_dump_json().encode())
 
     def _unset(self, asked: Request) -> Response:
         name = str(asked["rule"])
-        return self._change_live(model.without_rule(self._policy, name), name)
+        return self._change_live(model.without_rule(self.policy, name), name)
 
     def _change_live(self, policy: Policy, name: str) -> Response:
         model.check(policy, "set")
@@ -125,7 +120,7 @@ class Commands:
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         backend.ensure_no_foreign_qdisc(topology(policy).devices)
         self.watch(policy, interfaces.numbers())
-        self._policy, self._runtime = policy, runtime
+        self.policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])
         return {
             "rules": [_described(rule) for rule in policy.rules],

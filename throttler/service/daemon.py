@@ -7,34 +7,33 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
+from itertools import starmap
 from typing import TYPE_CHECKING
 
+from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
-from throttler.service import metrics_server
+from throttler.service import metrics_server, state
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
-from throttler.service.kernel_backend import KernelBackend, StepFailed
 from throttler.service.report import Report
 from throttler.service.silence import Silence
 from throttler.service.state import Store
-from throttler.shaping import backend
+from throttler.shaping.backend import KernelBackend, StepFailed, require_tools
 from throttler.shaping.plan import Plan
 from throttler.sources.source import Source, SourceKind
+from tributary.daemons import directories, logs
 from tributary.daemons.control import Request, Response
-from tributary.daemons.logs import Level, Log
+from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
-from tributary.daemons.request_server import Server
+from tributary.daemons.request_server import Respond, Server
 from tributary.daemons.signals import caught
 from tributary.kernel import interfaces
 from tributary.kernel.interfaces import Numbers
-from tributary.kernel.netlink import Watch
 from tributary.kernel.nft_tables import NftTables
 from tributary.mptcp.events import Ended
 from tributary.mptcp.four_tuple import FourTuple
@@ -51,77 +50,56 @@ _BETWEEN_LOOKS = 60.0
 """Seconds between two checks for silent subflows at most."""
 _SILENT_AT_ONCE = 500
 """Silent subflows that are ended in one step."""
-_DAMAGED = "state file damaged"
 _BETWEEN_RESETS = 10.0
 """Seconds: after two failures of nft or tc in a shorter time the daemon ends."""
 
 
-@dataclass(frozen=True)
-class Setup:
-    """The arguments of the command line."""
-
-    policy: Policy
-    file: Path
-    state: Path
-    metrics: tuple[str, int] | None
-    log: Log
-
-
-def run(setup: Setup, open_source: Callable[[], Source]) -> None:
+def run(policy: Policy, options: RunOptions, open_source: Callable[[], Source]) -> None:
     """Throttle until a stop signal; raises CommandError before any change if it cannot start."""
-    backend.require_tools()
+    metrics = metrics_server.listen_address(options.metrics) if options.metrics else None
+    require_tools()
     with ExitStack() as stack:
-        signals = stack.enter_context(caught(*_STOP, _RELOAD))
-        server = stack.enter_context(CONTROL.server())
-        links = stack.enter_context(interfaces.watch())
-        ruleset = stack.enter_context(NftTables())
-        page = stack.enter_context(metrics_server.server(*setup.metrics)) if setup.metrics else None
-        store, quotas = Store(setup.state), Quotas()
-        store.load_into(
-            quotas, setup.policy.rules, _local_time(), lambda what: setup.log.event(_DAMAGED, Level.ERROR, reason=what)
-        )
-        engine = Engine(setup.policy, quotas, _local_time)
-        source = stack.enter_context(open_source())
-        Daemon(setup, engine, store, Inputs(signals, server, page, source, links, ruleset)).run()
+        Daemon(policy, options, metrics, open_source, stack).run()
 
 
 def _local_time() -> datetime:
     return datetime.now().astimezone()
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What the daemon waits for: signals, commands, scrapes, subflows, interfaces, and the transactions of nft."""
-
-    signals: socket.socket
-    server: Server
-    page: Server | None
-    source: Source
-    interfaces: Watch
-    ruleset: NftTables
-
-
 class Daemon:
     """Feeds the engine, applies its plans, and answers commands."""
 
-    def __init__(self, setup: Setup, engine: Engine, store: Store, inputs: Inputs) -> None:
-        self._log = setup.log
-        self._engine = engine
-        self._source = source = inputs.source
-        self._interfaces, self._ruleset = inputs.interfaces, inputs.ruleset
+    def __init__(
+        self,
+        policy: Policy,
+        options: RunOptions,
+        metrics: tuple[str, int] | None,
+        open_source: Callable[[], Source],
+        stack: ExitStack,
+    ) -> None:
+        """``stack`` closes what it opens; raises CommandError."""
+        self._log = log = logs.to_stderr(logs.Format(options.log))
+        signals = stack.enter_context(caught(*_STOP, _RELOAD))
+        servers: dict[Server, Respond] = {stack.enter_context(CONTROL.server()): self._respond}
+        self._interfaces = stack.enter_context(interfaces.watch())
+        self._ruleset = stack.enter_context(NftTables())
+        if metrics:
+            servers[stack.enter_context(metrics_server.server(*metrics))] = self._scrape
+        self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
+        self._store.load_into(quotas, policy.rules, _local_time(), self._report_damage)
+        self._engine = Engine(policy, quotas, _local_time)
+        self._source = source = stack.enter_context(open_source())
         self._there: Numbers = {}
         # The kernel source reports the end of every subflow.
         self._silence, self._next_silence = Silence(), 0.0 if source.kind is SourceKind.SNIFFER else float("inf")
         self._silent: Future[list[FourTuple]] | None = None
-        self._store = store
-        self._kernel = KernelBackend(setup.log)
+        self._kernel = KernelBackend(log)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0.0
-        servers = {inputs.server: self._respond} | ({inputs.page: self._scrape} if inputs.page else {})
-        watched = (*source.descriptors, inputs.interfaces, inputs.ruleset)
-        self._loop = Loop(inputs.signals, _STOP, servers, watched, setup.log)
-        self._commands = Commands(setup.file, setup.policy, engine, source, self._feed, self._loop.reload_in)
+        watched = (source, self._interfaces, self._ruleset)
+        self._loop = Loop(signals, _STOP, servers, watched, log)
+        self._commands = Commands(options.policy, policy, self._engine, source, self._feed, self._loop.reload_in)
 
     def run(self) -> None:
         """Run until a stop signal. When nft or tc fails, everything is removed and installed again."""
@@ -176,7 +154,7 @@ class Daemon:
     def _take(self, plan: Plan) -> None:
         """Read the counters that ``plan`` names, for the next turn, and apply it."""
         # One by one: what was read before one failed counts.
-        self._readings.extend(self._kernel.read(plan))
+        self._readings.extend(starmap(CounterRead, self._kernel.read(plan)))
         self._kernel.apply(plan)
         if plan.topology is not None:
             self._ruleset.watch(self._kernel.tables)
@@ -189,7 +167,7 @@ class Daemon:
     def _end(self) -> None:
         """Read what is used of the quotas. No plan is applied any more: everything is removed."""
         try:
-            self._readings.extend(self._kernel.read(self._handle([Shutdown()])))
+            self._readings.extend(starmap(CounterRead, self._kernel.read(self._handle([Shutdown()]))))
             self._handle([])
         except StepFailed as failed:
             # A failed reading at the stop is not worth a reset.
@@ -221,7 +199,7 @@ class Daemon:
         if self._interfaces.has_changes():
             for events in self._follow(interfaces.numbers()):
                 self._feed(events)
-        self._feed(self._source.events(self._engine.known))
+        self._feed(self._source.events(self._engine.sessions.known))
         self._look_for_silent()
         if (now := time.monotonic()) >= self._next_save:
             self._next_save = now + _BETWEEN_SAVES
@@ -241,11 +219,14 @@ class Daemon:
             self._commands.watch(self._commands.policy, there)
         if gone:
             self._log_absent(before.keys() - gone)
-            ended = self._source.drop(self._engine.on_interfaces(gone), Ended.GONE)
+            ended = self._source.drop(self._engine.sessions.on_interfaces(gone), Ended.GONE)
             yield [InterfacesChanged(frozenset(before.keys() - gone)), *ended]
         for name in sorted(came):
             self._log.event("interface there", interface=name)
         yield [InterfacesChanged(frozenset(there))]
+
+    def _report_damage(self, what: str) -> None:
+        self._log.event("state file damaged", Level.ERROR, reason=what)
 
     def _log_absent(self, there: Collection[str]) -> None:
         for name in self._commands.policy.interfaces:
@@ -272,7 +253,7 @@ class Daemon:
         self._commands.reload()
 
     def _save(self) -> Future[None]:
-        uses = self._engine.used_of_quotas()
+        uses = self._engine.quotas.used()
         return self._commands.reporter.do(lambda: self._write(uses))
 
     def _write(self, uses: Sequence[Use]) -> None:

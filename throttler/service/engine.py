@@ -1,16 +1,16 @@
 """From events to plans: the throttler's logic, without sockets, kernel and clock."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
 from throttler.policy.decide import Assignment, EvaluationContext, Matcher, Owner, active_rules
 from throttler.policy.model import Policy
-from throttler.policy.quotas import SECOND, Quotas, Use
+from throttler.policy.quotas import SECOND, Quotas
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, PolicyChanged, Shutdown
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
-from throttler.sessions import Sessions
+from throttler.sessions import Session, Sessions
 from throttler.shaping.plan import ClassTable, HtbClass, Plan
 from throttler.shaping.topology import Topology, topology
 from tributary.mptcp.four_tuple import FourTuple
@@ -26,19 +26,16 @@ class Engine:
 
     def __init__(self, policy: Policy, quotas: Quotas, local: Callable[[], datetime]) -> None:
         self._local = local
-        self._sessions = Sessions()
+        self.sessions = Sessions()
         # None until the first InterfacesChanged.
         self._interfaces: frozenset[str] | None = None
         self._absent: frozenset[str] = frozenset()
         self._class_table = ClassTable(per_client=policy.limits.classes_per_client)
-        self._quotas = quotas
+        self.quotas = quotas
         self._matcher = Matcher(policy)
         self._topology = topology(policy)
         self._context = self._current_context()
-        self._subflows_by_rule: Counter[str] = Counter()
         self._matches_by_rule: Counter[str] = Counter()
-        self._subflows_by_path: Counter[str] = Counter()
-        self._throttled_by_path: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._metered: dict[int, HtbClass] = {}
         self._decisions: dict[int, tuple[Decision, ...]] = {}
@@ -48,7 +45,7 @@ class Engine:
     @property
     def deadline(self) -> int:
         """When ``handle`` is due without any event."""
-        due = (self._next_minute, self._class_table.next_close, self._quotas.next_reading)
+        due = (self._next_minute, self._class_table.next_close, self.quotas.next_reading)
         return min(each for each in due if each is not None)
 
     def handle(self, events: Iterable[EngineEvent], now: int) -> Plan:
@@ -73,24 +70,12 @@ class Engine:
                 case Shutdown():
                     read_all = True
                 case _:
-                    touched |= self._sessions.apply(event)
+                    touched |= self.sessions.apply(event)
         context = self._current_context() if may_differ or look_at_all else self._context
         if look_at_all or context.rules != self._context.rules:
             self._context = context
-            touched.update(session.token for session in self._sessions)
+            touched.update(session.token for session in self.sessions)
         return self._plan(touched, now, read_all)
-
-    def known(self) -> dict[FourTuple, int]:
-        """All subflows, each with its session's token."""
-        return self._sessions.known()
-
-    def on_interfaces(self, names: Collection[str]) -> list[FourTuple]:
-        """The subflows on these interfaces."""
-        return [one.name for session in self._sessions for one in session.subflows if one.interface in names]
-
-    def used_of_quotas(self) -> list[Use]:
-        """What is saved for ``Quotas.load`` after a restart."""
-        return self._quotas.used()
 
     def snapshot(self) -> Snapshot:
         """Everything that reports show."""
@@ -100,36 +85,25 @@ class Engine:
             devices=self._topology.devices,
             absent=self._absent,
             context=self._context,
-            exhausted=frozenset(self._quotas.exhausted),
-            sessions=tuple(self._sessions),
-            subflows_total=self._sessions.subflows,
+            exhausted=frozenset(self.quotas.exhausted),
+            sessions=tuple(self.sessions),
+            subflows_total=self.sessions.subflows,
             throttled_total=table.elements,
             classes=dict(table.classes),
             decisions=self._decisions.copy(),
             class_keys=dict(table.class_keys),
-            subflows_by_rule=self._subflows_by_rule.copy(),
             matches_by_rule=self._matches_by_rule.copy(),
-            subflows_by_path=self._subflows_by_path.copy(),
-            throttled_by_path=self._throttled_by_path.copy(),
-            used=self._quotas.used(),
-            counts=self._counts + self._sessions.unexpected,
+            used=self.quotas.used(),
+            counts=self._counts + self.sessions.unexpected,
             shared=table.shared,
             refused=table.refused,
             unmapped=table.unmapped,
         )
 
-    def of_session(self, token: int) -> ExplainQuery | None:
-        """The query for all subflows of a session, None without such a session."""
-        session = self._sessions.get(token)
-        return ExplainQuery(self._matcher, self._context, session, session.subflows) if session else None
-
-    def of_subflow(self, name: FourTuple) -> ExplainQuery | None:
-        """The query for one subflow, None without such a subflow."""
-        session = self._sessions.with_subflow(name)
-        if session is None:
-            return None
-        found = tuple(subflow for subflow in session.subflows if subflow.name == name)
-        return ExplainQuery(self._matcher, self._context, session, found)
+    def query(self, session: Session, only: FourTuple | None = None) -> ExplainQuery:
+        """The query for a session's subflows, or ``only`` for one of them."""
+        subflows = tuple(each for each in session.subflows if only in (None, each.name))
+        return ExplainQuery(self._matcher, self._context, session, subflows)
 
     # Events
 
@@ -137,19 +111,19 @@ class Engine:
         """Start a new minute, in which rules may become active; returns the owners whose quota starts again."""
         local = self._local()
         self._next_minute = now + (60 - local.second) * SECOND
-        return self._quotas.renew(local)
+        return self.quotas.renew(local)
 
     def _read(self, event: CounterRead, now: int) -> set[int]:
         """The sessions of the owner whose quota has just been exhausted."""
-        exhausted = None if event.sent is None else self._quotas.read(event.minor, event.sent, now, self._local())
+        exhausted = None if event.sent is None else self.quotas.read(event.minor, event.sent, now, self._local())
         if event.minor not in self._metered:
             # This was its last reading: the plan that asked for it closed the class.
-            self._quotas.close(event.minor)
+            self.quotas.close(event.minor)
         return set(self._class_table.sharers(exhausted)) if exhausted else set()
 
     def _set_policy(self, policy: Policy, now: int) -> None:
         self._matcher = Matcher(policy)
-        self._quotas.set_rules(policy.rules)
+        self.quotas.set_rules(policy.rules)
         metered = {rule.name for rule in policy.rules if rule.quota is not None}
         self._metered = {minor: htb for minor, htb in self._metered.items() if htb.key.owner.rule in metered}
         self._meter((each.htb for each in self._class_table.classes.values()), now, are_new=False)
@@ -160,7 +134,7 @@ class Engine:
         self._class_table = ClassTable(per_client=self._matcher.policy.limits.classes_per_client)
         # Without the links of policies before: their interfaces may be what failed.
         self._plan_topology(None)
-        self._quotas.forget_counters()
+        self.quotas.forget_counters()
         self._metered.clear()
         self._counts["resets"] += 1
 
@@ -171,7 +145,7 @@ class Engine:
         if changed:
             # Links that no plan contains are not installed.
             self._plan_topology(self._topology if self._is_topology_planned else None)
-        return {session.token for session in self._sessions for one in session.subflows if one.interface in changed}
+        return {session.token for session in self.sessions for one in session.subflows if one.interface in changed}
 
     def _plan_topology(self, before: Topology | None) -> None:
         wanted = frozenset(self._matcher.policy.interfaces)
@@ -181,7 +155,7 @@ class Engine:
         self._is_topology_planned = False
 
     def _current_context(self) -> EvaluationContext:
-        return EvaluationContext(active_rules(self._matcher.policy.rules, self._local()), self._quotas.exhausted)
+        return EvaluationContext(active_rules(self._matcher.policy.rules, self._local()), self.quotas.exhausted)
 
     # Plans
 
@@ -192,7 +166,7 @@ class Engine:
         self._counts["elements removed"] += len(plan.remove)
         for lost in plan.lost:
             self._metered.pop(lost.minor, None)
-            self._quotas.close(lost.minor)
+            self.quotas.close(lost.minor)
         read = self._readings(plan.close, now, read_all)
         new_topology: Topology | None = None if self._is_topology_planned else self._topology
         self._is_topology_planned = True
@@ -201,14 +175,14 @@ class Engine:
     def _readings(self, closed: Iterable[HtbClass], now: int, read_all: bool) -> tuple[HtbClass, ...]:
         """The metered classes whose counters are due, and closed ones for their last reading."""
         last = [htb.minor for htb in closed]
-        minors = self._metered if read_all else dict.fromkeys((*self._quotas.due(now), *last))
+        minors = self._metered if read_all else dict.fromkeys((*self.quotas.due(now), *last))
         read = tuple(self._metered[minor] for minor in minors if minor in self._metered)
         for minor in last:
             self._metered.pop(minor, None)
         return read
 
     def _decide(self, token: int) -> list[Assignment]:
-        session = self._sessions.get(token)
+        session = self.sessions.get(token)
         assignments: list[Assignment] = []
         decisions: list[Decision] = []
         for subflow in session.subflows if session else ():
@@ -219,18 +193,11 @@ class Engine:
             assignments += wanted
             path = self._matcher.path(subflow)
             decisions.append(Decision(subflow.name, path, rule.name if rule else None, bool(wanted)))
-        self._record_decisions(token, tuple(decisions))
-        return assignments
-
-    def _record_decisions(self, token: int, decisions: tuple[Decision, ...]) -> None:
         before = self._decisions.pop(token, ())
         if decisions:
-            self._decisions[token] = decisions
-        for count, seen in ((Counter.subtract, before), (Counter.update, decisions)):
-            count(self._subflows_by_rule, (decision.rule for decision in seen if decision.rule))
-            count(self._subflows_by_path, (decision.path for decision in seen if decision.path))
-            count(self._throttled_by_path, (decision.path for decision in seen if decision.path and decision.throttled))
+            self._decisions[token] = tuple(decisions)
         self._matches_by_rule.update(new.rule for new in decisions if new.rule and new not in before)
+        return assignments
 
     def _meter(self, classes: Iterable[HtbClass], now: int, are_new: bool = True) -> None:
         rules = {rule.name: rule for rule in self._matcher.policy.rules if rule.quota is not None}
@@ -240,4 +207,4 @@ class Engine:
             rule = rules.get(htb.key.owner.rule)
             if rule is not None:
                 self._metered[htb.minor] = htb
-                self._quotas.open(htb.minor, htb.key.owner, rule, now, self._local(), are_new)
+                self.quotas.open(htb.minor, htb.key.owner, rule, now, self._local(), are_new)

@@ -6,87 +6,59 @@ read is counted as such; where none of a rule's could be read, the rule has none
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from throttler.service.status import (
-    CaptureStatus,
-    ClassCounters,
-    ClassStatus,
-    PathStatus,
-    QuotaStatus,
-    RuleStatus,
-    SessionStatus,
-    Status,
-    SubflowStatus,
-)
+from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
 from tributary.settings.units import Rate
 
-_T = TypeVar("_T")
-_N = TypeVar("_N")
 _Labels = tuple[str, ...]
-_Figures = Sequence[tuple[str, Callable[[_T], _N], str]]
-"""A metric's name, its value of a ``_T``, and its help text."""
+_Figures = Sequence[tuple[str, str, str]]
+"""A metric's name, the attribute that has its value, and its help text."""
 
 _PREFIX = "tributary_throttler"
-_TOTALS: _Figures[Status, float] = (
-    ("uptime_seconds", lambda status: status.uptime_s, "Time since the throttler's start."),
-    ("sessions", lambda status: status.sessions_total, "Sessions that are known."),
-    ("subflows", lambda status: status.subflows_total, "Subflows that are known."),
-    (
-        "throttled_subflows",
-        lambda status: status.throttled_total,
-        "Subflows that are throttled; each direction counts.",
-    ),
-    ("classes", lambda status: status.classes_total, "HTB classes that are installed."),
-    ("unread_classes", lambda status: status.unread_classes, "HTB classes whose counters could not be read."),
+_TOTALS: _Figures = (
+    ("uptime_seconds", "uptime_s", "Time since the throttler's start."),
+    ("sessions", "sessions_total", "Sessions that are known."),
+    ("subflows", "subflows_total", "Subflows that are known."),
+    ("throttled_subflows", "throttled_total", "Subflows that are throttled; each direction counts."),
+    ("classes", "classes_total", "HTB classes that are installed."),
+    ("unread_classes", "unread_classes", "HTB classes whose counters could not be read."),
 )
-_RULES: _Figures[RuleStatus, float] = (
-    ("active", lambda rule: rule.active, "Whether the rule works now (1) or not (0)."),
-    ("dry_run", lambda rule: rule.dry_run, "Whether the rule only counts what it would throttle (1)."),
-    ("subflows", lambda rule: rule.subflows, "Subflows that the rule decides about."),
-    ("classes", lambda rule: rule.classes, "HTB classes of the rule."),
+_RULES: _Figures = (
+    ("active", "active", "Whether the rule works now (1) or not (0)."),
+    ("dry_run", "dry_run", "Whether the rule only counts what it would throttle (1)."),
+    ("subflows", "subflows", "Subflows that the rule decides about."),
+    ("classes", "classes", "HTB classes of the rule."),
 )
-_QUOTAS: _Figures[QuotaStatus, float] = (
-    ("limit_bytes", lambda quota: quota.bytes, "Bytes that the rule's quota allows each owner in its period."),
-    ("used_bytes", lambda quota: quota.used, "Bytes used of the rule's quota in this period, by all owners together."),
-    (
-        "max_used_bytes",
-        lambda quota: quota.max_used,
-        "Bytes used of the rule's quota in this period, by the owner that used most.",
-    ),
-    ("exhausted", lambda quota: quota.exhausted, "Owners that have exhausted the rule's quota in this period."),
+_QUOTAS: _Figures = (
+    ("limit_bytes", "bytes", "Bytes that the rule's quota allows each owner in its period."),
+    ("used_bytes", "used", "Bytes used of the rule's quota in this period, by all owners together."),
+    ("max_used_bytes", "max_used", "Bytes used of the rule's quota in this period, by the owner that used most."),
+    ("exhausted", "exhausted", "Owners that have exhausted the rule's quota in this period."),
 )
-_CLASSES: _Figures[ClassCounters, int] = (
-    ("sent_bytes", lambda counters: counters.sent_bytes, "Bytes of Ethernet frames that the rule's classes sent."),
-    ("sent_packets", lambda counters: counters.sent_packets, "Packets that the rule's classes sent."),
-    ("dropped_packets", lambda counters: counters.dropped_packets, "Packets that the rule's classes dropped."),
+_CLASSES: _Figures = (
+    ("sent_bytes", "sent_bytes", "Bytes of Ethernet frames that the rule's classes sent."),
+    ("sent_packets", "sent_packets", "Packets that the rule's classes sent."),
+    ("dropped_packets", "dropped_packets", "Packets that the rule's classes dropped."),
 )
-_PATHS: _Figures[PathStatus, float] = (
-    ("subflows", lambda path: path.subflows, "Subflows on the path."),
-    ("throttled_subflows", lambda path: path.throttled, "Throttled ones."),
+_PATHS: _Figures = (
+    ("subflows", "subflows", "Subflows on the path."),
+    ("throttled_subflows", "throttled", "Throttled ones."),
 )
-_SUBFLOWS: _Figures[SubflowStatus, int | None] = (
-    (
-        "sent_bytes",
-        lambda subflow: subflow.sent_bytes,
-        "Bytes sent to clients on the path, of sessions that end on this host.",
-    ),
-    (
-        "received_bytes",
-        lambda subflow: subflow.received_bytes,
-        "Bytes received from clients on the path, of sessions that end on this host.",
-    ),
+_ENDING_HERE = "on the path, of sessions that end on this host."
+_SUBFLOWS: _Figures = (
+    ("sent_bytes", "sent_bytes", f"Bytes sent to clients {_ENDING_HERE}"),
+    ("received_bytes", "received_bytes", f"Bytes received from clients {_ENDING_HERE}"),
 )
-_CAPTURE: _Figures[CaptureStatus, int] = (
-    ("packets", lambda capture: capture.passed, "Packets that the capture filter passed."),
-    ("dropped_packets", lambda capture: capture.dropped, "Packets lost because the capture's queue was full."),
-    ("unreadable_packets", lambda capture: capture.unreadable, "Packets that could not be read."),
+_CAPTURE: _Figures = (
+    ("packets", "passed", "Packets that the capture filter passed."),
+    ("dropped_packets", "dropped", "Packets lost because the capture's queue was full."),
+    ("unreadable_packets", "unreadable", "Packets that could not be read."),
 )
 
 
@@ -137,36 +109,36 @@ class Exporter:
         return generate_latest(_Page(list(self._metrics(status))))
 
     def _update(self, status: Status) -> None:
-        for name, value, _ in _CLASSES:
+        for name, attribute, _ in _CLASSES:
             self._classes[name].update(
                 (
                     (entry.device, entry.id, entry.rule, entry.owner),
                     (entry.rule, entry.direction),
-                    value(entry.counters) if entry.counters else None,
+                    getattr(entry, attribute),
                 )
                 for entry in status.classes
             )
         if status.sessions_total and not status.sessions:
             # Their sockets were not read: what they count until they are is not forgotten.
             return
-        for name, known, _ in _SUBFLOWS:
+        for name, attribute, _ in _SUBFLOWS:
             self._subflows[name].update(
-                (_subflow_name(session, subflow), (subflow.path or "",), known(subflow))
+                (_subflow_name(session, subflow), (subflow.path or "",), getattr(subflow, attribute))
                 for session in status.sessions
                 for subflow in session.subflows
             )
 
     def _metrics(self, status: Status) -> Iterator[Metric]:
         yield InfoMetricFamily(_PREFIX, "The throttler and its source of subflow events.", {"source": status.source})
-        for name, value, text in _TOTALS:
-            yield _gauge(name, text, (), [((), value(status))])
+        for name, attribute, text in _TOTALS:
+            yield _gauge(name, text, (), [((), getattr(status, attribute))])
         yield from _of_rules(status.rules)
         yield from self._of_classes(status.classes)
         yield from _of_paths(status.paths)
         for name, _, text in _SUBFLOWS:
             yield _counter(f"path_{name}", text, ("path",), self._subflows[name].sums.items())
-        for name, count, text in _CAPTURE:
-            values = (((interface,), count(capture)) for interface, capture in status.capture.items())
+        for name, attribute, text in _CAPTURE:
+            values = (((interface,), getattr(capture, attribute)) for interface, capture in status.capture.items())
             yield _counter(f"capture_{name}", text, ("interface",), values)
         events = (((name,), count) for name, count in status.counters.items())
         yield _counter("events", "Events of the throttler, by kind.", ("event",), events)
@@ -174,8 +146,8 @@ class Exporter:
     def _of_classes(self, classes: Sequence[ClassStatus]) -> Iterator[Metric]:
         backlog: Counter[_Labels] = Counter()
         for entry in classes:
-            if entry.counters:
-                backlog[entry.rule, entry.direction] += entry.counters.backlog_bytes
+            if entry.backlog_bytes is not None:
+                backlog[entry.rule, entry.direction] += entry.backlog_bytes
         unknown = {(entry.rule, entry.direction) for entry in classes} - set(backlog)
         labels = ("rule", "direction")
         for name, _, text in _CLASSES:
@@ -185,21 +157,21 @@ class Exporter:
 
 
 def _of_rules(rules: Sequence[RuleStatus]) -> Iterator[Metric]:
-    for name, value, text in _RULES:
-        yield _gauge(f"rule_{name}", text, ("rule",), (((rule.name,), value(rule)) for rule in rules))
+    for name, attribute, text in _RULES:
+        yield _gauge(f"rule_{name}", text, ("rule",), (((rule.name,), getattr(rule, attribute)) for rule in rules))
     matches = (((rule.name,), rule.matches) for rule in rules)
     yield _counter("rule_matches", "Subflows that the rule matched.", ("rule",), matches)
     # Bytes are Prometheus' base unit, also of rates.
     rates = (((rule.name,), Rate.parse(rule.rate).amount / 8) for rule in rules if rule.rate)
     yield _gauge("rule_rate_bytes_per_second", "Rate that the rule limits to.", ("rule",), rates)
-    for name, amount, text in _QUOTAS:
-        quotas = (((rule.name, rule.quota.period), amount(rule.quota)) for rule in rules if rule.quota)
+    for name, attribute, text in _QUOTAS:
+        quotas = (((rule.name, rule.quota.period), getattr(rule.quota, attribute)) for rule in rules if rule.quota)
         yield _gauge(f"rule_quota_{name}", text, ("rule", "period"), quotas)
 
 
 def _of_paths(paths: Sequence[PathStatus]) -> Iterator[Metric]:
-    for name, value, text in _PATHS:
-        values = (((path.name, path.interface), value(path)) for path in paths)
+    for name, attribute, text in _PATHS:
+        values = (((path.name, path.interface), getattr(path, attribute)) for path in paths)
         yield _gauge(f"path_{name}", text, ("path", "interface"), values)
 
 
@@ -208,14 +180,14 @@ def _subflow_name(session: SessionStatus, subflow: SubflowStatus) -> Hashable:
 
 
 def _gauge(name: str, text: str, labels: _Labels, values: Iterable[tuple[_Labels, float]]) -> Metric:
-    family = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
-    for label_values, value in values:
-        family.add_metric(label_values, value)
-    return family
+    return _filled(GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels), values)
 
 
 def _counter(name: str, text: str, labels: _Labels, values: Iterable[tuple[_Labels, float]]) -> Metric:
-    family = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
+    return _filled(CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels), values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Iterable[tuple[_Labels, float]]) -> Metric:
     for label_values, value in values:
         family.add_metric(label_values, value)
     return family

@@ -5,14 +5,15 @@ would have to be copied for it.
 """
 
 import errno
-import ipaddress
 import socket
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from tributary.daemons.request_server import CONNECTIONS, Server
 from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.hosts import host_and_port
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""
@@ -25,17 +26,12 @@ Page = Callable[[], bytes]
 
 def listen_address(text: str) -> tuple[str, int]:
     """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises CommandError, exit 64."""
-    host, _, port = text.rpartition(":")
-    if port.isascii() and port.isdigit() and 1 <= int(port) <= 65535:
-        bracketed = host.startswith("[") and host.endswith("]")
-        try:
-            address = ipaddress.ip_address(host[1:-1] if bracketed else host)
-        except ValueError:
-            address = None
-        if address is not None and (address.version == 6) == bracketed:
-            return str(address), int(port)
-    accepted = "an address and a port from 1 to 65535, such as '127.0.0.1:9464' or '[::1]:9464'"
-    raise invalid_value("command line", "--metrics", text, accepted)
+    try:
+        host, port = host_and_port(text)
+        return str(ip_address(host)), port
+    except ValueError as error:
+        accepted = "an address and a port from 1 to 65535, such as '127.0.0.1:9464' or '[::1]:9464'"
+        raise invalid_value("command line", "--metrics", text, accepted) from error
 
 
 def respond(head: bytes, page: Page) -> bytes:

@@ -16,7 +16,6 @@ from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     AnnouncedAddress,
     CaptureStatus,
-    ClassCounters,
     ClassStatus,
     PathStatus,
     QuotaStatus,
@@ -35,6 +34,7 @@ from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 from tributary.settings.errors import invalid_value
+from tributary.settings.hosts import host_and_port
 from tributary.settings.units import Rate
 
 SHOWN = 1000
@@ -47,8 +47,6 @@ EXPLAINED = 64
 _ECHOED = 200
 """Characters of a wrong argument that a message quotes."""
 _TOKEN = re.compile(r"[0-9a-f]{8}", re.ASCII)
-_END = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})", re.ASCII)
-"""An address and a port, as in a URL."""
 
 Json = dict[str, Any]
 
@@ -211,7 +209,10 @@ def _class(shown: ActiveClass, measured: Measured) -> ClassStatus:
         rate=_rate(htb.rates.rate),
         ceiling=_rate(htb.rates.ceiling),
         subflows=shown.members,
-        counters=ClassCounters(found.bytes, found.packets, found.drops, found.backlog) if found else None,
+        sent_bytes=found.bytes if found else None,
+        sent_packets=found.packets if found else None,
+        dropped_packets=found.drops if found else None,
+        backlog_bytes=found.backlog if found else None,
     )
 
 
@@ -269,13 +270,16 @@ def question(engine: Engine, ends: object) -> ExplainQuery:
 
 def _asked(engine: Engine, ends: list[str]) -> ExplainQuery | None:
     if len(ends) == 1:
-        return engine.of_session(int(ends[0], 16)) if _TOKEN.fullmatch(ends[0]) else None
-    split = [match for match in map(_END.fullmatch, ends) if match]
-    if len(ends) != 2 or len(split) != 2:
+        session = engine.sessions.get(int(ends[0], 16)) if _TOKEN.fullmatch(ends[0]) else None
+        return engine.query(session) if session else None
+    try:
+        one, other = map(host_and_port, ends)
+    except ValueError:  # also for another number of ends
         return None
-    (one, one_port), (other, other_port) = ((match[1] or match[2], int(match[3])) for match in split)
-    either = FourTuple(one, one_port, other, other_port), FourTuple(other, other_port, one, one_port)
-    return next(filter(None, map(engine.of_subflow, either)), None)
+    for name in (FourTuple(*one, *other), FourTuple(*other, *one)):
+        if session := engine.sessions.with_subflow(name):
+            return engine.query(session, name)
+    return None
 
 
 def explain(asked: ExplainQuery) -> Json:

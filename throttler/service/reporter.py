@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from throttler.service.report import Report
+from tributary.closing import Closing
 
 BETWEEN = 0.25
 """Seconds between two snapshots at least: earlier requests wait, and share the next one."""
@@ -20,7 +20,7 @@ _SWITCH = 0.0005
 T = TypeVar("T")
 
 
-class Reporter:
+class Reporter(Closing):
     """Answers requests; a context manager. ``take`` takes a snapshot, and returns a function that makes the report."""
 
     def __init__(self, take: Callable[[], Callable[[], Report]]) -> None:
@@ -29,12 +29,9 @@ class Reporter:
         self._asked: list[tuple[Callable[[Report], Any], Future[Any]]] = []
         self._next = 0.0
         self._running: Future[None] | None = None
-
-    def __enter__(self) -> Self:
         sys.setswitchinterval(_SWITCH)
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)
 
     def ask(self, write: Callable[[Report], T]) -> Future[T]:

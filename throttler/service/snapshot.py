@@ -1,8 +1,10 @@
 """The engine's state at a moment, for reports."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from throttler.policy.decide import EvaluationContext, Matcher, Owner
 from throttler.policy.model import Policy
@@ -32,9 +34,9 @@ class ExplainQuery:
     subflows: Sequence[Subflow]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
-    """What the engine knew at a moment. It is made in the loop, and so copies references alone.
+    """What the engine knew at a moment. It is made in the loop, and so copies references alone and counts nothing.
 
     ``decisions`` and ``class_keys`` are by the sessions' tokens. ``used`` has what each owner has used of its quota;
     ``counts`` are by what was counted. Holds that found no class of their own are ``shared``, those that found none at
@@ -52,12 +54,27 @@ class Snapshot:
     classes: Mapping[ClassKey, ActiveClass]
     decisions: Mapping[int, Sequence[Decision]]
     class_keys: Mapping[int, ClassKeys]
-    subflows_by_rule: Counter[str]
     matches_by_rule: Counter[str]
-    subflows_by_path: Counter[str]
-    throttled_by_path: Counter[str]
     used: Sequence[Use]
     counts: Counter[str]
     shared: int
     refused: int
     unmapped: int
+
+    @cached_property
+    def subflows_by_rule(self) -> Counter[str | None]:
+        """How many subflows each rule decides about."""
+        return Counter(each.rule for each in self._each_decision())
+
+    @cached_property
+    def subflows_by_path(self) -> Counter[str | None]:
+        """How many subflows each path has."""
+        return Counter(each.path for each in self._each_decision())
+
+    @cached_property
+    def throttled_by_path(self) -> Counter[str | None]:
+        """How many of them are throttled."""
+        return Counter(each.path for each in self._each_decision() if each.throttled)
+
+    def _each_decision(self) -> Iterator[Decision]:
+        return chain.from_iterable(self.decisions.values())

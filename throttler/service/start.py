@@ -2,26 +2,17 @@
 
 from throttler.options import RunOptions
 from throttler.policy.model import Policy
-from throttler.service import daemon, state
-from throttler.service.metrics_server import listen_address
+from throttler.service import daemon
 from throttler.sources.kernel import KernelEvents
 from throttler.sources.source import Source, SourceKind
-from tributary.daemons import directories, logs
 from tributary.mptcp import sockets
 from tributary.mptcp.path_manager import PathManager
 
 
 def run(policy: Policy, options: RunOptions) -> None:
     """Throttle until a signal says stop; raises CommandError."""
-    setup = daemon.Setup(
-        policy=policy,
-        file=options.policy,
-        state=options.state_directory or directories.state(state.DIRECTORY),
-        metrics=listen_address(options.metrics) if options.metrics else None,
-        log=logs.to_stderr(logs.Format(options.log)),
-    )
     kind = choose() if options.source == "auto" else SourceKind(options.source)
-    daemon.run(setup, lambda: open_source(kind))
+    daemon.run(policy, options, lambda: open_source(kind))
 
 
 def choose() -> SourceKind:

@@ -12,11 +12,11 @@ from tributary.daemons.state_file import StateFile, Tell
 DIRECTORY = Path("/var/lib/tributary/throttler")
 
 
-class Store:
-    """The file ``quotas.json`` in a directory, which is created with the first save."""
+class Store(StateFile):
+    """The file ``quotas.json`` in a directory."""
 
     def __init__(self, where: Path) -> None:
-        self._file = StateFile(where / "quotas.json")
+        super().__init__(where / "quotas.json")
         self._saved: list[dict[str, Any]] = []
 
     def load_into(self, quotas: Quotas, rules: Iterable[Rule], local: datetime, tell: Tell) -> None:
@@ -26,11 +26,11 @@ class Store:
             quotas.load(document["meters"], rules, local)
             self._saved = list(document["meters"])
 
-        self._file.read(take, tell)
+        self.read(take, tell)
 
     def save(self, uses: Sequence[Use]) -> None:
         """Replace the file if ``uses`` differ from what is in it; raises CommandError, exit 71."""
         entries = as_json(uses)
         if entries != self._saved:
-            self._file.replace({"meters": entries})
+            self.replace({"meters": entries})
             self._saved = entries

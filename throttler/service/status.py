@@ -1,15 +1,13 @@
 """The daemon's status: the types that text, view, metrics and experiments use, and their JSON form.
 
-JSON has the fields' names and order, with two exceptions: a class has its id under ``class``, and its counters are
-members of the class itself, all null if the class could not be read.
+JSON has the fields' names and order; only a class has its id under ``class``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
-from pydantic_core.core_schema import SerializerFunctionWrapHandler
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tributary.settings.errors import CommandError, Exit
 
@@ -57,21 +55,11 @@ class PathStatus:
 
 
 @dataclass(frozen=True)
-class ClassCounters:
-    """The kernel's counters since the class was opened (bytes of Ethernet frames), and the bytes queued now."""
-
-    sent_bytes: int
-    sent_packets: int
-    dropped_packets: int
-    backlog_bytes: int
-
-
-_COUNTERS = tuple(field.name for field in fields(ClassCounters))
-
-
-@dataclass(frozen=True)
 class ClassStatus:
-    """An HTB class; ``counters`` is None if they could not be read: the class or its device is gone."""
+    """An HTB class, the kernel's counters since it was opened (bytes of Ethernet frames), and the bytes queued now.
+
+    The counters are None if they could not be read: the class or its device is gone.
+    """
 
     device: str
     id: Annotated[str, Field(alias="class")]
@@ -81,21 +69,10 @@ class ClassStatus:
     rate: str
     ceiling: str
     subflows: int
-    counters: ClassCounters | None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather(cls, entry: object) -> object:
-        if not isinstance(entry, dict):
-            return entry
-        counters = {name: entry[name] for name in _COUNTERS if name in entry}
-        return {**entry, "counters": None if set(counters.values()) == {None} else counters}
-
-    @model_serializer(mode="wrap")
-    def _scatter(self, encode: SerializerFunctionWrapHandler) -> Json:
-        entry: Json = encode(self)
-        counters = entry.pop("counters")
-        return entry | (counters or dict.fromkeys(_COUNTERS))
+    sent_bytes: int | None
+    sent_packets: int | None
+    dropped_packets: int | None
+    backlog_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -177,7 +154,7 @@ class Status:
     @property
     def unread_classes(self) -> int:
         """Of the classes listed, how many could not be read."""
-        return sum(entry.counters is None for entry in self.classes)
+        return sum(entry.sent_bytes is None for entry in self.classes)
 
 
 _STATUS = TypeAdapter(Status)

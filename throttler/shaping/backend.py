@@ -1,13 +1,14 @@
 """Applies plans to the kernel: nftables, tc and the IFB device. It changes nothing that the throttler did not make."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.shaping import render
-from throttler.shaping.plan import Plan
+from throttler.shaping.plan import Element, Plan
 from throttler.shaping.render import Kernel, Leaf
-from throttler.shaping.topology import UPLOAD_DEVICE, Topology
-from tributary.kernel import interfaces, nft, process, tc
+from throttler.shaping.topology import UPLOAD_DEVICE, Topology, device
+from tributary.daemons.logs import Log
+from tributary.kernel import htb, interfaces, nft, process, tc
 from tributary.settings.errors import CommandError, Exit
 
 _PROBE_MINOR = 0xFFFF
@@ -45,7 +46,7 @@ def ensure_no_foreign_qdisc(wanted: Collection[str]) -> None:
             )
 
 
-def check_roots(devices: Collection[str]) -> None:
+def _check_roots(devices: Collection[str]) -> None:
     """Raise CommandError, exit 71, if one of these ``devices`` has lost our root qdisc."""
     for root in _roots():
         if root.interface in devices and not _is_owned(root):
@@ -54,7 +55,7 @@ def check_roots(devices: Collection[str]) -> None:
             )
 
 
-def remove_leftovers() -> None:
+def _remove_leftovers() -> None:
     """Remove everything that a throttler has installed in this network namespace, whatever its policy was.
 
     What cannot be removed is gathered and raised as one CommandError, with the exit code of the first, when everything
@@ -94,16 +95,7 @@ def _remove_device(name: str) -> None:
         tc.execute(render.no_root(name))
 
 
-@contextmanager
-def installed(wanted: Topology) -> Iterator[Kernel]:
-    """Install ``wanted``, without elements; everything is removed afterwards by ``remove_leftovers``."""
-    try:
-        yield extend(Topology(), wanted, Kernel())
-    finally:
-        remove_leftovers()
-
-
-def extend(before: Topology, after: Topology, kernel: Kernel) -> Kernel:
+def _extend(before: Topology, after: Topology, kernel: Kernel) -> Kernel:
     """Extend the kernel's topology by links; raises CommandError, exit 71, when a part may be installed.
 
     Returns the kernel's leaves and frames.
@@ -152,10 +144,85 @@ def _frame(interface: str) -> int:
         raise CommandError(Exit.UNAVAILABLE, f"the interface {interface} is gone") from error
 
 
-def apply(plan: Plan, topology: Topology, kernel: Kernel) -> None:
-    """Bring ``plan`` into the kernel; raises CommandError, exit 71, when it, or the one before, may be there in
-    part.
+class StepFailed(Exception):
+    """A step could not be applied, or only in part; or ``others`` have undone what was applied."""
+
+    def __init__(self, failure: CommandError, by_others: bool = False) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.by_others = by_others
+
+
+class KernelBackend:
+    """Applies plans. ``read`` and ``apply`` raise StepFailed when the kernel may have a part of a step, or of the one
+    before.
     """
-    tc.execute(render.before_elements(plan, topology, kernel))
-    nft.execute(render.elements(plan))
-    tc.submit_async(render.after_elements(plan, topology, kernel))
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._kernel = Kernel()
+        self._topology = Topology()
+
+    @property
+    def tables(self) -> list[str]:
+        """The nft tables that are to be there."""
+        return [render.TABLES[direction] for direction in self._topology.tables]
+
+    @contextmanager
+    def installed(self, first: Plan) -> Iterator[None]:
+        """The topology of the first plan is installed while the block runs; everything is removed afterwards.
+
+        Raises CommandError, with nothing left behind, if it cannot be installed.
+        """
+        self._topology = first.topology or Topology()
+        ensure_no_foreign_qdisc(self._topology.devices)
+        _remove_leftovers()
+        try:
+            self._kernel = _extend(Topology(), self._topology, Kernel())
+            yield
+        finally:
+            _remove_leftovers()
+
+    def read(self, plan: Plan) -> Iterator[tuple[int, int | None]]:
+        """Reads the counters that ``plan`` names: minor numbers, and bytes of IP that the class has sent, None if it is
+        not there any more. Call it before ``apply``.
+        """
+        with _step():
+            for each in plan.read:
+                where = device(each.key.interface, each.key.direction)
+                found = htb.of_class(where, render.MARK, each.minor)
+                yield each.minor, found.ip_bytes if found else None
+
+    def apply(self, plan: Plan) -> None:
+        with _step():
+            if plan.topology is not None:
+                _check_roots(self._topology.devices & plan.topology.devices)
+                if plan.topology != self._topology:
+                    self._kernel = _extend(self._topology, plan.topology, self._kernel)
+                    self._topology = plan.topology
+            if not plan.is_empty:
+                tc.execute(render.before_elements(plan, self._topology, self._kernel))
+                nft.execute(render.elements(plan))
+                tc.submit_async(render.after_elements(plan, self._topology, self._kernel))
+        self._tell("release", plan.remove)
+        self._tell("throttle", plan.add)
+
+    def _tell(self, what: str, elements: Iterable[Element]) -> None:
+        for element in elements:
+            leaf = element.htb
+            self._log.event(
+                what,
+                subflow=str(element.subflow),
+                interface=leaf.key.interface,
+                direction=str(leaf.key.direction),
+                rule=leaf.key.owner.rule,
+                **{"class": render.class_id(leaf.minor)},
+            )
+
+
+@contextmanager
+def _step() -> Iterator[None]:
+    try:
+        yield
+    except CommandError as failure:
+        raise StepFailed(failure) from failure

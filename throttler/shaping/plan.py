@@ -51,7 +51,6 @@ class Element:
 
     @property
     def direction(self) -> Direction:
-        """That of the class."""
         return self.htb.key.direction
 
 
@@ -111,14 +110,11 @@ class ClassTable:
     """
 
     def __init__(
-        self,
-        capacity: int = CLASSES,
-        reserved: int = RESERVED,
-        map_size: int = ELEMENTS,
-        per_client: int = PER_CLIENT,
+        self, capacity: int = CLASSES, reserved: int = RESERVED, map_size: int = ELEMENTS, per_client: int = PER_CLIENT
     ) -> None:
-        self._classes: dict[ClassKey, ActiveClass] = {}
-        self._class_keys: dict[int, ClassKeys] = {}
+        self.classes: dict[ClassKey, ActiveClass] = {}
+        self.class_keys: dict[int, ClassKeys] = {}
+        """What is installed for each session that has an element; that of one session is not changed any more."""
         # The number that has been free for the longest is used first, so that a late packet meets no new class.
         self._free = deque(range(1, capacity + 1))
         self._reserved = reserved
@@ -136,18 +132,8 @@ class ClassTable:
         self.shared = 0
         self.refused = 0
 
-    @property
-    def classes(self) -> Mapping[ClassKey, ActiveClass]:
-        """The classes that are in use."""
-        return self._classes
-
     def __len__(self) -> int:
-        return len(self._classes)
-
-    @property
-    def class_keys(self) -> Mapping[int, ClassKeys]:
-        """What is installed for each session that has an element; that of one session is not changed any more."""
-        return self._class_keys
+        return len(self.classes)
 
     def sharers(self, owner: Owner) -> Collection[int]:
         """The sessions that have a part in the classes of ``owner``, which is a client or a rule."""
@@ -176,7 +162,7 @@ class ClassTable:
         step = _Step()
         for token, assignments in wanted.items():
             self._update_session(token, assignments, step)
-        drain = tuple(self._start_drain(key, now) for key in step.emptied if not self._classes[key].members)
+        drain = tuple(self._start_drain(key, now) for key in step.emptied if not self.classes[key].members)
         return Plan(
             open=tuple(step.open.values()),
             change=tuple(step.change.values()),
@@ -193,7 +179,7 @@ class ClassTable:
         return lost
 
     def _update_session(self, token: int, assignments: Iterable[Assignment], step: _Step) -> None:
-        before: ClassKeys = self._class_keys.get(token, {})
+        before: ClassKeys = self.class_keys.get(token, {})
         after: dict[tuple[Direction, FourTuple], ClassKey] = {}
         for assignment in assignments:
             name = (assignment.direction, assignment.subflow)
@@ -213,16 +199,16 @@ class ClassTable:
             if after.get(name) != key:
                 self._remove(token, name, key, step)
         if after:
-            self._class_keys[token] = after
+            self.class_keys[token] = after
         else:
-            self._class_keys.pop(token, None)
+            self.class_keys.pop(token, None)
 
     def _find(self, assignment: Assignment, step: _Step) -> ClassKey | None:
         """The narrowest class that exists, or that there is room to open."""
         for key in (candidates := _candidates(assignment)):
-            if key not in self._classes and self._has_room(key, assignment):
+            if key not in self.classes and self._has_room(key, assignment):
                 self._open(key, assignment, step)
-            if key in self._classes:
+            if key in self.classes:
                 self.shared += key != candidates[0]
                 return key
         return None
@@ -237,24 +223,24 @@ class ClassTable:
         opened = ActiveClass(
             HtbClass(key, self._free.popleft(), assignment.rates), client_of(assignment.subflow.remote)
         )
-        self._classes[key] = opened
+        self.classes[key] = opened
         self._of_client[opened.client] += _is_single(key)
         step.open[key] = opened.htb
 
     def _set_rates(self, key: ClassKey, rates: ClassRates, step: _Step) -> None:
-        known = self._classes[key]
+        known = self.classes[key]
         if known.htb.rates != rates:
             known.htb = replace(known.htb, rates=rates)
             (step.open if key in step.open else step.change)[key] = known.htb
 
     def _add(self, token: int, name: tuple[Direction, FourTuple], key: ClassKey, step: _Step) -> None:
-        known = self._classes[key]
+        known = self.classes[key]
         known.members += 1
         self._count(token, name, key.owner, 1)
         step.add.append(Element(name[1], known.htb))
 
     def _remove(self, token: int, name: tuple[Direction, FourTuple], key: ClassKey, step: _Step) -> None:
-        known = self._classes[key]
+        known = self.classes[key]
         known.members -= 1
         self._count(token, name, key.owner, -1)
         step.remove.append(Element(name[1], known.htb))
@@ -273,7 +259,7 @@ class ClassTable:
                 del self._sharers[owner]
 
     def _start_drain(self, key: ClassKey, now: int) -> HtbClass:
-        retired = self._classes.pop(key)
+        retired = self.classes.pop(key)
         if _is_single(key):
             self._of_client[retired.client] -= 1
             if not self._of_client[retired.client]:

@@ -111,12 +111,9 @@ def _table(direction: Direction, is_there: bool, before: Topology, after: Topolo
     new_dscp_values = after.dscp_values - before.dscp_values if is_there else after.dscp_values
     text += "".join(_code_chain(TABLES[direction], code) for code in sorted(new_dscp_values))
     if direction is Direction.UPLOAD:
-        text += "".join(_ingress(link) for link in after.links if _is_new_upload(link, before))
+        there = (link for link in after.links if link.direction is direction and link.is_there)
+        text += "".join(_ingress(link) for link in there if link not in before.links)
     return text
-
-
-def _is_new_upload(link: Link, before: Topology) -> bool:
-    return link.direction is Direction.UPLOAD and link.is_there and link not in before.links
 
 
 def _maps(direction: Direction) -> str:
@@ -190,11 +187,11 @@ def no_tables() -> str:
 
 def before_elements(plan: Plan, topology: Topology, kernel: Kernel) -> str:
     """tc lines for the classes that ``plan`` opens and changes, applied before the elements."""
+    steps = (("add", plan.open), ("change", plan.change))
     return "".join(
-        (
-            *(_open(htb, topology, kernel) for htb in plan.open),
-            *(_change(htb, topology, kernel) for htb in plan.change),
-        )
+        _class(verb, htb, topology, _parameters(htb, kernel)) + _leaf(verb, htb, kernel)
+        for verb, classes in steps
+        for htb in classes
     )
 
 
@@ -263,14 +260,6 @@ def _class(verb: str, htb: HtbClass, topology: Topology, rest: str) -> str:
     return (
         f"class {verb} dev {link.device} parent {class_id(link.root_class)} classid {class_id(htb.minor)} htb {rest}\n"
     )
-
-
-def _open(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:
-    return _class("add", htb, topology, _parameters(htb, kernel)) + _leaf("add", htb, kernel)
-
-
-def _change(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:
-    return _class("change", htb, topology, _parameters(htb, kernel)) + _leaf("change", htb, kernel)
 
 
 def _drain(htb: HtbClass, topology: Topology, kernel: Kernel) -> str:

@@ -36,7 +36,6 @@ class Link:
 
     @property
     def device(self) -> str:
-        """The device that has its classes."""
         return device(self.interface, self.direction)
 
     @property
@@ -70,7 +69,6 @@ class Topology:
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices with a tree."""
         return frozenset(link.device for link in self.links)
 
     def link(self, interface: str, direction: Direction) -> Link:

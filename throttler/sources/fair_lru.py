@@ -37,7 +37,6 @@ class FairLru(Generic[K, V]):
         return iter(self._entries)
 
     def get(self, key: K) -> V | None:
-        """The value at ``key``, if there is one."""
         entry = self._entries.get(key)
         return entry[2] if entry else None
 

@@ -2,17 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from throttler.sources.draining import DrainFilter
-from throttler.sources.source import BATCH, Known, SourceKind
-from tributary.closing import Closing
-from tributary.daemons.loop import Descriptor
+from throttler.sources.source import BATCH, Known, Source, SourceKind
 from tributary.kernel import routes
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Ended, Event, SubflowClosed, SubflowEstablished, SubflowPriority
+from tributary.mptcp.events import Event, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.path_manager import EventsLost, PathManager
 
@@ -24,7 +22,7 @@ _SHARE = 100
 """A scan takes at most one part in so many of the time."""
 
 
-class KernelEvents(Closing):
+class KernelEvents(Source):
     """The events of the kernel's path manager; after lost events a scan of the sockets gives the current state."""
 
     kind = SourceKind.KERNEL
@@ -38,10 +36,8 @@ class KernelEvents(Closing):
         self._next_scan = 0.0
         self._counts: Counter[str] = Counter()
 
-    @property
-    def descriptors(self) -> Sequence[Descriptor]:
-        """The netlink socket."""
-        return (self._manager,)
+    def fileno(self) -> int:
+        return self._manager.fileno()
 
     @property
     def has_pending(self) -> bool:
@@ -104,19 +100,7 @@ class KernelEvents(Closing):
         self._next_scan = time.monotonic() + max(_BETWEEN_SCANS, _SHARE * seen.took)
         return seen.differences
 
-    def watch(self, interfaces: Mapping[str, int]) -> None:
-        """Nothing to do: it sees all interfaces."""
-
-    def drop(self, _subflows: Iterable[FourTuple], _reason: Ended) -> Sequence[Event]:
-        """Nothing to do: the kernel reports all ends."""
-        return ()
-
-    def capture(self) -> dict[str, dict[str, int]]:
-        """Empty: it captures nothing."""
-        return {}
-
     def counts(self) -> Counter[str]:
-        """Events, and how often events were lost."""
         return self._counts
 
 

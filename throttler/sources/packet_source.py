@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from selectors import EVENT_READ, EpollSelector
 
 from throttler.sources.sniffer import ReorderBuffer, Sniffer, complete_until
-from throttler.sources.source import BATCH, Known, SourceKind
+from throttler.sources.source import BATCH, Known, Source, SourceKind
 from throttler.sources.tracker import Tracker
-from tributary.closing import Closing
-from tributary.daemons.loop import Descriptor
 from tributary.kernel import routes
 from tributary.mptcp import sockets
 from tributary.mptcp.events import Ended, Event, SubflowEstablished
@@ -19,7 +17,7 @@ from tributary.settings.errors import CommandError, Exit
 from tributary.wire.segments import Segment
 
 
-class PacketSource(Closing):
+class PacketSource(Source):
     """Reads handshakes from the interfaces by Scapy."""
 
     kind = SourceKind.SNIFFER
@@ -31,10 +29,8 @@ class PacketSource(Closing):
         # One descriptor for the loop, for all interfaces (epoll(7)).
         self._selector = EpollSelector()
 
-    @property
-    def descriptors(self) -> Sequence[Descriptor]:
-        """One descriptor, readable when a packet socket is."""
-        return (self._selector,)
+    def fileno(self) -> int:
+        return self._selector.fileno()
 
     @property
     def has_pending(self) -> bool:
@@ -82,7 +78,6 @@ class PacketSource(Closing):
         return [each for event in own for each in (*self._tracker.import_existing(event), event)]
 
     def events(self, _known: Known, /) -> Sequence[Event]:
-        """The events of new segments."""
         found = [event for segment in self._segments() for event in self._tracker.handle(segment)]
         return [*found, *self._tracker.expire(time.monotonic_ns())]
 
@@ -93,14 +88,11 @@ class PacketSource(Closing):
         return self._reorder.push(segments, complete_until(now, found, BATCH))
 
     def drop(self, subflows: Iterable[FourTuple], reason: Ended) -> Sequence[Event]:
-        """Stop following these."""
         now = time.monotonic_ns()
         return [event for each in subflows for event in self._tracker.drop(each, now, reason)]
 
     def capture(self) -> dict[str, dict[str, int]]:
-        """The counters of each packet socket."""
         return {name: sniffer.counts() for name, (_, sniffer) in self._sniffers.items()}
 
     def counts(self) -> Counter[str]:
-        """The counters of the handshakes."""
         return Counter({str(name): count for name, count in self._tracker.counts.items()})

@@ -56,11 +56,9 @@ class Sniffer:
             raise CommandError(Exit.SYSTEM, f"cannot capture on {interface}: {error}") from error
 
     def fileno(self) -> int:
-        """For selectors."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Stop capturing."""
         self._scapy.close()
 
     def packets(self, most: int, wall: int, now: int) -> Iterator[Captured]:
@@ -124,7 +122,6 @@ class ReorderBuffer:
 
     @property
     def has_pending(self) -> bool:
-        """Whether segments wait for a later turn."""
         return bool(self._later)
 
     def push(self, segments: Iterable[Segment], complete_until: int) -> list[Segment]:

@@ -18,7 +18,7 @@ CONTROL = Control("control", "console", longest=4096, timeout=10.0, own_folder=P
 class Message(BaseModel):
     """The base of all that is exchanged."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Answer(Message):

@@ -12,9 +12,9 @@ VERSION = 1
 
 
 class Document(BaseModel):
-    """The base of all documents."""
+    """The base of all documents, each of which is built when it is used first."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     KEY: ClassVar[tuple[str, ...]] = ("name",)
     """The fields that tell it from others of its kind."""
 
@@ -161,6 +161,20 @@ class Router(Counted):
     def links_up(self) -> int:
         """How many of its links have a tunnel that is up."""
         return sum(tunnel.link is not None for tunnel in self.up)
+
+
+class Account(Document):
+    """What the converter carried for one client, router or path on a day."""
+
+    KEY = ("day", "client", "router", "path")
+
+    day: str | None = Field(description="the day in UTC (RFC 3339)")
+    client: str | None = Field(description="the client's address or network; on a path, that which it has there")
+    router: str | None = Field(description="the home router behind that address")
+    path: str | None = Field(description="the path; null where the log names none, as of plain TCP")
+    connections: int = Field(description="connections that ended, or requests; by path each path has its own")
+    received: int = Field(description="bytes from the client")
+    sent: int = Field(description="bytes to the client")
 
 
 class Service(Document):

@@ -111,10 +111,8 @@ class Control:
                 raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
             answer = handle(asked)
             return answer if isinstance(answer, Future) else json.dumps(answer).encode()
-        except CommandError as failure:
-            return failed(failure.code, str(failure))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            return failed(Exit.USAGE, f"not a request: {error!r}")
+        except REFUSED as error:
+            return refused(error)
 
     def ask(self, command: str, **arguments: object) -> Response:
         """The response of this network namespace's daemon; raises the CommandError that it reports.
@@ -141,6 +139,17 @@ class Control:
         if "failure" in answer:
             raise CommandError(Exit(answer["code"]), answer["failure"])
         return answer
+
+
+REFUSED = (CommandError, ValueError, KeyError, TypeError, RecursionError)
+"""Exceptions of a handler for a request that is refused."""
+
+
+def refused(error: Exception) -> bytes:
+    """The response for one of ``REFUSED``."""
+    if isinstance(error, CommandError):
+        return failed(error.code, str(error))
+    return failed(Exit.USAGE, f"not a request: {error!r}")
 
 
 def failed(code: Exit, message: str) -> bytes:

@@ -1,33 +1,6 @@
-"""Formats a daemon's answers for people: folded lists of facts, times, numbers."""
+"""Formats a daemon's answers for people: times, numbers."""
 
-from collections.abc import Iterator, Sequence
-
-from rich.text import Text
-
-from tributary.daemons.logs import printable
-
-ARROW = ">"
 _STEPS = ("", "k", "M", "G", "T", "P")
-
-
-def folded(facts: Sequence[str], indent: int, width: int) -> Iterator[Text]:
-    """``facts`` in lines of ``width`` columns, separated by commas, except after an arrow."""
-    line = Text(" " * indent)
-    empty = True
-    for number, fact in enumerate(facts):
-        comma = "" if number == len(facts) - 1 or fact.endswith(ARROW) else ","
-        piece = Text(printable(fact) + comma)
-        if not empty and line.cell_len + 1 + piece.cell_len > width:
-            yield line
-            line, empty = Text(" " * (indent + 4)), True
-        line.append_text(piece if empty else Text(" ").append_text(piece))
-        empty = False
-    yield line
-
-
-def end(address: str, port: int) -> str:
-    """One end of a subflow, as in a URL."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def age(seconds: float) -> str:

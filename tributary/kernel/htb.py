@@ -38,12 +38,10 @@ def of_class(device: str, major: int, minor: int) -> ClassStatistics | None:
         request = _TCMSG.pack(0, socket.if_nametoindex(device), major | minor, 0, 0)
         # Without ECHO the kernel answers only to the listeners of its multicast group (net/sched/sch_api.c).
         return _read(kept(ROUTE).ask(_GET_CLASS, request, ECHO))[1]
-    except OSError as error:
+    except (OSError, Malformed, struct.error) as error:
         # ENODEV: its device went away.
-        if error.errno in (errno.ENOENT, errno.ENODEV):
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENODEV):
             return None
-        raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
-    except (Malformed, struct.error) as error:
         raise CommandError(Exit.SYSTEM, f"cannot read class {minor:x} of {device}: {error}") from error
 
 

@@ -21,7 +21,7 @@ ROUTE, SOCK_DIAG, GENERIC = 0, 4, 16
 REQUEST, ECHO, DUMP = 0x1, 0x8, 0x300
 _DUMP_INTERRUPTED = 0x10
 _ERROR, _DONE = 2, 3
-_SOL_NETLINK, _ADD_MEMBERSHIP, _EXT_ACK, _NO_ENOBUFS = 270, 1, 11, 5
+_SOL_NETLINK, _ADD_MEMBERSHIP, _EXT_ACK = 270, 1, 11
 _ACK_TLVS, _CAPPED = 0x200, 0x100
 _ERROR_TEXT = 1
 _NESTED = 0x3FFF
@@ -108,9 +108,17 @@ class Netlink(Closing):
         """Let a filter choose what to receive: a packed classic BPF program (linux/filter.h)."""
         capture_filter.attach(self._socket, program)
 
-    def receive(self) -> bytes:
-        """The next datagram; raises BlockingIOError, or OSError with ENOBUFS when some were lost."""
-        return self._socket.recv(_BUFFER)
+    def queued(self, what: str) -> Iterator[bytes | None]:
+        """The datagrams that have come to a listener, None where some were lost; raises CommandError, exit 71."""
+        while True:
+            try:
+                yield self._socket.recv(_BUFFER)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's {what}: {error}") from error
+                yield None
 
     def ask(self, kind: int, body: bytes, flags: int = 0) -> Message:
         """The one message that answers a request."""
@@ -164,19 +172,11 @@ class Watch(Closing):
         return self._link.fileno()
 
     def has_changes(self) -> bool:
-        """Whether anything has changed since the last call, also if messages were lost. Raises CommandError, exit
-        71.
-        """
+        """Whether anything has changed since the last call, or was lost; raises CommandError, exit 71."""
         changed = False
-        while True:
-            try:
-                changed |= self._matters(self._link.receive())
-            except BlockingIOError:
-                return changed
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's changes: {error}") from error
-                changed = True
+        for data in self._link.queued("changes"):
+            changed |= data is None or self._matters(data)
+        return changed
 
     def _matters(self, _: bytes) -> bool:
         """Whether a datagram is about a change that counts."""

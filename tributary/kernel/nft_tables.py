@@ -67,9 +67,7 @@ def _handle(table: str) -> int | None:
         answer = kept(_NETFILTER).ask(_GET_TABLE, request)
         (number,) = struct.unpack("!Q", dict(attributes(answer.body, _HEADER.size))[_TABLE_HANDLE])
         return int(number)
-    except OSError as error:
-        if error.errno == errno.ENOENT:
+    except (OSError, Malformed, KeyError, struct.error) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOENT:
             return None
-        raise CommandError(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error
-    except (Malformed, KeyError, struct.error) as error:
         raise CommandError(Exit.SYSTEM, f"cannot look for the nft table {table}: {error}") from error

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tributary.settings.hosts import joined
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class FourTuple:
@@ -20,16 +22,12 @@ class FourTuple:
     @property
     def local_end(self) -> str:
         """Address and port of this side, as in a URL."""
-        return f"{_host(self.local)}:{self.local_port}"
+        return joined(self.local, self.local_port)
 
     @property
     def remote_end(self) -> str:
         """Address and port of the client."""
-        return f"{_host(self.remote)}:{self.remote_port}"
+        return joined(self.remote, self.remote_port)
 
     def __str__(self) -> str:
         return f"{self.local_end} > {self.remote_end}"
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -10,8 +10,10 @@ import errno
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
+from itertools import islice
 
 from tributary.closing import Closing
 from tributary.kernel.netlink import GENERIC, Malformed, Message, Netlink, attributes, family, messages
@@ -53,7 +55,6 @@ class Attribute(IntEnum):
     """Attributes of events, enum mptcp_event_attr."""
 
     TOKEN = 1
-    LOC_ID = 3
     REM_ID = 4
     SADDR4 = 5
     SADDR6 = 6
@@ -104,31 +105,15 @@ class PathManager(Closing):
 
     def events(self, most: int) -> Iterator[Event]:
         """The queued events of at most ``most`` datagrams; raises EventsLost."""
-        for _ in range(most):
-            try:
-                data = self._link.receive()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno == errno.ENOBUFS:
-                    self._forget_queue()
-                    raise EventsLost from error
-                raise CommandError(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
+        for data in islice(self._link.queued("MPTCP events"), most):
+            if data is None:
+                # What else is queued is older than the next scan of the sockets.
+                deque(self._link.queued("MPTCP events"), maxlen=0)
+                raise EventsLost
             for message in _whole(data):
                 event = read(message, time.monotonic_ns(), self._interface_of)
                 if event is not None:
                     yield event
-
-    def _forget_queue(self) -> None:
-        """Drop queued events: they are older than the next scan of the sockets."""
-        while True:
-            try:
-                self._link.receive()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise CommandError(Exit.SYSTEM, f"cannot read the kernel's MPTCP events: {error}") from error
 
 
 def _whole(data: bytes) -> list[Message]:

@@ -53,7 +53,7 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time; the congestion
-    window in segments, and how many segments were retransmitted.
+    window in segments, how many segments were retransmitted, and the session's token.
     """
 
     acked: int
@@ -61,6 +61,7 @@ class Traffic:
     rtt_us: int
     window: int = 0
     retransmitted: int = 0
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def traffic() -> dict[FourTuple, Traffic]:
                     struct.unpack_from("=I", each.info, offset)[0] for offset in (_RTT, _WINDOW, _SENT_AGAIN)
                 )
                 acked, received = struct.unpack_from("=QQ", each.info, _BYTES_ACKED)
-                found[each.subflow] = Traffic(acked, received, rtt, window, again)
+                found[each.subflow] = Traffic(acked, received, rtt, window, again, each.token)
     return found
 
 

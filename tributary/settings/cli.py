@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
+from inspect import signature
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -15,13 +16,21 @@ from tributary.settings.errors import CommandError, Exit
 _Options = TypeVar("_Options")
 
 
+class Contradiction(Exception):
+    """Arguments that do not go together; a command raises it before it does anything."""
+
+
 class Arguments(argparse.ArgumentParser):
     """argparse with sysexits codes, and help texts that are not reflowed.
 
-    A command's arguments are a frozen dataclass, with a field of the same name for each::
+    A function gets a command's arguments by their names; or, where they travel on together, as a frozen dataclass with
+    a field for each::
 
+        command.set_function(_plan)             # def _plan(file: Path, json: bool) -> int | None
         command.set_handler(Plan, _plan)        # def _plan(options: Plan) -> int | None
         return parser.dispatch(words)
+
+    Arguments that do not go together are a Contradiction, or a ValueError of the dataclass.
     """
 
     def __init__(self, *args: object, **options: object) -> None:
@@ -40,21 +49,25 @@ class Arguments(argparse.ArgumentParser):
         """Let ``dispatch`` call ``act`` with this command's arguments as ``options``."""
         self.set_defaults(options=options, act=act)
 
-    def dispatch(self, words: Sequence[str]) -> int:
-        """Run the command in ``words``; returns the exit code.
+    def set_function(self, act: Callable[..., int | None]) -> None:
+        """Let ``dispatch`` call ``act`` with this command's arguments by their names."""
+        self.set_defaults(options=None, act=act)
 
-        Options may raise ValueError for arguments that contradict each other.
-        """
+    def dispatch(self, words: Sequence[str]) -> int:
+        """Run the command in ``words``; returns the exit code."""
         given = vars(self.parse_args(words))
         act, options = given.pop("act"), given.pop("options")
+        for name in self.shared - signature(options or act).parameters.keys():
+            if given.pop(name) is not None:
+                self.error(f"--{name}: not accepted with this command")
         try:
-            for name in self.shared - {field.name for field in fields(options)}:
-                if given.pop(name) is not None:
-                    raise ValueError(f"--{name}: not accepted with this command")
-            made = options(**given)
+            call = partial(act, options(**given)) if options else partial(act, **given)
         except ValueError as error:
             self.error(str(error))
-        return act(made) or 0
+        try:
+            return call() or 0
+        except Contradiction as error:
+            self.error(str(error))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         # For a typo suggest the closest word, instead of a list of all.
@@ -69,18 +82,26 @@ class Arguments(argparse.ArgumentParser):
 
 
 class Subcommands:
-    """The subcommands of a program: each has its own arguments, all have the same epilog."""
+    """The subcommands of a program: each has its own arguments, and the same epilog unless it is given another one."""
 
-    def __init__(self, program: Arguments, epilog: str) -> None:
-        self._added = program.add_subparsers(required=True, metavar="COMMAND")
+    def __init__(self, program: Arguments, epilog: str, metavar: str = "COMMAND") -> None:
+        self._added = program.add_subparsers(required=True, metavar=metavar)
         self._epilog = epilog
 
     def add(
         self, name: str, options: type[_Options], act: Callable[[_Options], int | None], about: str, text: str
     ) -> Arguments:
         """Add a command, with a line ``about`` it for the program's help and a ``text`` for its own."""
-        added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=self._epilog)
+        added = self.add_function(name, act, about, text)
         added.set_handler(options, act)
+        return added
+
+    def add_function(
+        self, name: str, act: Callable[..., int | None], about: str, text: str, epilog: str | None = None
+    ) -> Arguments:
+        """The same for a function that takes the arguments by their names."""
+        added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=epilog or self._epilog)
+        added.set_function(act)
         return added
 
     def group(self, name: str, about: str) -> Arguments:
@@ -89,12 +110,23 @@ class Subcommands:
         return added
 
     def adopt(self, name: str, program: Arguments, about: str) -> None:
-        """Add another program's subcommand of this name, or the whole of a program that has none."""
-        groups = (each.choices for each in program._actions if isinstance(each, argparse._SubParsersAction))
-        other = next(groups, {}).get(name, program)
+        """Add the whole of another program as a command."""
         self._added.add_parser(
-            name, parents=[other], add_help=False, help=about, description=other.description, epilog=other.epilog
+            name, parents=[program], add_help=False, help=about, description=program.description, epilog=program.epilog
         )
+
+
+def whole_number(least: int, most: int, of: str = "") -> Callable[[str], int]:
+    """The ``type`` of an argument that is a whole number (``of`` days) of these bounds; its error says so."""
+    number = f"a whole number of {of}" if of else "a whole number"
+
+    def read(text: str) -> int:
+        # No digits of other scripts, which int() takes; and none of a number too long for it.
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text}: accepted: {number} from {least} to {most}")
+        return int(text)
+
+    return read
 
 
 def need_root(what: str) -> None:

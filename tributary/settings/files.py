@@ -16,11 +16,24 @@ M = TypeVar("M", bound="Settings")
 
 
 class Settings(BaseModel):
-    """The base of every settings model: refuses unknown keys, and is immutable."""
+    """The base of every settings model: refuses unknown keys, and is immutable.
+
+    Each is built when it is used first, since that takes a third of a command's start.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, validate_default=True, hide_input_in_errors=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        validate_default=True,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
+
+    @property
+    def written(self) -> dict[str, object]:
+        """The keys that say something else than when they are left out, as they stand in a file."""
+        return self.model_dump(exclude_defaults=True, mode="json")
 
 
 def load(path: Path, model: type[M]) -> M:
@@ -65,8 +78,7 @@ def explained(error: ErrorDetails, model: type[BaseModel], where: str) -> Comman
     """The one-line error for a pydantic ``error`` in a ``model``; ``where`` is the file's name."""
     location = error["loc"]
     if error["type"] == "extra_forbidden":
-        owner = _model_at(model, location[:-1])
-        accepted = "one of the keys " + ", ".join(sorted(owner.model_fields)) if owner else "no such key"
+        accepted = "one of the keys " + ", ".join(sorted(_model_at(model, location[:-1]).model_fields))
     elif error["type"] == "value_error":
         accepted = str(error["ctx"]["error"])
     else:
@@ -95,9 +107,9 @@ def _of_keys(value: object, model: type[BaseModel] | None) -> object:
     }
 
 
-def _may_mean_a_secret(key: object, value: object, model: type[BaseModel] | None) -> bool:
+def _may_mean_a_secret(key: object, value: object, model: type[BaseModel]) -> bool:
     """Whether ``key`` is unknown to the ``model``, which has a secret, and resembles no other of its keys."""
-    fields = model.model_fields if model else {}
+    fields = model.model_fields
     if not isinstance(key, str) or key in fields or not any(map(is_secret, fields)):
         return False
     meant = difflib.get_close_matches(key.lower(), fields, n=1)
@@ -110,12 +122,10 @@ def _dotted(location: tuple[int | str, ...]) -> str:
     return text.removeprefix(".") or "(the whole file)"
 
 
-def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel] | None:
+def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
     """The model that holds the keys at ``location``, through lists and tables."""
-    here: type[BaseModel] | None = model
+    here = model
     for step in location:
-        if here is None:
-            return None
         field = here.model_fields.get(step) if isinstance(step, str) else None
         if field is not None:
             here = _model_inside(field.annotation) or here
@@ -125,18 +135,12 @@ def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[B
 def _model_inside(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_inside(argument)
-        if found is not None:
-            return found
-    return None
+    return next(filter(None, map(_model_inside, getattr(annotation, "__args__", ()))), None)
 
 
 def _description_at(model: type[BaseModel], location: tuple[int | str, ...]) -> str | None:
-    names = [index for index, step in enumerate(location) if isinstance(step, str)]
-    for index in reversed(names):
-        owner = _model_at(model, location[:index])
-        field = owner.model_fields.get(str(location[index])) if owner else None
+    for index, step in reversed(list(enumerate(location))):
+        field = _model_at(model, location[:index]).model_fields.get(str(step))
         if field is not None:
             return field.description
     return None

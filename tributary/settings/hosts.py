@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Self
 
-from tributary.settings.values import require
-
 Address = IPv4Address | IPv6Address
 
 CONVERT_PORT = 5124
@@ -28,7 +26,8 @@ class Target:
         """
         host, port = host_and_port(text, usual)
         address = ip_address(host)
-        require(is_of_a_host(address))
+        if not is_of_a_host(address):
+            raise ValueError
         return cls(address, port)
 
     def __str__(self) -> str:
@@ -43,11 +42,9 @@ def host_and_port(text: str, usual: int | None = None) -> tuple[str, int]:
     if usual is not None and (address := as_address(text)):
         return str(address), usual
     match = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^\[\]:]+))(?::(?P<port>\d{1,5}))?", text, re.ASCII)
-    require(match is not None)
-    assert match is not None
-    port = match["port"] or usual
-    require(port is not None and 1 <= int(port) <= 65535)
-    assert port is not None
+    port = match and (match["port"] or usual)
+    if not match or port is None or not 1 <= int(port) <= 65535:
+        raise ValueError
     return str(IPv6Address(match["six"])) if match["six"] is not None else match["host"], int(port)
 
 

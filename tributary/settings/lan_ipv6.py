@@ -4,7 +4,7 @@ from enum import StrEnum
 from ipaddress import IPv6Network
 from typing import Annotated
 
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.values import accepting, or_none, reading, require
 
 _PRIVATE = IPv6Network("fd00::/8")
 """Unique local addresses (RFC 4193 section 3.1)."""
@@ -22,7 +22,7 @@ class LanIpv6(StrEnum):
 
 
 def _private(value: object) -> IPv6Network:
-    network = value if isinstance(value, IPv6Network) else IPv6Network(as_text(value))
+    network = reading(IPv6Network, IPv6Network)(value)
     require(network.prefixlen == 64 and network.subnet_of(_PRIVATE))
     return network
 

@@ -7,8 +7,8 @@ from pydantic import Field, PlainSerializer, model_validator
 
 from tributary.settings.files import Settings
 from tributary.settings.hours import Hours
-from tributary.settings.units import PositiveRate, Size
-from tributary.settings.values import accepting, or_none, require
+from tributary.settings.units import PositiveRate, Size, within
+from tributary.settings.values import accepting, or_none
 
 
 class Use(StrEnum):
@@ -26,12 +26,6 @@ CAP = "a size above zero with its unit (MB, GB, TB and others), such as '50GB'"
 CAP_DAY = "a day of the month from 1 to 31, with monthly_cap alone"
 SPANS = "a list of spans of local time, such as ['22:00-06:00', '12:00-13:30']"
 INSTEAD_OF_BACKUP = "use = 'backup' in place of the key backup, which is no more"
-
-
-def _cap(value: object) -> Size:
-    size = value if isinstance(value, Size) else Size.parse(value)
-    require(size.amount > 0)
-    return size
 
 
 def _hours(value: object) -> tuple[Hours, ...]:
@@ -66,7 +60,7 @@ class LinkPolicy(Settings):
         False, title="it costs by the byte: fewer probes, and nothing else if others can", description="true or false"
     )
     monthly_cap: Annotated[
-        Size | None, accepting(CAP, or_none(_cap)), PlainSerializer(str, when_used="unless-none")
+        Size | None, accepting(CAP, or_none(within(Size(1)))), PlainSerializer(str, when_used="unless-none")
     ] = Field(None, title="bytes in and out after which it is not used until the next month", description=CAP)
     cap_day: int = Field(
         1, ge=1, le=31, title="when the provider counts from zero; in a shorter month its last day", description=CAP_DAY

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import PlainSerializer
 
-from tributary.settings.values import accepting, as_text, require
+from tributary.settings.values import accepting, as_text, reading, require
 
 TCP_PORTS = "a port, such as 25, or a range, such as '6000-6100', of 1 to 65535"
 SERVICE = "tcp/ or udp/ and a port or a range of 1 to 65535, such as 'tcp/25' or 'udp/5060-5090'"
@@ -58,9 +58,5 @@ def _of_tcp(value: object) -> Ports:
     return Ports.parse(f"tcp/{value if type(value) is int else as_text(value)}")
 
 
-def _of_either(value: object) -> Ports:
-    return value if isinstance(value, Ports) else Ports.parse(as_text(value))
-
-
 TcpPorts = Annotated[Ports, accepting(TCP_PORTS, _of_tcp)]
-ServicePorts = Annotated[Ports, accepting(SERVICE, _of_either), PlainSerializer(str)]
+ServicePorts = Annotated[Ports, accepting(SERVICE, reading(Ports, Ports.parse)), PlainSerializer(str)]

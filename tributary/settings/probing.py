@@ -6,27 +6,19 @@ from pydantic import Field, PlainSerializer
 
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Target
-from tributary.settings.units import Duration
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.units import Duration, within
+from tributary.settings.values import accepting, or_none, reading
 
 TARGET = "an address and a port, such as '203.0.113.5:5124' or '[2001:db8::5]:5124'; no name, no loopback"
 SECONDS = "a time from '1s' to '3600s'"
 
 
-def _target(value: object) -> Target:
-    return value if isinstance(value, Target) else Target.parse(as_text(value))
-
-
-def _seconds(value: object) -> Duration:
-    time = value if isinstance(value, Duration) else Duration.parse(value)
-    require(1 <= time.seconds <= 3600)
-    return time
-
-
 ProbeTarget = Annotated[
-    Target | None, accepting(TARGET, or_none(_target)), PlainSerializer(str, when_used="unless-none")
+    Target | None,
+    accepting(TARGET, or_none(reading(Target, Target.parse))),
+    PlainSerializer(str, when_used="unless-none"),
 ]
-Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]
+Seconds = Annotated[Duration, accepting(SECONDS, within(Duration.parse("1s"), Duration.parse("3600s")))]
 
 
 class Probe(Settings):
@@ -54,8 +46,3 @@ class Probe(Settings):
     captive: bool = Field(
         default=True, title="look for a login page on links by which the gateway is silent", description="true or false"
     )
-
-    @property
-    def written(self) -> dict[str, object]:
-        """The keys that say something else than when they are left out, as they stand in a file."""
-        return self.model_dump(exclude_defaults=True, mode="json")

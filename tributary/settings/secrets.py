@@ -40,7 +40,7 @@ def _inside(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: HIDDEN if is_secret(str(key)) else _inside(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(_inside, value)) if isinstance(value, list) else tuple(map(_inside, value))
+        return type(value)(map(_inside, value))
     if not isinstance(value, str):
         return value
     if "PRIVATE KEY" in value:

@@ -6,23 +6,28 @@ A bare number is refused as ambiguous. The notation is that of tc(8):
 
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from math import inf
+from typing import ClassVar, Self, TypeVar
 
-from tributary.settings.values import Text
+from tributary.settings.values import Text, require
 
+Q = TypeVar("Q", bound="Quantity")
 _NUMBER_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z%]+)", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
 class Quantity(Text):
-    """A non-negative whole number of base units, read from and written as text with a unit."""
+    """A whole number of base units within bounds, read from and written as text with a unit."""
 
     amount: int
 
     UNITS: ClassVar[dict[str, int]]
     ACCEPTED: ClassVar[str]
+    LEAST: ClassVar[int] = 0
+    MOST: ClassVar[float] = inf
 
     @classmethod
     def parse(cls, text: object) -> Self:
@@ -31,7 +36,7 @@ class Quantity(Text):
         if match is None or match[2] not in cls.UNITS:
             raise ValueError(cls.ACCEPTED)
         amount = Fraction(match[1]) * cls.UNITS[match[2]]
-        if amount.denominator != 1:
+        if amount.denominator != 1 or not cls.LEAST <= amount <= cls.MOST:
             raise ValueError(cls.ACCEPTED)
         return cls(int(amount))
 
@@ -51,6 +56,17 @@ class Quantity(Text):
         return f"{self.amount // size}{unit}"
 
 
+def within(least: Q, most: Q | None = None) -> Callable[[object], Q]:
+    """A reader of amounts from ``least`` to ``most``, which raises ValueError for others."""
+
+    def read(value: object) -> Q:
+        found = value if isinstance(value, type(least)) else type(least).parse(value)
+        require(least <= found and (most is None or found <= most))
+        return found
+
+    return read
+
+
 class Rate(Quantity):
     """Bits per second."""
 
@@ -62,13 +78,7 @@ class PositiveRate(Rate):
     """A rate above zero, in bits per second."""
 
     ACCEPTED = "a rate above zero with its unit (bit, kbit, mbit, gbit), such as '5mbit'"
-
-    @classmethod
-    def parse(cls, text: object) -> Self:
-        rate = super().parse(text)
-        if rate.amount == 0:
-            raise ValueError(cls.ACCEPTED)
-        return rate
+    LEAST = 1
 
 
 class Duration(Quantity):
@@ -95,13 +105,7 @@ class Share(Quantity):
 
     UNITS = {"%": 10**4}
     ACCEPTED = "a share from '0%' to '100%'"
-
-    @classmethod
-    def parse(cls, text: object) -> Self:
-        share = super().parse(text)
-        if share.amount > 10**6:
-            raise ValueError(cls.ACCEPTED)
-        return share
+    MOST = 10**6
 
     def __str__(self) -> str:
         return f"{self.amount / 10**4:g}%"

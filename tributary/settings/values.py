@@ -42,6 +42,11 @@ def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:
     return lambda value: None if value is None else read(value)
 
 
+def reading(kind: type[T], parse: Callable[[str], T]) -> Callable[[object], T]:
+    """A reader of text by ``parse``; what is of that kind already, such as a default, stays as it is."""
+    return lambda value: value if isinstance(value, kind) else parse(as_text(value))
+
+
 def as_text(value: object) -> str:
     """``value`` itself; raises TypeError if it is no text."""
     if not isinstance(value, str):

@@ -45,8 +45,8 @@ class MpCapable:
     checksum: int | None = None
 
 
-CHECKSUM_REQUIRED, EXTENSIBILITY, NO_MORE_SUBFLOWS_HERE, HMAC_SHA256 = 0x80, 0x40, 0x20, 0x01
-"""The flags A, B, C and H of MP_CAPABLE."""
+EXTENSIBILITY, HMAC_SHA256 = 0x40, 0x01
+"""The flags B and H of MP_CAPABLE."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, as_address, host_and_port, joined
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.values import accepting, or_none, reading, require
 from tributary.wireguard.addresses import BLOCK, GLOBAL, LAN, PRIVATE
 from tributary.wireguard.keys import KEY, Key
 
@@ -56,29 +56,21 @@ def _is_name(host: str) -> bool:
     return len(host) <= 253 and all(re.fullmatch(_LABEL, each) for each in labels) and not labels[-1].isdigit()
 
 
-def _endpoint(value: object) -> Endpoint:
-    return value if isinstance(value, Endpoint) else Endpoint.parse(as_text(value))
-
-
 def _routers(value: object) -> IPv4Network:
-    network = value if isinstance(value, IPv4Network) else IPv4Network(as_text(value))
+    network = reading(IPv4Network, IPv4Network)(value)
     require(network.prefixlen == BLOCK)
     return network
 
 
-def _inside(value: object) -> IPv4Address:
-    return value if isinstance(value, IPv4Address) else IPv4Address(as_text(value))
-
-
 def _prefix(value: object) -> IPv6Network:
-    network = value if isinstance(value, IPv6Network) else IPv6Network(as_text(value))
+    network = reading(IPv6Network, IPv6Network)(value)
     require(network.prefixlen == LAN and any(map(network.subnet_of, (GLOBAL, PRIVATE))))
     return network
 
 
 Routers = Annotated[IPv4Network, accepting(ROUTERS, _routers)]
-GatewayEndpoint = Annotated[Endpoint, accepting(ENDPOINT, _endpoint)]
-Inside = Annotated[IPv4Address, accepting(INSIDE, _inside)]
+GatewayEndpoint = Annotated[Endpoint, accepting(ENDPOINT, reading(Endpoint, Endpoint.parse))]
+Inside = Annotated[IPv4Address, accepting(INSIDE, reading(IPv4Address, IPv4Address))]
 Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
 
 

@@ -49,8 +49,3 @@ class Tunnels(Settings):
     def name(self, place: int) -> str:
         """The interface's name of the tunnel at ``place`` (tributary/wireguard/addresses.py)."""
         return f"{self.prefix}{place}"
-
-    @property
-    def written(self) -> dict[str, object]:
-        """The keys that say something else than when they are left out, as they stand in a file."""
-        return self.model_dump(exclude_defaults=True, mode="json")

@@ -3,14 +3,14 @@
 from .. import message
 from ..message import Code
 from ..rig import Rig
-from ..verdict import Checks, Level, Skip, require
+from ..verdict import Checks, Skip, require
 from .refusals import refused
 
 CHECKS = Checks()
 DISCARD = 9  # a port
 
 
-@CHECKS.add("6.2.8", Level.MUST)
+@CHECKS.add("6.2.8")
 def connection_reset(rig: Rig) -> str:
     """A server that answers with a reset gives error 96 with the value zero."""
     origin = rig.origin(listening=False)
@@ -19,7 +19,7 @@ def connection_reset(rig: Rig) -> str:
     return str(error)
 
 
-@CHECKS.add("6.2.8", Level.MUST)
+@CHECKS.add("6.2.8")
 def connection_reset_extended(rig: Rig) -> str:
     """The same to an Extended Connect, with data behind it: error 96, nothing else."""
     origin = rig.origin(listening=False)
@@ -29,17 +29,17 @@ def connection_reset_extended(rig: Rig) -> str:
     return str(error)
 
 
-@CHECKS.add("4.2", Level.MUST)
+@CHECKS.add("4.2")
 def refused_port_is_tried_again(rig: Rig) -> str:
     """A port that refused is tried anew at the next request, and then serves."""
     origin = rig.origin(listening=False)
     refused(rig, rig.request(origin.connect()), Code.CONNECTION_RESET)
     origin.listen()
-    rig.connected_to(origin)
+    rig.connected(origin=origin)
     return "error 96, then a connection"
 
 
-@CHECKS.add("6.2.8", Level.MUST)
+@CHECKS.add("6.2.8")
 def destination_unreachable(rig: Rig) -> str:
     """An ICMP hard error gives error 97 with the ICMP code as its value."""
     unreachable = rig.settings.unreachable
@@ -52,7 +52,7 @@ def destination_unreachable(rig: Rig) -> str:
     return str(error)
 
 
-@CHECKS.add("6.2.8", Level.MUST)
+@CHECKS.add("6.2.8")
 def forbidden_destination(rig: Rig) -> str:
     """An address that policy forbids gives error 32 with the value zero."""
     if rig.settings.forbidden is None:

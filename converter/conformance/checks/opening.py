@@ -1,16 +1,17 @@
 """How a connection is opened (RFC 8803 sections 4.2, 4.3, 6.1, 6.2.5)."""
 
 from .. import message
-from ..rig import Rig, accepted, syn_data_was_taken
-from ..stream import Ending
+from ..rig import Rig, accepted
+from ..stream import TCP_INFO_SYN_DATA
 from ..verdict import Checks, Level, Skip, Unmet, require
+from .data import whole_and_once
 
 CHECKS = Checks()
 GREETING = b"over the converter"
 
 
 def _connects(rig: Rig, version: int) -> str:
-    upstream, downstream = rig.connected_to(rig.origin(rig.address(version)))
+    upstream, downstream = rig.connected(origin=rig.origin(rig.address(version)))
     upstream.send(GREETING)
     downstream.expect(GREETING, "the client's data at the server")
     downstream.send(GREETING[::-1])
@@ -18,24 +19,17 @@ def _connects(rig: Rig, version: int) -> str:
     return "connected, data passed both ways"
 
 
-@CHECKS.add("6.2.5", Level.MUST)
-def connect_ipv4(rig: Rig) -> str:
-    """A Base Connect with an IPv4-mapped address opens a connection to that IPv4 server."""
-    return _connects(rig, 4)
+CHECKS.add_each(_connects, {
+    "connect-ipv4": ("6.2.5", "A Base Connect with an IPv4-mapped address opens a connection to that IPv4 server.", 4),
+    "connect-ipv6": ("6.2.5", "A Base Connect with an IPv6 address opens a connection to that server.", 6),
+})  # fmt: skip
 
 
-@CHECKS.add("6.2.5", Level.MUST)
-def connect_ipv6(rig: Rig) -> str:
-    """A Base Connect with an IPv6 address opens a connection to that server."""
-    return _connects(rig, 6)
-
-
-@CHECKS.add("6.1", Level.MUST)
+@CHECKS.add("6.1")
 def reply_header(rig: Rig) -> str:
     """The reply starts with version 1, a Total Length and the magic number 0x2263."""
     origin = rig.origin()
-    upstream = rig.upstream()
-    upstream.ask(rig.request(origin.connect()))
+    upstream = rig.ask(origin.connect())
     head = upstream.receive(message.WORD)
     if len(head) < message.WORD:
         raise Unmet("four bytes of header", head.hex() or "no byte")
@@ -43,12 +37,11 @@ def reply_header(rig: Rig) -> str:
     return head.hex()
 
 
-@CHECKS.add("6.2.1", Level.MUST)
+@CHECKS.add("6.2.1")
 def reply_framing(rig: Rig) -> str:
     """The reply's TLVs fill its Total Length, none comes twice, and data follow right behind."""
     origin = rig.origin()
-    upstream = rig.upstream()
-    upstream.ask(rig.request(origin.connect()))
+    upstream = rig.ask(origin.connect())
     reply = accepted(upstream.reply())
     strange = set(reply.tlvs) - {message.Tlv.EXTENDED_TCP_HEADER}
     require(not strange, "at most an Extended TCP Header TLV in reply to a Base Connect", reply)
@@ -57,13 +50,12 @@ def reply_framing(rig: Rig) -> str:
     return str(reply)
 
 
-@CHECKS.add("4.2", Level.MUST)
+@CHECKS.add("4.2")
 def reply_waits_for_server(rig: Rig) -> str:
     """The converter confirms a connection only once the server has agreed to it."""
     origin = rig.origin(backlog=0)
     fillers = origin.hold_back()
-    upstream = rig.upstream()
-    upstream.ask(rig.request(origin.connect()))
+    upstream = rig.ask(origin.connect())
     if not upstream.silent(max(0.6, 3 * rig.settings.quiet)):
         reply = upstream.reply()
         require(reply.error is not None, "no success while the server answers no SYN", reply)
@@ -76,7 +68,7 @@ def reply_waits_for_server(rig: Rig) -> str:
     return f"silence while the server answered no SYN, then {reply}"
 
 
-@CHECKS.add("6.1", Level.MUST)
+@CHECKS.add("6.1")
 def waits_for_whole_message(rig: Rig) -> str:
     """The converter acts on a message only when all of its Total Length has come."""
     origin = rig.origin()
@@ -84,23 +76,23 @@ def waits_for_whole_message(rig: Rig) -> str:
     request = rig.request(origin.connect())
     upstream.ask(request[:-1])
     require(upstream.silent(rig.settings.quiet), "silence before the last byte", "a reply or an end")
-    require(origin.is_untouched(0), "no downstream connection before the last byte", "one")
+    origin.stays_untouched(0, "no downstream connection before the last byte")
     upstream.send(request[-1:])
     reply = accepted(upstream.reply())
     origin.accept()
     return str(reply)
 
 
-@CHECKS.add("4.1", Level.MUST)
+@CHECKS.add("4.1")
 def one_downstream_connection(rig: Rig) -> str:
     """One upstream connection gets exactly one downstream connection."""
     origin = rig.origin()
-    rig.connected_to(origin)
-    require(origin.is_untouched(rig.settings.quiet), "one downstream connection", "a second one")
+    rig.connected(origin=origin)
+    origin.stays_untouched(expected="no second downstream connection")
     return "one"
 
 
-@CHECKS.add("4.3", Level.MUST)
+@CHECKS.add("4.3")
 def connections_do_not_mix(rig: Rig) -> str:
     """Connections open at the same time do not mix."""
     pairs = [rig.connected() for _ in range(4)]
@@ -113,16 +105,16 @@ def connections_do_not_mix(rig: Rig) -> str:
     return f"{len(pairs)} connections, each with its own data"
 
 
-@CHECKS.add("4.3", Level.MUST)
+@CHECKS.add("4.3")
 def one_source_address(rig: Rig) -> str:
     """A client's connections reach servers from one source address (REQ-2 of RFC 6888)."""
     origin = rig.origin()
-    sources = {rig.connected_to(origin)[1].peer for _ in range(4)}
+    sources = {rig.connected(origin=origin)[1].peer for _ in range(4)}
     require(len(sources) == 1, "one source address", ", ".join(sorted(sources)))
     return sources.pop()
 
 
-@CHECKS.add("7.5", Level.MUST)
+@CHECKS.add("7.5")
 def upstream_is_multipath(rig: Rig) -> str:
     """With --mptcp, the upstream connection is Multipath TCP."""
     if not rig.settings.mptcp:
@@ -132,17 +124,13 @@ def upstream_is_multipath(rig: Rig) -> str:
     return "Multipath TCP"
 
 
-@CHECKS.add("4.2", Level.MUST)
+@CHECKS.add("4.2")
 def connect_in_syn(rig: Rig) -> str:
     """A message in the SYN opens a connection; data behind it reach the server once."""
     origin = rig.origin()
-    upstream = rig.upstream_with_syn_data(rig.request(origin.connect()) + GREETING)
+    upstream = rig.upstream(syn_data=rig.request(origin.connect()) + GREETING)
     accepted(upstream.reply())
-    downstream = origin.accept()
-    downstream.expect(GREETING, "the data in the SYN at the server")
-    upstream.finish()
-    rest, ending = downstream.rest()
-    require((rest, ending) == (b"", Ending.CLOSED), "a FIN and nothing else", f"{rest.hex()}, then {ending}")
+    whole_and_once(upstream, origin.accept(), GREETING)
     return "connected, data whole"
 
 
@@ -150,7 +138,8 @@ def connect_in_syn(rig: Rig) -> str:
 def syn_data_acknowledged(rig: Rig) -> str:
     """The converter's SYN+ACK acknowledges the data in the SYN, without a Fast Open cookie."""
     origin = rig.origin()
-    upstream = rig.upstream_with_syn_data(rig.request(origin.connect()))
+    upstream = rig.upstream(syn_data=rig.request(origin.connect()))
     accepted(upstream.reply())
-    require(syn_data_was_taken(upstream), "an acknowledgment of the data in the SYN", "they had to be sent again")
+    taken = bool(upstream.negotiated[0] & TCP_INFO_SYN_DATA)
+    require(taken, "an acknowledgment of the data in the SYN", "they had to be sent again")
     return "acknowledged"

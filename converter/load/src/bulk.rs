@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{self, Attempt as _, Failure};
 use crate::http;
 use crate::origin::Taken;
 use crate::pattern::Pattern;
@@ -69,14 +69,15 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         wrong.fetch_add(move_one(options, seed)?, Ordering::Relaxed);
         Ok(())
     };
-    thread::scope(|scope| {
+    let all_moved = thread::scope(|scope| {
         let movers: Vec<_> = (0..options.connections)
             .map(|seed| scope.spawn(move || moved(seed)))
             .collect();
         movers
             .into_iter()
             .try_for_each(|mover| mover.join().expect("a mover does not panic"))
-    })?;
+    });
+    all_moved.attempt("a transfer")?;
     let seconds = start.elapsed().as_secs_f64();
     let bytes = options.bytes * options.connections;
     print_report(&Report {
@@ -87,7 +88,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     });
     match wrong.into_inner() {
         0 => Ok(()),
-        wrong => Err(Failure::Wrong(format!("{wrong} bytes were wrong"))),
+        wrong => Err(failure::wrong(format!("{wrong} bytes were wrong"))),
     }
 }
 
@@ -119,11 +120,7 @@ fn move_one(options: &Options, seed: u64) -> io::Result<u64> {
         let body = http::read_head(&mut stream, &mut received).await?;
         Ok::<_, io::Error>((stream, body))
     })?;
-    if body.len() as u64 != options.bytes {
-        return Err(http::malformed(
-            "the answer has another length than was asked for",
-        ));
-    }
+    http::check_length(&body, options.bytes)?;
     let pattern = options.verify.then(|| Pattern::new(seed));
     read_body(blocking(stream)?, pattern, &received[body.start..], options)
 }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::bulk::print_report;
 use crate::corpus::{Corpus, Object};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::http;
 use crate::pattern::Pattern;
 use crate::random::Random;
@@ -105,9 +105,9 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         per_second: answers as f64 / seconds,
     });
     match (wrong, answers) {
-        (0, 0) => Err(Failure::Unavailable("no request was answered".to_owned())),
+        (0, 0) => Err(failure::unavailable("no request was answered")),
         (0, _) => Ok(()),
-        _ => Err(Failure::Wrong(format!("{wrong} answers were wrong"))),
+        _ => Err(failure::wrong(format!("{wrong} answers were wrong"))),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::bulk::print_report;
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::{self, Attempt as _, Failure};
 use crate::http;
 use crate::pattern::Pattern;
 use crate::rate_limit::RateLimit;
@@ -77,14 +77,14 @@ struct Progress {
 
 /// Moves the bytes and tells how fast they were.
 pub async fn run(options: &Options) -> Result<(), Failure> {
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut terminated = signal(SignalKind::terminate()).attempt("signals")?;
     let mut stream = None;
     let moved = tokio::select! {
         moved = moved(options, &mut stream) => Some(moved),
         _ = terminated.recv() => None,
     };
     if let Some(stream) = &stream {
-        sockets::abort(stream)?;
+        sockets::abort(stream).attempt("a reset")?;
     }
     let Some(moved) = moved else { return Ok(()) };
     let progress = moved.attempt("the flow")?;
@@ -97,7 +97,7 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     });
     match progress.wrong {
         0 => Ok(()),
-        wrong => Err(Failure::Wrong(format!("{wrong} bytes were wrong"))),
+        wrong => Err(failure::wrong(format!("{wrong} bytes were wrong"))),
     }
 }
 

@@ -116,6 +116,16 @@ pub async fn read_body(
     Ok(())
 }
 
+/// Fails unless `body` is as long as was asked for.
+pub fn check_length(body: &std::ops::Range<usize>, asked: u64) -> io::Result<()> {
+    if body.len() as u64 == asked {
+        return Ok(());
+    }
+    Err(malformed(
+        "the answer has another length than was asked for",
+    ))
+}
+
 fn need_more(count: usize) -> io::Result<()> {
     if count == 0 {
         return Err(io::Error::new(
@@ -126,135 +136,9 @@ fn need_more(count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// A request's body on its way in (RFC 9112 section 6): how much is still to come.
-#[derive(Debug, PartialEq)]
-pub enum Body {
-    /// So many bytes.
-    Sized(u64),
-    /// Chunks (RFC 9112 section 7.1), with what is left of the present one.
-    Chunked(u64),
-    /// Nothing more.
-    Ended,
-}
-
-/// A piece of a body within the bytes that were given.
-#[derive(Debug, PartialEq)]
-pub enum Piece {
-    /// The first `skip` bytes are framing, the next `take` are the body's.
-    Data {
-        /// Bytes of framing.
-        skip: usize,
-        /// Bytes of the body.
-        take: usize,
-    },
-    /// Nothing can be told without more bytes.
-    NeedMore,
-}
-
-impl Body {
-    /// The body that comes after `head`.
-    pub fn after(head: &Head<'_>) -> Self {
-        if head.says("transfer-encoding", "chunked") {
-            return Self::Chunked(0);
-        }
-        match head.length() {
-            None | Some(0) => Self::Ended,
-            Some(length) => Self::Sized(length),
-        }
-    }
-
-    /// What `bytes` begin with.
-    pub fn next(&mut self, bytes: &[u8]) -> io::Result<Piece> {
-        match self {
-            Self::Ended => Ok(Piece::Data { skip: 0, take: 0 }),
-            _ if bytes.is_empty() => Ok(Piece::NeedMore),
-            Self::Sized(left) => {
-                let take = fitting(*left, bytes.len());
-                *left -= take as u64;
-                if *left == 0 {
-                    *self = Self::Ended;
-                }
-                Ok(Piece::Data { skip: 0, take })
-            }
-            Self::Chunked(0) => self.next_chunk(bytes),
-            Self::Chunked(left) => {
-                // The line end behind a chunk's data counts as two more bytes of it that are not the body's.
-                let data = fitting(left.saturating_sub(2), bytes.len());
-                let skip = if data == 0 {
-                    fitting(*left, bytes.len())
-                } else {
-                    0
-                };
-                *left -= (data + skip) as u64;
-                Ok(Piece::Data { skip, take: data })
-            }
-        }
-    }
-
-    fn next_chunk(&mut self, bytes: &[u8]) -> io::Result<Piece> {
-        let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else {
-            return Ok(Piece::NeedMore);
-        };
-        let size = std::str::from_utf8(&bytes[..end])
-            .ok()
-            .and_then(|text| u64::from_str_radix(text, 16).ok());
-        let mut skip = end + 2;
-        match size.ok_or_else(|| malformed("a chunk without a size"))? {
-            0 if bytes.len() < skip + 2 => return Ok(Piece::NeedMore),
-            0 => {
-                skip += 2; // no trailers
-                *self = Self::Ended;
-            }
-            size => *self = Self::Chunked(size + 2),
-        }
-        Ok(Piece::Data { skip, take: 0 })
-    }
-}
-
-fn fitting(left: u64, length: usize) -> usize {
-    usize::try_from(left).map_or(length, |left| left.min(length))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The body's bytes, from input that comes in pieces of `size` bytes, and what is left behind it.
-    fn decoded(mut body: Body, input: &[u8], size: usize) -> (Vec<u8>, Vec<u8>) {
-        let (mut out, mut pending) = (Vec::new(), Vec::new());
-        for piece in input.chunks(size) {
-            pending.extend_from_slice(piece);
-            while body != Body::Ended {
-                match body.next(&pending).unwrap() {
-                    Piece::NeedMore => break,
-                    Piece::Data { skip, take } => {
-                        out.extend_from_slice(&pending[skip..skip + take]);
-                        pending.drain(..skip + take);
-                    }
-                }
-            }
-        }
-        assert_eq!(body, Body::Ended);
-        (out, pending)
-    }
-
-    #[test]
-    fn bodies_are_the_same_in_pieces_of_any_size() {
-        let chunked = b"5\r\nhello\r\n00b\r\n, you there\r\n0\r\n\r\nGET";
-        for size in 1..=chunked.len() {
-            let (body, rest) = decoded(Body::Chunked(0), chunked, size);
-            assert_eq!(
-                (&body[..], &rest[..]),
-                (&b"hello, you there"[..], &b"GET"[..])
-            );
-            assert_eq!(decoded(Body::Sized(5), b"helloGET", size).1, b"GET");
-        }
-    }
-
-    #[test]
-    fn a_chunk_without_a_size_is_refused() {
-        assert!(Body::Chunked(0).next(b"x\r\n").is_err());
-    }
 
     #[test]
     fn a_head_is_taken_only_when_it_is_whole() {
@@ -263,7 +147,7 @@ mod tests {
         let (parsed, length) = Head::of(head).unwrap().unwrap();
         assert_eq!((parsed.start_line, length), ("PUT /5 HTTP/1.1", head.len()));
         assert_eq!(parsed.length(), Some(5));
-        assert_eq!(Body::after(&parsed), Body::Chunked(0));
+        assert!(parsed.says("transfer-encoding", "chunked"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::bulk::print_report;
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::{self, Attempt as _, Failure};
 use crate::route::Route;
 use crate::sockets;
 
@@ -55,7 +55,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         connections: held.len(),
         seconds: start.elapsed().as_secs_f64(),
     });
-    wait().await?;
+    wait().await.attempt("signals")?;
     prove(&options, held).await
 }
 
@@ -128,7 +128,7 @@ async fn prove(options: &Arc<Options>, mut held: Vec<TcpStream>) -> Result<(), F
     let first = counts.into_iter().find_map(|(_, error)| error);
     match first {
         None => Ok(()),
-        Some(error) => Err(Failure::Wrong(format!(
+        Some(error) => Err(failure::wrong(format!(
             "{dead} of {count} connections were dead, one of them by: {error}"
         ))),
     }

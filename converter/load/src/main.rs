@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio::runtime::Builder;
 
-use crate::failure::Failure;
+use crate::failure::{Attempt as _, Failure};
 
 /// Traffic for benchmarks and soak tests of a converter.
 ///
@@ -90,25 +90,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let code = if error.use_stderr() { 64 } else { 0 };
-            error.print().ok();
-            return ExitCode::from(code);
-        }
-    };
-    sockets::make_room();
-    match run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("tributary-load: {failure}");
-            ExitCode::from(failure.code())
-        }
-    }
+    tributary_program::main(|arguments: Arguments| run(arguments.command))
 }
 
 fn run(command: Command) -> Result<(), Failure> {
+    sockets::make_room();
     match command {
         Command::Origin(options) => with_runtime(origin::run(&options)),
         Command::Bulk(options) => bulk::run(&options),
@@ -132,7 +118,8 @@ fn with_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), F
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
-        .build()?;
+        .build()
+        .attempt("an event loop")?;
     let done = runtime.block_on(work);
     // A read of standard input cannot be called back.
     runtime.shutdown_background();

@@ -7,9 +7,11 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tributary_program::print_ready;
+use tributary_proto::http::{Body, BodyReader};
 
 use crate::failure::{Attempt as _, Failure};
-use crate::http::{Body, Head, Piece, malformed};
+use crate::http::{Head, malformed};
 use crate::pattern::Pattern;
 use crate::rate_limit::RateLimit;
 use crate::sockets;
@@ -63,9 +65,8 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     sockets::allow_descriptors(100_000);
     let listener = sockets::listen(options.listen, options.mptcp)
         .attempt(format!("listening on {}", options.listen))?;
-    println!("ready");
-    serve(listener).await?;
-    Ok(())
+    print_ready();
+    serve(listener).await.attempt("a connection")
 }
 
 /// Serves every connection that `listener` gets; returns only if it gets no more.
@@ -129,7 +130,10 @@ impl Request {
         let mut words = head.start_line.split(' ');
         let body = match words.next() {
             Some("GET") => None,
-            Some("PUT" | "POST") => Some(Body::after(head)),
+            Some("PUT" | "POST") if head.says("transfer-encoding", "chunked") => {
+                Some(Body::Chunked)
+            }
+            Some("PUT" | "POST") => Some(Body::Length(head.length().unwrap_or(0))),
             _ => return Err(malformed("a method that is not GET, PUT or POST")),
         };
         let target = words.next().and_then(Target::parse);
@@ -200,32 +204,29 @@ async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result
 async fn take(
     stream: &mut TcpStream,
     pattern: Pattern,
-    mut body: Body,
+    body: Body,
     received: &mut Vec<u8>,
 ) -> io::Result<Taken> {
     let mut taken = Taken { bytes: 0, wrong: 0 };
-    let mut buffer = std::mem::take(received);
-    buffer.reserve(UPLOAD_BUFFER);
+    let mut reader = BodyReader::new(body);
     let mut start = 0;
-    while body != Body::Ended {
-        match body.next(&buffer[start..])? {
-            Piece::Data { skip, take } => {
-                let data = &buffer[start + skip..start + skip + take];
-                taken.wrong += pattern.wrong(taken.bytes, data);
-                taken.bytes += take as u64;
-                start += skip + take;
-            }
-            Piece::NeedMore => {
-                buffer.drain(..start);
-                start = 0;
-                buffer.reserve(UPLOAD_BUFFER / 2);
-                if stream.read_buf(&mut buffer).await? == 0 {
-                    return Err(malformed("the body ended early"));
-                }
+    while !reader.has_ended() {
+        if start == received.len() {
+            received.clear();
+            start = 0;
+            received.reserve(UPLOAD_BUFFER);
+            if stream.read_buf(received).await? == 0 {
+                return Err(malformed("the body ended early"));
             }
         }
+        let step = reader.step(&received[start..]);
+        let step = step.map_err(|bad| malformed(bad.0))?;
+        let data = &received[start..][step.data];
+        taken.wrong += pattern.wrong(taken.bytes, data);
+        taken.bytes += data.len() as u64;
+        start += step.used;
     }
-    received.extend_from_slice(&buffer[start..]);
+    received.drain(..start);
     Ok(taken)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
+use tributary_program::print_ready;
 
 use crate::failure::{Attempt as _, Failure};
 use crate::sockets;
@@ -33,17 +34,22 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     sockets::allow_descriptors(100_000);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
-    let listening =
-        runtime.block_on(async { sockets::listen(options.listen, options.mptcp)?.into_std() });
+        .build()
+        .attempt("an event loop")?;
+    let listening = runtime.block_on(async {
+        let listener = sockets::listen(options.listen, options.mptcp)?.into_std()?;
+        listener.set_nonblocking(false)?;
+        Ok(listener)
+    });
     let listener = listening.attempt(format!("listening on {}", options.listen))?;
-    listener.set_nonblocking(false)?;
-    println!("ready");
+    print_ready();
     loop {
-        let (client, _) = listener.accept()?;
-        let (to, buffer) = (options.to, options.buffer);
-        // Nobody is told of a connection that failed: this relay's peers are.
-        spawn(move || relay(client, to, buffer).unwrap_or_default())?;
+        let accepted = listener.accept().and_then(|(client, _)| {
+            let (to, buffer) = (options.to, options.buffer);
+            // Nobody is told of a connection that failed: this relay's peers are.
+            spawn(move || relay(client, to, buffer).unwrap_or_default())
+        });
+        accepted.attempt("a connection")?;
     }
 }
 

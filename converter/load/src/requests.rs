@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 use crate::bulk::print_report;
-use crate::failure::Failure;
+use crate::failure::{self, Attempt as _, Failure};
 use crate::http;
 use crate::latency::{Latencies, Quantiles};
 use crate::route::Route;
@@ -79,14 +79,15 @@ pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
             all.join(thread.join().expect("a thread does not panic")?);
         }
         Ok::<_, io::Error>(())
-    })?;
+    })
+    .attempt("a thread")?;
     let seconds = start.elapsed().as_secs_f64();
     let requests = all.latencies.count();
     if requests == 0 {
         let why = all
             .first_error
             .map_or_else(|| "there was no time".to_owned(), |error| error.to_string());
-        return Err(Failure::Unavailable(format!(
+        return Err(failure::unavailable(format!(
             "no request was answered: {why}"
         )));
     }
@@ -160,11 +161,7 @@ async fn ask(
         None => options.route.open().await?,
     };
     let body = http::exchange(&mut stream, request.as_bytes(), received).await?;
-    if body.len() != options.bytes {
-        return Err(http::malformed(
-            "the answer has another length than was asked for",
-        ));
-    }
+    http::check_length(&body, options.bytes as u64)?;
     Ok(stream)
 }
 

@@ -60,10 +60,7 @@ impl Route {
     pub async fn ask_for_a_byte(&self, stream: &mut TcpStream) -> io::Result<()> {
         let request = self.request("GET", "/1", "");
         let body = http::exchange(stream, request.as_bytes(), &mut Vec::new()).await?;
-        if body.len() != 1 {
-            return Err(http::malformed("one byte was asked for"));
-        }
-        Ok(())
+        http::check_length(&body, 1)
     }
 
     fn next_source(&self) -> Option<SocketAddr> {

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// Connections that may wait for their accept; the kernel takes the less of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -102,7 +102,7 @@ pub fn need_descriptors(wanted: u64) -> Result<(), Failure> {
             let why = format!(
                 "{wanted} descriptors are needed, and {count} allowed (ulimit -n; CAP_SYS_RESOURCE)"
             );
-            Err(Failure::Unavailable(why))
+            Err(failure::unavailable(why))
         }
         _ => Ok(()),
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 
 use crate::bulk::print_report;
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::{self, Attempt as _, Failure};
 
 const NEVER: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_micros(100);
@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 fn once(options: &Options) -> Result<f64, Failure> {
     if listens(options.listens) {
-        return Err(Failure::Unavailable(format!(
+        return Err(failure::unavailable(format!(
             "{} is in use",
             options.listens
         )));
@@ -83,16 +83,16 @@ fn until_it_listens(
         if listens(options.listens) {
             return Ok(start.elapsed());
         }
-        if let Some(status) = server.try_wait()? {
+        if let Some(status) = server.try_wait().attempt(&name)? {
             let how = status
                 .signal()
                 .map_or_else(|| status.to_string(), |signal| format!("signal {signal}"));
-            return Err(Failure::Unavailable(format!(
+            return Err(failure::unavailable(format!(
                 "{name} ended instead of listening: {how}"
             )));
         }
         if start.elapsed() > NEVER {
-            return Err(Failure::Unavailable(format!(
+            return Err(failure::unavailable(format!(
                 "{name} does not listen on {}",
                 options.listens
             )));
@@ -107,14 +107,13 @@ fn listens(address: SocketAddr) -> bool {
 
 fn end(server: &mut Child) -> Result<(), Failure> {
     let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw);
-    let group =
-        group.ok_or_else(|| Failure::Unavailable("a process without a process id".to_owned()))?;
+    let group = group.ok_or_else(|| failure::unavailable("a process without a process id"))?;
     kill_process_group(group, Signal::TERM).ok(); // it may have ended
     let asked = Instant::now();
-    while server.try_wait()?.is_none() && asked.elapsed() < Duration::from_secs(5) {
+    while matches!(server.try_wait(), Ok(None)) && asked.elapsed() < Duration::from_secs(5) {
         sleep(Duration::from_millis(1));
     }
     kill_process_group(group, Signal::KILL).ok(); // mostly nothing is left
-    server.wait()?;
+    server.wait().attempt("the server's end")?;
     Ok(())
 }

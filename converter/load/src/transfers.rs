@@ -46,7 +46,8 @@ type Times = (f64, f64);
 /// Measures and tells.
 pub fn run(options: &Options) -> Result<(), Failure> {
     // On one thread: waking another one would be part of what is measured.
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.attempt("an event loop")?;
     let mut taken = BTreeMap::<usize, Vec<Times>>::new();
     for &size in &options.sizes {
         for _ in 0..options.count {
@@ -75,11 +76,7 @@ async fn transfer(options: &Options, size: usize) -> io::Result<Times> {
     let first = start.elapsed();
     let body = http::exchange(&mut stream, b"", &mut received).await?;
     let whole = start.elapsed();
-    if body.len() != size {
-        return Err(http::malformed(
-            "the answer has another length than was asked for",
-        ));
-    }
+    http::check_length(&body, size as u64)?;
     Ok((1e3 * first.as_secs_f64(), 1e3 * whole.as_secs_f64()))
 }
 

@@ -1,54 +1,15 @@
 //! `flow`, `poll` and transfers that rest, on loopback: how much passes in a time, how it ends, how long each answer took.
 
+mod common;
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use common::{complaint, program, run, serve, serve_at, told};
 use serde_json::Value;
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary-load"));
-    command
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn told(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("one JSON object: {output:?}"))
-}
-
-/// An origin that ends with the test.
-struct Origin(Child, String);
-
-impl Origin {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.2.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it is bound").to_string();
-        drop(listener);
-        Self::at(address)
-    }
-
-    fn at(address: String) -> Self {
-        let mut child = program(&["origin", "--listen", &address])
-            .spawn()
-            .expect("it starts");
-        let mut ready = [0; 6];
-        let output = child.stdout.as_mut().expect("a pipe");
-        output.read_exact(&mut ready).expect("it says ready");
-        Self(child, address)
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        self.0.kill().expect("a child can be killed");
-        self.0.wait().expect("a child can be waited for");
-    }
-}
 
 /// A server that takes one connection and does this with it; and its address.
 fn serving<T: Send + 'static>(
@@ -60,28 +21,33 @@ fn serving<T: Send + 'static>(
     (address, served)
 }
 
-fn flow(to: &str, more: &[&str]) -> Output {
-    let arguments = [&["flow", "--to", to, "--seconds", "0.5"], more].concat();
-    program(&arguments).output().expect("the program runs")
+fn flow(to: &str, more: &str) -> Output {
+    run(&format!("flow --to {to} --seconds 0.5 {more}"))
+}
+
+/// Ends a program by SIGTERM.
+fn terminate(child: &Child) {
+    let id = child.id().to_string();
+    Command::new("kill").arg(id).status().expect("kill(1)");
+}
+
+fn number(told: &Value, name: &str) -> f64 {
+    told[name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{name} of {told}"))
 }
 
 #[test]
 fn a_flow_takes_its_time_and_what_it_is_allowed() {
-    let origin = Origin::start();
-    for direction in [&[][..], &["--upload"]] {
-        let free = told(&flow(&origin.1, direction));
-        assert!(
-            (0.5..5.0).contains(&free["seconds"].as_f64().unwrap()),
-            "{free}"
-        );
-        let rate_limit = [direction, &["--rate-limit", "8000000"]].concat();
-        let paced = told(&flow(&origin.1, &rate_limit));
-        let rate = paced["bits_per_second"].as_f64().unwrap();
-        assert!((1e6..9e6).contains(&rate), "{paced}");
-        assert!(
-            free["bits_per_second"].as_f64().unwrap() > 2.0 * rate,
-            "{free}, {paced}"
-        );
+    let origin = serve("origin");
+    for direction in ["", "--upload"] {
+        let free = told(&flow(&origin.address, direction));
+        assert!((0.5..5.0).contains(&number(&free, "seconds")), "{free}");
+        let paced = format!("{direction} --rate-limit 8000000");
+        let paced = told(&flow(&origin.address, &paced));
+        let [free, paced] = [free, paced].map(|told| number(&told, "bits_per_second"));
+        assert!((1e6..9e6).contains(&paced), "{paced}");
+        assert!(free > 2.0 * paced, "{free}, {paced}");
     }
 }
 
@@ -92,13 +58,10 @@ fn the_request_comes_in_two_parts_with_the_time_between_them_that_was_asked_for(
         let count = stream.read(&mut first).expect("the first part");
         let (begun, mut rest) = (Instant::now(), [0; 512]);
         let more = stream.read(&mut rest).expect("the rest");
-        (
-            first[..count].to_vec(),
-            begun.elapsed(),
-            rest[..more].to_vec(),
-        )
+        let took = begun.elapsed();
+        (first[..count].to_vec(), took, rest[..more].to_vec())
     });
-    flow(&address, &["--after", "0.3", "--rate-limit", "800"]);
+    flow(&address, "--after 0.3 --rate-limit 800");
     let (first, between, rest) = served.join().expect("it serves");
     assert_eq!(first, b"GET ");
     assert!(between > Duration::from_millis(250), "{between:?}");
@@ -118,13 +81,12 @@ fn a_flow_is_broken_off_at_its_end_and_when_it_is_terminated() {
                 }
             }
         });
-        let seconds = if terminated { "60" } else { "0.2" };
-        let arguments = ["flow", "--to", &address, "--upload", "--seconds", seconds];
-        let mut child = program(&arguments).spawn().expect("it starts");
+        let seconds = if terminated { 60.0 } else { 0.2 };
+        let words = format!("flow --to {address} --upload --seconds {seconds}");
+        let mut child = program(&words).spawn().expect("it starts");
         if terminated {
             thread::sleep(Duration::from_millis(300));
-            let id = child.id().to_string();
-            Command::new("kill").arg(id).status().expect("kill(1)");
+            terminate(&child);
         }
         assert_eq!(served.join().expect("it serves"), "reset");
         assert!(child.wait().expect("it ends").success());
@@ -148,17 +110,19 @@ fn answering(parts: [&'static [u8]; 2], between: Duration) -> (String, JoinHandl
 #[test]
 fn the_longest_pause_of_a_flow_is_told() {
     let (address, served) = answering([b"abc", b"def"], Duration::from_millis(300));
-    let told = told(&flow(&address, &[]));
+    let told = told(&flow(&address, ""));
     served.join().expect("it serves");
     assert_eq!(told["bytes"], 6);
-    let pause = told["longest_pause"].as_f64().unwrap();
-    assert!((0.25..0.5).contains(&pause), "{told}");
+    assert!(
+        (0.25..0.5).contains(&number(&told, "longest_pause")),
+        "{told}"
+    );
 }
 
 #[test]
 fn what_moves_in_the_warm_up_is_left_out_of_the_rate() {
     let (address, served) = answering([b"abc", b"def"], Duration::from_millis(300));
-    let told = told(&flow(&address, &["--warm-up", "0.1"]));
+    let told = told(&flow(&address, "--warm-up 0.1"));
     served.join().expect("it serves");
     assert_eq!(told["bytes"], 6);
     assert_eq!(told["bits_per_second"], 0.0, "the last came as it ended");
@@ -166,29 +130,32 @@ fn what_moves_in_the_warm_up_is_left_out_of_the_rate() {
 
 #[test]
 fn bytes_that_are_wrong_are_an_error_if_they_are_compared() {
-    let origin = Origin::start();
-    let right = flow(&origin.1, &["--verify", "--rate-limit", "8000000"]);
+    let origin = serve("origin");
+    let right = flow(&origin.address, "--verify --rate-limit 8000000");
     assert!(right.status.success(), "{right:?}");
     let (address, served) = answering([b"abc", b"def"], Duration::ZERO);
-    let wrong = flow(&address, &["--verify"]);
+    let wrong = flow(&address, "--verify");
     served.join().expect("it serves");
     assert_eq!(wrong.status.code(), Some(1));
     assert_eq!(told(&wrong)["bytes"], 6);
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("bytes were wrong"));
+    assert!(complaint(&wrong).contains("bytes were wrong"));
+}
+
+/// A server that answers one request by this.
+fn saying(answer: &'static [u8]) -> (String, JoinHandle<()>) {
+    serving(|mut stream| {
+        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
+        stream.write_all(answer).expect("an answer");
+    })
 }
 
 #[test]
 fn a_flow_that_ends_too_early_fails() {
-    let (address, served) = serving(|mut stream| {
-        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
-            .expect("an answer");
-    });
-    let output = flow(&address, &[]);
+    let (address, served) = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc");
+    let output = flow(&address, "");
     served.join().expect("it serves");
     assert_eq!(output.status.code(), Some(69));
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = complaint(&output);
     assert!(complaint.contains("the flow: "), "{complaint}");
 }
 
@@ -203,13 +170,11 @@ fn a_flow_that_still_connects_ends_when_it_is_terminated() {
     let address = listener.local_addr().expect("it is bound").as_socket();
     let address = address.expect("an IP address");
     let _filling = TcpStream::connect(address).expect("the one place");
-    let to = address.to_string();
-    let mut child = program(&["flow", "--to", &to, "--seconds", "60"])
+    let mut child = program(&format!("flow --to {address} --seconds 60"))
         .spawn()
         .expect("it starts");
     thread::sleep(Duration::from_millis(500));
-    let id = child.id().to_string();
-    Command::new("kill").arg(id).status().expect("kill(1)");
+    terminate(&child);
     let asked = Instant::now();
     assert!(child.wait().expect("it ends").success());
     assert!(asked.elapsed() < Duration::from_secs(5));
@@ -244,19 +209,15 @@ fn a_transfer_rests_in_its_middle_and_a_window_closes_meanwhile() {
             let paused = longest(BYTES, || stream.read(&mut piece).expect("a piece"));
             let taken = format!("{{\"bytes\":{BYTES},\"wrong\":0}}");
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", taken.len());
-            stream
-                .write_all((head + &taken).as_bytes())
-                .expect("an answer");
-            stream
-                .read_to_end(&mut Vec::new())
-                .expect("the rest of the body");
+            let answer = head + &taken;
+            stream.write_all(answer.as_bytes()).expect("an answer");
+            let rest = stream.read_to_end(&mut Vec::new());
+            rest.expect("the rest of the body");
             paused
         });
-        let bytes = BYTES.to_string();
-        let bulk = ["bulk", "--to", &address, "--bytes", &bytes, "--rest", "0.5"];
-        let direction = if upload { &["--upload"][..] } else { &[] };
-        let output = program(&[&bulk[..], direction].concat()).output();
-        let output = output.expect("the program runs");
+        let direction = if upload { "--upload" } else { "" };
+        let bulk = format!("bulk --to {address} --bytes {BYTES} --rest 0.5 {direction}");
+        let output = run(&bulk);
         assert!(output.status.success(), "{output:?}");
         let (took, at) = served.join().expect("it serves");
         assert!((0.4..5.0).contains(&took.as_secs_f64()), "{took:?}");
@@ -267,35 +228,32 @@ fn a_transfer_rests_in_its_middle_and_a_window_closes_meanwhile() {
 
 #[test]
 fn times_that_cannot_go_by_are_refused() {
-    for (seconds, after) in [("nan", "0"), ("-1", "0"), ("1", "inf")] {
-        let times = [format!("--seconds={seconds}"), format!("--after={after}")];
-        let mut command = program(&["flow", "--to", "127.0.0.1:1", &times[0], &times[1]]);
-        let output = command.output().expect("the program runs");
-        assert_eq!(output.status.code(), Some(64), "{times:?}");
-        let complaint = String::from_utf8_lossy(&output.stderr);
+    for times in [
+        "--seconds=nan --after=0",
+        "--seconds=-1 --after=0",
+        "--seconds=1 --after=inf",
+    ] {
+        let output = run(&format!("flow --to 127.0.0.1:1 {times}"));
+        assert_eq!(output.status.code(), Some(64), "{times}");
+        let complaint = complaint(&output);
         assert!(complaint.contains("from 0 to 86400"), "{complaint}");
     }
 }
 
-fn poll(to: &str, more: &[&str]) -> Output {
-    let arguments = [
-        &["poll", "--to", to, "--seconds", "0.3", "--every", "0.1"],
-        more,
-    ]
-    .concat();
-    program(&arguments).output().expect("the program runs")
+fn poll(to: &str, more: &str) -> Output {
+    run(&format!("poll --to {to} --seconds 0.3 --every 0.1 {more}"))
 }
 
 #[test]
 fn the_time_of_each_answer_is_told() {
-    let origin = Origin::start();
-    for path in [&[][..], &["--path", "/5?close"]] {
-        let output = told(&poll(&origin.1, path));
+    let origin = serve("origin");
+    for path in ["", "--path /5?close"] {
+        let output = told(&poll(&origin.address, path));
         let times = output["ms"].as_array().expect("a list");
         assert!((1..=4).contains(&times.len()), "{output}");
         assert_eq!(output["at"].as_array().expect("a list").len(), times.len());
         assert!(
-            times.iter().all(|each| each.as_f64().unwrap() > 0.0),
+            times.iter().all(|each| each.as_f64() > Some(0.0)),
             "{output}"
         );
     }
@@ -303,16 +261,11 @@ fn the_time_of_each_answer_is_told() {
 
 #[test]
 fn an_answer_other_than_200_ends_it() {
-    let (address, served) = serving(|mut stream| {
-        assert!(stream.read(&mut [0; 512]).expect("a request") > 0);
-        stream
-            .write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-            .expect("an answer");
-    });
-    let output = poll(&address, &["--path", "/file"]);
+    let (address, served) = saying(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    let output = poll(&address, "--path /file");
     served.join().expect("it serves");
     assert_eq!(output.status.code(), Some(69));
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = complaint(&output);
     assert!(
         complaint.contains("/file: ") && complaint.contains("503 Busy"),
         "{complaint}"
@@ -330,30 +283,17 @@ fn a_poll_that_goes_on_tells_its_failures_and_takes_the_next_answers() {
     let coming = thread::spawn(move || {
         served.join().expect("it serves");
         thread::sleep(Duration::from_millis(300));
-        Origin::at(origin)
+        serve_at(origin, "origin")
     });
-    let arguments = [
-        "poll",
-        "--to",
-        &address,
-        "--seconds",
-        "1.5",
-        "--every",
-        "0.1",
-    ];
-    let output = told(
-        &program(&[&arguments[..], &["--go-on"]].concat())
-            .output()
-            .unwrap(),
-    );
+    let output = run(&format!(
+        "poll --to {address} --seconds 1.5 --every 0.1 --go-on"
+    ));
+    let output = told(&output);
     drop(coming.join().expect("the origin comes"));
     let (answered, failed) = (&output["ms"], output["failed"].as_array().expect("a list"));
     assert!(!answered.as_array().expect("a list").is_empty(), "{output}");
     assert!(failed.len() >= 2, "{output}");
-    let at: Vec<_> = failed
-        .iter()
-        .map(|each| each["at"].as_f64().unwrap())
-        .collect();
+    let at: Vec<f64> = failed.iter().map(|each| number(each, "at")).collect();
     assert!(at[0] > 1.7e9 && at.is_sorted(), "{output}");
     let whys = [&failed[0]["why"], &failed[failed.len() - 1]["why"]].map(|why| why.as_str());
     assert!(whys[0].unwrap().contains("reset"), "{output}");

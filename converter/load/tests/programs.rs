@@ -1,73 +1,15 @@
 //! The program as a user runs it, on loopback: what it moves arrives, and what is damaged on the way is told.
 
+mod common;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::process::{Child, ChildStdout, Output, Stdio};
 use std::thread;
 
+use common::{Server, complaint, free_address, lines, next, program, run, serve, told};
 use serde_json::Value;
-
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().expect("a child can be killed");
-        self.child.wait().expect("a child can be waited for");
-    }
-}
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary-load"));
-    command.args(arguments);
-    command
-}
-
-/// Starts `arguments`, which get an address of their own to listen on.
-fn serve(arguments: &[&str]) -> Server {
-    let address = free_address();
-    let mut command = program(arguments);
-    let child = command
-        .args(["--listen", &address])
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut child = child.expect("the program starts");
-    let mut lines = lines(&mut child);
-    assert_eq!(next(&mut lines), "ready");
-    Server { child, address }
-}
-
-fn lines(child: &mut Child) -> BufReader<ChildStdout> {
-    BufReader::new(child.stdout.take().expect("its output is a pipe"))
-}
-
-fn next(lines: &mut BufReader<ChildStdout>) -> String {
-    let mut line = String::new();
-    lines.read_line(&mut line).expect("its output can be read");
-    line.trim_end().to_owned()
-}
-
-/// On an address of loopback that nobody else gets, so that no other test's client takes the port meanwhile.
-fn free_address() -> String {
-    static GIVEN: AtomicU16 = AtomicU16::new(1);
-    let [high, low] = GIVEN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let host = Ipv4Addr::new(127, 1, high, low);
-    let listener = TcpListener::bind((host, 0)).expect("a port is free");
-    listener.local_addr().expect("it is bound").to_string()
-}
-
-fn run(arguments: &[&str]) -> Output {
-    program(arguments).output().expect("the program runs")
-}
-
-fn told(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).expect("it prints one JSON object")
-}
 
 /// Connections that are held open.
 struct Held {
@@ -77,18 +19,15 @@ struct Held {
 
 /// Holds so many connections to `origin`; returns once all of them are there.
 fn hold(origin: &Server, connections: u32) -> Held {
-    let count = connections.to_string();
-    let mut command = program(&[
-        "idle-connections",
-        "--to",
-        &origin.address,
-        "--connections",
-        &count,
-    ]);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = child.expect("the program starts");
+    let to = &origin.address;
+    let mut child = program(&format!(
+        "idle-connections --to {to} --connections {connections}"
+    ))
+    .stdin(Stdio::piped())
+    .spawn()
+    .expect("the program starts");
     let mut output = lines(&mut child);
-    assert!(next(&mut output).contains(&format!("\"connections\":{count}")));
+    assert!(next(&mut output).contains(&format!("\"connections\":{connections}")));
     Held { child, output }
 }
 
@@ -137,19 +76,13 @@ fn copy(mut from: TcpStream, mut to: TcpStream, damaged: usize) {
 
 #[test]
 fn bulk_bytes_arrive_both_ways_through_a_relay() {
-    let origin = serve(&["origin"]);
-    let relay = serve(&["relay", "--to", &origin.address]);
+    let origin = serve("origin");
+    let relay = serve(&format!("relay --to {}", origin.address));
     for direction in ["--verify", "--upload"] {
-        let output = run(&[
-            "bulk",
-            "--to",
-            &relay.address,
-            "--connections",
-            "3",
-            "--bytes",
-            "5000001",
-            direction,
-        ]);
+        let to = &relay.address;
+        let output = run(&format!(
+            "bulk --to {to} --connections 3 --bytes 5000001 {direction}"
+        ));
         assert!(output.status.success(), "{output:?}");
         assert_eq!(told(&output)["bytes"], 15_000_003);
     }
@@ -157,17 +90,17 @@ fn bulk_bytes_arrive_both_ways_through_a_relay() {
 
 #[test]
 fn bulk_tells_of_every_damaged_byte() {
-    let origin = serve(&["origin"]);
+    let origin = serve("origin");
     let relay = damaging(origin.address.clone());
-    let output = run(&["bulk", "--to", &relay, "--bytes", "1000000", "--verify"]);
+    let output = run(&format!("bulk --to {relay} --bytes 1000000 --verify"));
     assert_eq!(output.status.code(), Some(1));
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = complaint(&output);
     assert!(complaint.contains("10 bytes were wrong"), "{complaint}");
 }
 
 #[test]
 fn an_upload_in_chunks_is_counted_and_compared() {
-    let origin = serve(&["origin"]);
+    let origin = serve("origin");
     let mut stream = TcpStream::connect(&origin.address).expect("the origin answers");
     let head =
         "PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
@@ -182,43 +115,30 @@ fn an_upload_in_chunks_is_counted_and_compared() {
 
 #[test]
 fn small_requests_are_all_answered() {
-    let origin = serve(&["origin", "--mptcp"]);
-    for (command, fresh) in [
-        ("connect", None),
-        ("requests", None),
-        ("requests", Some("--fresh")),
+    let origin = serve("origin --mptcp");
+    let to = &origin.address;
+    for (command, is_fresh) in [
+        ("connect", false),
+        ("requests", false),
+        ("requests --fresh", true),
     ] {
-        let mut arguments = vec![
-            command,
-            "--to",
-            &origin.address,
-            "--clients",
-            "4",
-            "--seconds",
-            "0.2",
-            "--mptcp",
-        ];
-        arguments.extend(fresh);
-        let output = run(&arguments);
+        let output = run(&format!(
+            "{command} --to {to} --clients 4 --seconds 0.2 --mptcp"
+        ));
         assert!(output.status.success(), "{output:?}");
         assert!(told(&output)["requests"].as_u64() > Some(0), "{output:?}");
         // A kept connection that the origin closes is an error at the next request, and then opened again.
-        assert_eq!(told(&output)["errors"] == 0, fresh.is_none(), "{output:?}");
+        assert_eq!(told(&output)["errors"] != 0, is_fresh, "{output:?}");
     }
 }
 
 #[test]
 fn each_transfer_of_each_size_is_timed() {
-    let origin = serve(&["origin"]);
-    let output = run(&[
-        "transfers",
-        "--to",
-        &origin.address,
-        "--count",
-        "2",
-        "0",
-        "300000",
-    ]);
+    let origin = serve("origin");
+    let output = run(&format!(
+        "transfers --to {} --count 2 0 300000",
+        origin.address
+    ));
     assert!(output.status.success(), "{output:?}");
     let told = told(&output);
     assert_eq!(told.as_object().expect("an object").len(), 2);
@@ -226,12 +146,8 @@ fn each_transfer_of_each_size_is_timed() {
         let taken: Vec<(f64, f64)> =
             serde_json::from_value(told[size].clone()).expect("pairs of milliseconds");
         assert_eq!(taken.len(), 2);
-        assert!(
-            taken
-                .iter()
-                .all(|&(first, whole)| 0.0 < first && first <= whole),
-            "{taken:?}"
-        );
+        let in_order = |&(first, whole): &(f64, f64)| 0.0 < first && first <= whole;
+        assert!(taken.iter().all(in_order), "{taken:?}");
     }
 }
 
@@ -255,14 +171,9 @@ fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
 }
 
 fn five_bytes_by(converter: &str) -> Output {
-    run(&[
-        "transfers",
-        "--to",
-        "192.0.2.1:80",
-        "--via-convert",
-        converter,
-        "5",
-    ])
+    run(&format!(
+        "transfers --to 192.0.2.1:80 --via-convert {converter} 5"
+    ))
 }
 
 #[test]
@@ -294,32 +205,23 @@ fn a_transfer_that_does_not_come_whole_fails() {
 }
 
 #[test]
-fn held_connections_are_proven_alive_after_a_line_on_standard_input() {
-    let origin = serve(&["origin"]);
-    let held = hold(&origin, 100);
-    assert_eq!(
-        held.told(),
-        ("{\"alive\":100,\"dead\":0}".to_owned(), Some(0))
-    );
-}
-
-#[test]
-fn held_connections_that_died_are_told() {
-    let origin = serve(&["origin"]);
-    let held = hold(&origin, 10);
-    drop(origin);
-    assert_eq!(
-        held.told(),
-        ("{\"alive\":0,\"dead\":10}".to_owned(), Some(1))
-    );
+fn held_connections_are_proven_alive_after_a_line_on_standard_input_and_dead_ones_are_told() {
+    for (is_there, said, code) in [
+        (true, "{\"alive\":10,\"dead\":0}", 0),
+        (false, "{\"alive\":0,\"dead\":10}", 1),
+    ] {
+        let origin = serve("origin");
+        let held = hold(&origin, 10);
+        let _origin = is_there.then_some(origin);
+        assert_eq!(held.told(), (said.to_owned(), Some(code)));
+    }
 }
 
 #[test]
 fn connections_at_once_and_beside_them_are_timed() {
-    let origin = serve(&["origin"]);
-    let to = ["--to", &origin.address];
-    let many = ["--connections", "50", "--beside", "5"];
-    let output = run(&[&["setup"], &to[..], &many[..]].concat());
+    let origin = serve("origin");
+    let to = &origin.address;
+    let output = run(&format!("setup --to {to} --connections 50 --beside 5"));
     let told = told(&output);
     assert_eq!(told["connections"], 50, "{output:?}");
     for kind in ["at_once", "beside"] {
@@ -331,19 +233,12 @@ fn connections_at_once_and_beside_them_are_timed() {
 
 #[test]
 fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
-    let origin = serve(&["soak-origin", "--mptcp"]);
-    for protocol in [None, Some("--mptcp")] {
-        let mut arguments = vec![
-            "soak",
-            "--to",
-            &origin.address,
-            "--seconds",
-            "2",
-            "--connections",
-            "8",
-        ];
-        arguments.extend(protocol);
-        let output = run(&arguments);
+    let origin = serve("soak-origin --mptcp");
+    for protocol in ["", "--mptcp"] {
+        let to = &origin.address;
+        let output = run(&format!(
+            "soak --to {to} --seconds 2 --connections 8 {protocol}"
+        ));
         assert!(output.status.success(), "{output:?}");
         for end in ["client", "origin"] {
             let counts = &told(&output)[end];
@@ -351,10 +246,8 @@ fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
                 counts["resets"].as_u64() > Some(0) && counts["half_closes"].as_u64() > Some(0),
                 "{counts}"
             );
-            assert_eq!(
-                (&counts["resets_as_ends"], &counts["stuck"]),
-                (&Value::from(0), &Value::from(0))
-            );
+            let none = &Value::from(0);
+            assert_eq!((&counts["resets_as_ends"], &counts["stuck"]), (none, none));
         }
     }
 }
@@ -362,15 +255,12 @@ fn a_soak_over_tcp_and_mptcp_has_every_byte_right_and_passes_resets() {
 /// Without a proxy nobody resets those that rest for too long.
 #[test]
 fn a_soak_whose_resting_connections_outlive_their_limit_fails() {
-    let origin = serve(&["soak-origin"]);
-    let to = ["--to", &origin.address, "--seconds", "0.1"];
-    let limits = ["--idle", "0.2", "--half-closed", "0.2"];
-    let output = run(&[
-        &["soak", "--connections", "1", "--resting", "16"],
-        &to[..],
-        &limits[..],
-    ]
-    .concat());
+    let origin = serve("soak-origin");
+    let resting = "--connections 1 --resting 16 --idle 0.2 --half-closed 0.2";
+    let output = run(&format!(
+        "soak --to {} --seconds 0.1 {resting}",
+        origin.address
+    ));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let counts = &told(&output)["client"];
     assert!(counts["outlived"].as_u64() > Some(0), "{counts}");
@@ -380,37 +270,13 @@ fn a_soak_whose_resting_connections_outlive_their_limit_fails() {
 
 #[test]
 fn a_soak_through_something_that_damages_bytes_fails() {
-    let origin = serve(&["soak-origin"]);
+    let origin = serve("soak-origin");
     let relay = damaging(origin.address.clone());
-    let output = run(&[
-        "soak",
-        "--to",
-        &relay,
-        "--seconds",
-        "1",
-        "--connections",
-        "4",
-    ]);
+    let output = run(&format!("soak --to {relay} --seconds 1 --connections 4"));
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        told(&output)["client"]["wrong_bytes"].as_u64() > Some(0),
-        "{output:?}"
-    );
-    assert_eq!(told(&output)["origin"]["wrong_bytes"], 0);
-}
-
-#[test]
-fn a_soak_without_an_origin_fails() {
-    let output = run(&[
-        "soak",
-        "--to",
-        &free_address(),
-        "--seconds",
-        "0.1",
-        "--connections",
-        "1",
-    ]);
-    assert_eq!(output.status.code(), Some(69));
+    let told = told(&output);
+    assert!(told["client"]["wrong_bytes"].as_u64() > Some(0), "{told}");
+    assert_eq!(told["origin"]["wrong_bytes"], 0);
 }
 
 /// Serves files and parts of them, by kept connections; with `swapped` each 50th answer has the bytes of another file.
@@ -453,14 +319,10 @@ fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
         });
         let status = if part.is_some() { 206 } else { 200 };
         let body = part.unwrap_or(object);
-        let head = format!(
-            "HTTP/1.1 {status} OK\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        if client
-            .write_all(&[head.as_bytes(), &body].concat())
-            .is_err()
-        {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} OK\r\nContent-Length: {length}\r\n\r\n");
+        let answer = [head.as_bytes(), &body].concat();
+        if client.write_all(&answer).is_err() {
             return;
         }
     }
@@ -469,29 +331,16 @@ fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {
 /// Objects in two folders below a new one, and 500 requests for them by clients that rest for so many seconds.
 fn fetched(name: &str, swapped: bool, rest: &str) -> Output {
     let root = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-    let below = root.to_str().expect("text");
-    let corpus = ["--folders", "a,b", "--objects", "20", "--bits", "14"];
-    let stocked = run(&[&["generate", "--below", below][..], &corpus].concat());
+    let corpus = "--folders a,b --objects 20 --bits 14";
+    let stocked = run(&format!("generate --below {} {corpus}", root.display()));
     assert!(stocked.status.success());
-    assert_eq!(
-        std::fs::read_dir(root.join("b"))
-            .expect("it is there")
-            .count(),
-        20
-    );
-    let address = serve_files(&root, swapped);
-    let asking = [
-        "fetch",
-        "--to",
-        &address,
-        "--requests",
-        "500",
-        "--clients",
-        "4",
-        "--rest",
-        rest,
-    ];
-    let output = run(&[&asking[..], &corpus].concat());
+    let count = std::fs::read_dir(root.join("b"))
+        .expect("it is there")
+        .count();
+    assert_eq!(count, 20);
+    let to = serve_files(&root, swapped);
+    let asking = format!("fetch --to {to} --requests 500 --clients 4 --rest {rest}");
+    let output = run(&format!("{asking} {corpus}"));
     std::fs::remove_dir_all(root).expect("removed");
     output
 }
@@ -526,25 +375,16 @@ fn an_answer_with_other_bytes_is_told() {
     assert_eq!(output.status.code(), Some(1));
     let told = told(&output);
     assert!(told["wrong"].as_u64() > Some(0), "{told}");
-    assert!(
-        told["first_wrong"]
-            .as_str()
-            .expect("text")
-            .contains("bytes are wrong")
-    );
+    let first = told["first_wrong"].as_str().expect("text");
+    assert!(first.contains("bytes are wrong"), "{first}");
 }
 
 #[test]
 fn the_time_until_a_server_listens_is_measured_each_time() {
     let address = free_address();
-    let server = [
-        env!("CARGO_BIN_EXE_tributary-load"),
-        "origin",
-        "--listen",
-        &address,
-    ];
-    let measure = ["start", "--listens", &address, "--times", "3", "--"];
-    let output = run(&[&measure[..], &server[..]].concat());
+    let server = concat!(env!("CARGO_BIN_EXE_tributary-load"), " origin --listen");
+    let measure = format!("start --listens {address} --times 3 --");
+    let output = run(&format!("{measure} {server} {address}"));
     let told = told(&output);
     let times = told["milliseconds"].as_array().expect("a list");
     assert_eq!(times.len(), 3);
@@ -557,33 +397,28 @@ fn the_time_until_a_server_listens_is_measured_each_time() {
 
 #[test]
 fn a_server_that_ends_instead_of_listening_is_told() {
-    let output = run(&["start", "--listens", &free_address(), "--", "false"]);
+    let output = run(&format!("start --listens {} -- false", free_address()));
     assert_eq!(output.status.code(), Some(69));
 }
 
 #[test]
 fn wrong_arguments_are_refused_with_the_code_for_usage() {
-    for wrong in [
-        &["bulk"][..],
-        &["bulk", "--to", "x", "--bytes", "1"],
-        &["relay", "--buffer", "256"],
-        &["fly"],
-    ] {
-        assert_eq!(run(wrong).status.code(), Some(64), "{wrong:?}");
+    for wrong in ["bulk", "bulk --to x --bytes 1", "relay --buffer 256", "fly"] {
+        assert_eq!(run(wrong).status.code(), Some(64), "{wrong}");
     }
-    assert_eq!(run(&["--help"]).status.code(), Some(0));
+    assert_eq!(run("--help").status.code(), Some(0));
 }
 
 #[test]
 fn nobody_that_answers_is_something_missing() {
     for client in [
-        &["bulk", "--bytes", "1"][..],
-        &["connect", "--seconds", "0.1"],
-        &["idle-connections", "--connections", "1"],
-        &["transfers", "1"],
+        "bulk --bytes 1",
+        "connect --seconds 0.1",
+        "idle-connections --connections 1",
+        "soak --seconds 0.1 --connections 1",
+        "transfers 1",
     ] {
-        let nobody = free_address();
-        let arguments = [client, &["--to", &nobody]].concat();
-        assert_eq!(run(&arguments).status.code(), Some(69), "{client:?}");
+        let output = run(&format!("{client} --to {}", free_address()));
+        assert_eq!(output.status.code(), Some(69), "{client}");
     }
 }

@@ -43,7 +43,7 @@ pub use checkpoint::{
 };
 pub use encode::InvalidCheckpoint;
 #[cfg(feature = "kernel")]
-pub use kernel::{Action, Connection, Devices, Limits, Seen, Translator};
+pub use kernel::{Connection, Devices, Limits, Seen, Translator};
 pub use leg::{Flow, Incompatible, Leg, Timestamps};
 pub use pause::Pause;
 pub use probe::send_probe;
@@ -51,4 +51,4 @@ pub use restore::restore;
 pub use slow_start::SlowStartDetector;
 #[cfg(feature = "kernel")]
 pub use take_over::OffloadError;
-pub use translation::{Event, Outcome, Refusal, SenderState, Translation};
+pub use translation::{Action, SenderState, Translation};

@@ -8,7 +8,7 @@ use crate::ip::{self, Header};
 use crate::leg::{Flow, Incompatible, Leg};
 use tributary_sys::array;
 
-// Offsets in a TCP header, its length without options and with most of them, and its flags.
+// Offsets in a TCP header, its length without options, and its flags.
 const SOURCE_PORT: usize = 0;
 const DESTINATION_PORT: usize = 2;
 const SEQUENCE: usize = 4;
@@ -18,10 +18,7 @@ const FLAGS: usize = 13;
 const WINDOW: usize = 14;
 const CHECKSUM: usize = 16;
 const OPTIONS: usize = 20;
-const LONGEST: usize = 60;
-const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 // Kinds of options (RFC 9293 section 3.1, RFC 2018 section 3, RFC 7323 section 3.2) and lengths of them.
 const END: u8 = 0;
@@ -32,44 +29,15 @@ const TIMESTAMPS: u8 = 8;
 const MSS_LENGTH: usize = 4;
 const TIMESTAMPS_LENGTH: usize = 10;
 
-/// What becomes of a packet.
+/// What becomes of a packet, here and in the kernel, whose programs call it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is rewritten and goes out; what it tells of the connection.
-    Forward(Event),
-    /// It is not of this connection, and as it was.
-    NotOurs,
-    /// It is of this connection, as it was, and to be dropped: without a socket the kernel would answer it by a reset.
-    Refuse(Refusal),
-}
-
-/// What a segment tells of its connection; of several the first one in the order from last to first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It goes on.
-    Goes,
-    /// One direction has ended.
-    Fin,
-    /// An end has forgotten it and begins a new one, which the other end will answer (RFC 9293 section 3.10.7.4).
-    Syn,
-    /// It is over.
-    Reset,
-}
-
-/// Why a packet cannot be rewritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Its IPv4 header has options.
-    IpOptions,
-    /// It is the first part of a packet; without it the others never become a whole one.
-    Fragment,
-    /// Lengths in it contradict each other.
-    Malformed,
-    /// It has been on its way for too long (RFC 1812 section 5.3.1, RFC 8200 section 3).
-    TimeToLive,
-    /// A TCP option that nobody here knows how to rewrite: all but timestamps, selective acknowledgements, padding, and
-    /// the longest segment in a SYN.
-    Option,
+pub enum Action {
+    /// It is not of this connection, and is left to others as it was.
+    Unspecified,
+    /// It is of this connection and cannot be rewritten: without a socket the kernel would answer it by a reset.
+    Drop,
+    /// It is rewritten, and goes out elsewhere.
+    Redirect,
 }
 
 /// One direction: segments that come by one leg, and what has to be done for them to go out by the other one. Numbers
@@ -139,39 +107,36 @@ impl Translation {
         }
     }
 
-    /// Rewrites `packet`, which begins with its IP header and may have padding at its end.
-    pub fn apply(&self, packet: &mut [u8]) -> Outcome {
+    /// Rewrites `packet`, which begins with its IP header and may have padding at its end, as the kernel's programs do, which
+    /// are tested by this.
+    pub fn apply(&self, packet: &mut [u8]) -> Action {
         let Some(ip) = Header::of(packet) else {
-            return Outcome::NotOurs;
+            return Action::Unspecified;
         };
         if flow(packet, &ip) != Some(self.from) {
-            return Outcome::NotOurs;
+            return Action::Unspecified;
         }
-        check(packet, &ip)
-            .and_then(|header| self.rewrite(packet, &ip, header))
-            .unwrap_or_else(Outcome::Refuse)
+        let rewritten = header_length(packet, &ip).and_then(|tcp| self.rewrite(packet, &ip, tcp));
+        rewritten.map_or(Action::Drop, |()| Action::Redirect)
     }
 
-    fn rewrite(&self, packet: &mut [u8], ip: &Header, header: usize) -> Result<Outcome, Refusal> {
+    /// `None`, and nothing is done, if there is an option that cannot be rewritten.
+    fn rewrite(&self, packet: &mut [u8], ip: &Header, header: usize) -> Option<()> {
         let place = ip.length..ip.length + header;
-        let mut old = [0; LONGEST];
-        let old = &mut old[..header];
-        old.copy_from_slice(&packet[place.clone()]);
-        let mut new = [0; LONGEST];
-        let new = &mut new[..header];
-        new.copy_from_slice(old);
-        self.options(new)?;
-        self.fixed_part(new);
+        let old = packet[place.clone()].to_vec();
+        let mut new = old.clone();
+        self.options(&mut new)?;
+        self.fixed_part(&mut new);
 
         // What it covers of the IP header is the same in both versions but for the addresses (RFC 8200 section 8.1).
         let others = [self.to.source, self.to.destination].map(|end| ip::octets(end.ip()));
         let others = others.concat();
-        let sum = checksum::updated(u16_at(old, CHECKSUM), ip.addresses(packet), &others);
-        let sum = checksum::updated(sum, old, new);
-        put(new, CHECKSUM, sum.to_be_bytes());
-        packet[place].copy_from_slice(new);
+        let sum = checksum::updated(u16_at(&old, CHECKSUM), ip.addresses(packet), &others);
+        let sum = checksum::updated(sum, &old, &new);
+        put(&mut new, CHECKSUM, sum.to_be_bytes());
+        packet[place].copy_from_slice(&new);
         ip.rewrite(packet, &others);
-        Ok(Outcome::Forward(event(old[FLAGS])))
+        Some(())
     }
 
     /// Rewrites all of the TCP header but its options and its checksum.
@@ -200,7 +165,7 @@ impl Translation {
         u16::try_from(bytes >> self.scale_out).unwrap_or(u16::MAX)
     }
 
-    fn options(&self, header: &mut [u8]) -> Result<(), Refusal> {
+    fn options(&self, header: &mut [u8]) -> Option<()> {
         let flags = header[FLAGS];
         let mut at = OPTIONS;
         while at < header.len() && header[at] != END {
@@ -208,17 +173,18 @@ impl Translation {
                 at += 1;
                 continue;
             }
-            let length = usize::from(*header.get(at + 1).ok_or(Refusal::Malformed)?);
-            if length < 2 || at + length > header.len() {
-                return Err(Refusal::Malformed);
+            let length = usize::from(*header.get(at + 1)?);
+            if length < 2 {
+                return None;
             }
-            self.option(&mut header[at..at + length], flags)?;
+            self.option(header.get_mut(at..at + length)?, flags)?;
             at += length;
         }
-        Ok(())
+        Some(())
     }
 
-    fn option(&self, option: &mut [u8], flags: u8) -> Result<(), Refusal> {
+    /// All but timestamps, selective acknowledgements, padding, and the longest segment in a SYN are unknown.
+    fn option(&self, option: &mut [u8], flags: u8) -> Option<()> {
         match (option[0], option.len()) {
             (TIMESTAMPS, TIMESTAMPS_LENGTH) => {
                 add(option, 2, self.tsval);
@@ -233,32 +199,22 @@ impl Translation {
                 }
             }
             (MSS, MSS_LENGTH) if flags & SYN != 0 => {}
-            (TIMESTAMPS | SACK, _) => return Err(Refusal::Malformed),
-            _ => return Err(Refusal::Option),
+            _ => return None,
         }
-        Ok(())
+        Some(())
     }
 }
 
-/// The length of the TCP header, if nothing but its options can speak against the packet.
-fn check(packet: &[u8], ip: &Header) -> Result<usize, Refusal> {
-    if ip.options {
-        return Err(Refusal::IpOptions);
-    }
-    if ip.fragment {
-        return Err(Refusal::Fragment);
-    }
-    if ip.total > packet.len() || ip.total < ip.length + OPTIONS {
-        return Err(Refusal::Malformed);
+/// The length of the TCP header; `None` if the packet has IPv4's options, is the first part of one (without it the others never
+/// become a whole one), has lengths that contradict each other, or has been on its way for too long (RFC 1812 section 5.3.1, RFC
+/// 8200 section 3).
+fn header_length(packet: &[u8], ip: &Header) -> Option<usize> {
+    let is_whole = ip.total <= packet.len() && ip.total >= ip.length + OPTIONS;
+    if ip.options || ip.fragment || ip.hops <= 1 || !is_whole {
+        return None;
     }
     let tcp = usize::from(packet[ip.length + DATA_OFFSET] >> 4) * 4;
-    if tcp < OPTIONS || ip.length + tcp > ip.total {
-        return Err(Refusal::Malformed);
-    }
-    if ip.hops <= 1 {
-        return Err(Refusal::TimeToLive);
-    }
-    Ok(tcp)
+    (tcp >= OPTIONS && ip.length + tcp <= ip.total).then_some(tcp)
 }
 
 fn flow(packet: &[u8], ip: &Header) -> Option<Flow> {
@@ -267,15 +223,6 @@ fn flow(packet: &[u8], ip: &Header) -> Option<Flow> {
         source: SocketAddr::new(ip.source, u16_at(ports, SOURCE_PORT)),
         destination: SocketAddr::new(ip.destination, u16_at(ports, DESTINATION_PORT)),
     })
-}
-
-fn event(flags: u8) -> Event {
-    match flags {
-        flags if flags & RST != 0 => Event::Reset,
-        flags if flags & SYN != 0 => Event::Syn,
-        flags if flags & FIN != 0 => Event::Fin,
-        _ => Event::Goes,
-    }
 }
 
 fn add(bytes: &mut [u8], at: usize, number: u32) {

@@ -55,13 +55,10 @@ impl Connection {
     }
 
     fn try_on(&self, from: Segment, flags: u8, [seq, ack]: [u32; 2], length: usize) {
-        let segment = Segment {
-            seq: from.seq.wrapping_add(seq),
-            ack: from.ack.wrapping_add(ack),
-            flags,
-            payload: vec![0; length],
-            ..from
-        };
+        let segment = from.with(|s| {
+            (s.seq, s.ack) = (s.seq.wrapping_add(seq), s.ack.wrapping_add(ack));
+            (s.flags, s.payload) = (flags, vec![0; length]);
+        });
         let action = self.translator.try_on(&mut segment.encode());
         assert_eq!(action.expect("run"), Action::Redirect);
     }

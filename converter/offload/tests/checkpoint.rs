@@ -1,13 +1,16 @@
 //! Connections over loopback out of their sockets and into others. `tests/netns/test_offload.py` runs this, as root in a
 //! network namespace of its own.
 
+mod common;
+
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{eventually, pattern};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tributary_offload::{
     NotQuiescent, Pause, check_quiescent, checkpoint, checkpoint_both, drop_all,
@@ -61,18 +64,6 @@ impl Drop for Dropping {
     }
 }
 
-/// Asks again until there is an answer, for five seconds.
-fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(5);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < end, "no answer in time");
-        sleep(Duration::from_millis(5));
-    }
-}
-
 /// All that can be read without waiting.
 fn drain(socket: &mut TcpStream, into: &mut Vec<u8>) {
     socket.set_nonblocking(true).expect("non-blocking");
@@ -81,11 +72,6 @@ fn drain(socket: &mut TcpStream, into: &mut Vec<u8>) {
         other => panic!("the connection goes on: {other:?}"),
     }
     socket.set_nonblocking(false).expect("blocking");
-}
-
-/// Bytes that tell where they belong.
-fn pattern(length: u32) -> Vec<u8> {
-    (0..length).flat_map(u32::to_be_bytes).collect()
 }
 
 #[test]
@@ -98,7 +84,11 @@ fn a_connection_goes_on_in_another_socket_and_every_byte_arrives() {
 
 /// Has a connection's second end go on in another socket in mid-transfer.
 fn goes_on((mut there, mut here): (TcpStream, TcpStream)) {
-    let sent = pattern(5_000_000);
+    // It does not grow, so no more than this is read at a try.
+    SockRef::from(&here)
+        .set_recv_buffer_size(1 << 18)
+        .expect("set");
+    let sent = pattern(20_000_000);
     let expected = sent.clone();
     let far = thread::spawn(move || {
         there.write_all(&sent).expect("all is written");
@@ -117,6 +107,8 @@ fn goes_on((mut there, mut here): (TcpStream, TcpStream)) {
             Ok(state) => Some(state),
             Err(NotQuiescent::InFlight(_) | NotQuiescent::Unread(_) | NotQuiescent::OutOfOrder) => {
                 release(&here).expect("goes on");
+                // What was dropped is sent again. Sooner, that is dropped as well, and each time later by the sender's timer.
+                sleep(Duration::from_millis(50));
                 None
             }
             Err(other) => panic!("{other}"),
@@ -392,7 +384,7 @@ fn a_paused_end_stops_in_mid_transfer_and_goes_on_with_every_byte() -> io::Resul
     let (mut here, mut there) = connected();
     // It does not grow, so no more than this is under way.
     SockRef::from(&here).set_recv_buffer_size(1 << 20)?;
-    let sent = pattern(5_000_000);
+    let sent = pattern(20_000_000);
     let expected = sent.clone();
     let far = thread::spawn(move || there.write_all(&sent));
     let mut got = vec![0; 3_000_001];

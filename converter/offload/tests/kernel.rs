@@ -10,57 +10,27 @@ use std::os::fd::AsFd as _;
 use std::process::Command;
 
 use cases::segment::{Ip, Segment, checksum, sack, timestamps};
-use cases::{Case, both_ways, cases, from_client};
+use cases::{both_ways, cases, from_client};
 use tributary_offload::{
-    Action, Connection, Devices, Flow, Outcome, Translation, Translator, checkpoint, drop_all,
+    Action, Connection, Devices, Flow, Translation, Translator, checkpoint, drop_all,
 };
 use tributary_sys::device_number;
-
-fn action(outcome: Outcome) -> Action {
-    match outcome {
-        Outcome::Forward(_) => Action::Redirect,
-        Outcome::NotOurs => Action::Unspecified,
-        Outcome::Refuse(_) => Action::Drop,
-    }
-}
 
 #[test]
 #[ignore = "needs root"]
 fn every_packet_of_the_table_becomes_what_it_should() {
     let translator = Translator::load().expect("loaded");
-    for Case {
-        ip,
-        name,
-        translation,
-        mut packet,
-        outcome,
-        result,
-    } in cases()
-    {
-        let name = format!("{ip:?}: {name}");
-        translator
-            .insert(&translation, Devices::to(1))
-            .expect("there");
-        assert_eq!(
-            translator.try_on(&mut packet).expect(&name),
-            action(outcome),
-            "{name}"
-        );
-        assert_eq!(packet, result, "{name}");
-        let seen = translator
-            .seen(translation.from)
-            .expect("asked")
-            .expect("there");
-        assert_eq!(
-            seen.refused,
-            u32::from(matches!(outcome, Outcome::Refuse(_))),
-            "{name}"
-        );
-        assert_eq!(
-            seen.last.is_some(),
-            matches!(outcome, Outcome::Forward(_)),
-            "{name}"
-        );
+    for mut case in cases() {
+        let name = format!("{:?}: {}", case.ip, case.name);
+        let inserted = translator.insert(&case.translation, Devices::to(1));
+        inserted.expect("there");
+        let action = translator.try_on(&mut case.packet).expect(&name);
+        assert_eq!(action, case.action, "{name}");
+        assert_eq!(case.packet, case.result, "{name}");
+        let seen = translator.seen(case.translation.from);
+        let seen = seen.expect("asked").expect("there");
+        assert_eq!(seen.refused, u32::from(action == Action::Drop), "{name}");
+        assert_eq!(seen.last.is_some(), action == Action::Redirect, "{name}");
     }
 }
 
@@ -72,29 +42,25 @@ fn any_options_become_what_the_arithmetic_makes_of_them() {
     for round in 0..20_000 {
         let ip = [Ip::V4, Ip::V6][round % 2];
         let (translation, packet) = (random.translation(ip), random.packet(ip));
-        translator
-            .insert(&translation, Devices::to(way_out.0))
-            .expect("there");
+        let case = format!("{round}: {packet:?}");
+        let inserted = translator.insert(&translation, Devices::to(way_out.0));
+        inserted.expect("there");
         let (mut here, mut kernel) = (packet.clone(), packet.clone());
-        let outcome = translation.apply(&mut here);
+        let action = translation.apply(&mut here);
         assert_eq!(
             translator.try_on(&mut kernel).expect("run"),
-            action(outcome),
-            "{round}: {packet:?}"
+            action,
+            "{case}"
         );
-        assert_eq!(kernel, here, "{round}: {packet:?}");
+        assert_eq!(kernel, here, "{case}");
         if ip == Ip::V4 {
-            let mut driver = packet.clone();
+            let mut driver = packet;
             // The first one is tc's, if it is one at all.
             translator.try_drivers_on(&mut driver).expect("run");
             let done = translator.try_drivers_on(&mut driver).expect("run");
-            let is_forwarded = matches!(outcome, Outcome::Forward(_));
-            assert_eq!(
-                done == Action::Redirect,
-                is_forwarded,
-                "{round}: {packet:?}"
-            );
-            assert_eq!(driver, here, "{round}: {packet:?}");
+            let is_sent = done == Action::Redirect;
+            assert_eq!(is_sent, action == Action::Redirect, "{case}");
+            assert_eq!(driver, here, "{case}");
         }
     }
 }
@@ -142,34 +108,30 @@ fn for_drivers() -> Translator {
 #[ignore = "needs root"]
 fn the_drivers_program_makes_of_plain_packets_what_it_should_and_leaves_all_others() {
     let (translator, way_out) = (for_drivers(), WayOut::open());
-    for Case {
-        ip,
-        name,
-        translation,
-        packet,
-        outcome,
-        result,
-    } in cases()
-    {
-        let name = format!("{ip:?}: {name}");
-        translator
-            .insert(&translation, Devices::to(way_out.0))
-            .expect("there");
-        let mut first = packet.clone();
+    for case in cases() {
+        let name = format!("{:?}: {}", case.ip, case.name);
+        let inserted = translator.insert(&case.translation, Devices::to(way_out.0));
+        inserted.expect("there");
+        let mut first = case.packet.clone();
         let action = translator.try_drivers_on(&mut first).expect(&name);
-        assert_eq!(action, Action::Unspecified, "{name}");
-        assert_eq!(first, packet, "{name}");
-        let mut second = packet.clone();
+        assert_eq!(
+            (action, &first),
+            (Action::Unspecified, &case.packet),
+            "{name}"
+        );
+        let mut second = case.packet.clone();
         let action = translator.try_drivers_on(&mut second).expect(&name);
-        let seen = translator.seen(translation.from);
+        let seen = translator.seen(case.translation.from);
         let seen = seen.expect("asked").expect("there");
-        if ip == Ip::V4 && matches!(outcome, Outcome::Forward(_)) {
-            assert_eq!(action, Action::Redirect, "{name}");
-            assert_eq!(second, result, "{name}");
+        if case.ip == Ip::V4 && case.action == Action::Redirect {
+            assert_eq!((action, second), (Action::Redirect, case.result), "{name}");
             assert!(seen.last.is_some(), "{name}");
         } else {
-            assert_eq!(action, Action::Unspecified, "{name}");
-            assert_eq!(second, packet, "{name}");
+            assert_eq!(
+                (action, second),
+                (Action::Unspecified, case.packet),
+                "{name}"
+            );
             assert_eq!((seen.last, seen.refused), (None, 0), "{name}");
         }
     }
@@ -199,10 +161,7 @@ fn the_drivers_program_leaves_packets_that_have_no_checksum_yet_or_no_next_hop()
     assert_eq!(tried(&translator, &whole), Action::Redirect);
     assert_eq!(tried(&translator, &partial), Action::Unspecified);
     ip("link set way-out mtu 68");
-    let long = Segment {
-        payload: vec![1; 100],
-        ..from_client(Ip::V4)
-    };
+    let long = from_client(Ip::V4).with(|s| s.payload = vec![1; 100]);
     assert_eq!(tried(&translator, &long.encode()), Action::Unspecified);
     ip("link set way-out mtu 1500");
     assert_eq!(tried(&translator, &long.encode()), Action::Redirect);

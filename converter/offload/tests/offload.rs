@@ -6,15 +6,18 @@
 //!           fd00:1::2 ---- fd00:1::1     fd00:2::1 ---- fd00:2::2
 //! ```
 
+mod common;
+
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{self, JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use common::{eventually, pattern};
 use nix::sched::{CloneFlags, unshare};
 use socket2::SockRef;
 use tributary_offload::{
@@ -147,24 +150,6 @@ fn apart(place: &Sender<String>, connected: &Receiver<()>) {
         .send(format!("/proc/{}/ns/net", own.display()))
         .expect("it waits");
     connected.recv().expect("a cable");
-}
-
-/// Bytes that tell where they belong.
-fn pattern(length: usize) -> Vec<u8> {
-    let words = u32::try_from(length / 4).expect("a length");
-    (0..words).flat_map(u32::to_be_bytes).collect()
-}
-
-/// Asks again until there is an answer, for ten seconds.
-fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(10);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < end, "no answer in time");
-        sleep(Duration::from_millis(2));
-    }
 }
 
 /// A socket at each end of the relay, and what came of the client's request.

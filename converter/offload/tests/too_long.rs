@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cases::segment::{Ip, Segment, checksum};
 use cases::{address, both_ways, from_server, to_client, to_server};
-use tributary_offload::{Action, Devices, Translator};
+use tributary_offload::{Action, Devices, Leg, Translator};
 
 const MTU: u16 = 1280;
 const HERE: u32 = 1;
@@ -95,26 +95,14 @@ fn it_is_about_the_packet_as_its_sender_sent_it_with_checksums_that_are_right() 
         let [here, there] = sent(ip).map(|segment| segment.encode());
         // As little as it may tell, and more of it.
         for more in [0, 4, 12] {
-            let mut packet = message(
-                router(ip),
-                to_client(ip).local.ip(),
-                64,
-                &there[..told(ip) + more],
-            );
-            assert_eq!(
-                translator.try_on(&mut packet).expect("run"),
-                Action::Redirect,
-                "{ip:?}"
-            );
-            let told_there = &there[told(ip)..told(ip) + more];
-            let quoted = [&here[..told(ip)], told_there].concat();
+            let told_there = &there[..told(ip) + more];
+            let mut packet = message(router(ip), to_client(ip).local.ip(), 64, told_there);
+            let action = translator.try_on(&mut packet).expect("run");
+            assert_eq!(action, Action::Redirect, "{ip:?}");
+            let quoted = [&here[..told(ip)], &told_there[told(ip)..]].concat();
             // IPv4's header has a sum, which follows from the one that is told.
-            let expected = message(
-                to_server(ip).local.ip(),
-                to_server(ip).remote.ip(),
-                63,
-                &quoted,
-            );
+            let Leg { local, remote, .. } = to_server(ip);
+            let expected = message(local.ip(), remote.ip(), 63, &quoted);
             assert_eq!(packet, expected, "{ip:?}, {more}");
         }
     }
@@ -130,23 +118,18 @@ fn one_from_elsewhere_is_dropped_and_one_about_nobody_here_is_left_alone() {
             translator.try_on(&mut packet).expect("run")
         };
         let forged = about(&there[..told(ip)]);
-        assert_eq!(
-            act(&translator(ip, Some(HERE + 1)), forged.clone()),
-            Action::Drop
-        );
+        let other_device = translator(ip, Some(HERE + 1));
+        assert_eq!(act(&other_device, forged.clone()), Action::Drop);
         let translator = translator(ip, None);
         assert_eq!(act(&translator, forged.clone()), Action::Redirect);
-        assert_eq!(
-            act(&translator, about(&here[..told(ip)])),
-            Action::Unspecified
-        );
-        assert_eq!(
-            act(&translator, about(&there[..told(ip) - 1])),
-            Action::Unspecified
-        );
-        // Another reason.
-        let mut other = forged;
-        other[ip.header()] += 1;
-        assert_eq!(act(&translator, other), Action::Unspecified);
+        let mut other_reason = forged;
+        other_reason[ip.header()] += 1;
+        for other in [
+            about(&here[..told(ip)]),
+            about(&there[..told(ip) - 1]),
+            other_reason,
+        ] {
+            assert_eq!(act(&translator, other), Action::Unspecified);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A host as clients name it, in one unmistakable form: an address in its canonical spelling, or a name that no resolver
 //! takes for an address. HTTP's authorities and SOCKS5's requests hold to the same rules.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -91,7 +92,7 @@ fn is_label(label: &[u8]) -> bool {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::V4(address) => address.fmt(f),
+            Self::V4(address) => write_quad(*address, |part| f.write_str(part)),
             Self::V6(address) => write!(f, "[{address}]"),
             Self::Name(name) => f.write_str(name),
         }
@@ -140,7 +141,8 @@ impl Authority {
     }
 
     /// Reads `host[:port]`. Without a port, or with an empty one, `default_port` counts (RFC 9110 section 4.2.1).
-    pub(crate) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, Reason> {
+    pub(crate) fn parse(text: &[u8], default_port: Option<u16>) -> Result<Self, Reason> {
+        let text = std::str::from_utf8(text).map_err(|_| "malformed host name")?;
         if memchr(b'@', text.as_bytes()).is_some() {
             return Err("user information in the authority"); // RFC 9110 section 4.2.4
         }
@@ -157,7 +159,12 @@ impl Authority {
     pub(crate) fn write_host(&self, out: &mut Vec<u8>) {
         match &self.host {
             Host::Name(name) => out.extend_from_slice(name.as_bytes()),
-            Host::V4(four) => write_quad(four.octets(), out),
+            Host::V4(four) => {
+                let Ok(()) = write_quad(*four, |part| {
+                    out.extend_from_slice(part.as_bytes());
+                    Ok::<(), Infallible>(())
+                });
+            }
             Host::V6(_) => {
                 let _ = write!(out, "{}", self.host); // a Vec takes everything
             }
@@ -169,13 +176,15 @@ impl Authority {
     }
 }
 
-fn write_quad(octets: [u8; 4], out: &mut Vec<u8>) {
-    for (number, octet) in octets.into_iter().enumerate() {
+/// As the standard library writes it, which takes four times as long.
+fn write_quad<E>(address: Ipv4Addr, mut write: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    for (number, octet) in address.octets().into_iter().enumerate() {
         if number > 0 {
-            out.push(b'.');
+            write(".")?;
         }
-        write_decimal(octet, out);
+        write(itoa::Buffer::new().format(octet))?;
     }
+    Ok(())
 }
 
 /// The default port of `http` (RFC 9110 section 4.2.1).
@@ -205,6 +214,8 @@ fn parse_port(digits: &str) -> Result<u16, Reason> {
 
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
+        self.host.fmt(f)?;
+        f.write_str(":")?;
+        f.write_str(itoa::Buffer::new().format(self.port))
     }
 }

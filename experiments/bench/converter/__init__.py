@@ -43,7 +43,7 @@ from experiments.bench.parts import (
 )
 from experiments.bench.processors import kept_to
 from experiments.scenarios.cabled import Cabled, Cables
-from experiments.scenarios.sweeps import numbers, some_of
+from experiments.scenarios.sweeps import Several, some_of
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
 from experiments.study.scenario import Options, Repeat, Scenario
@@ -76,11 +76,9 @@ class ConverterOptions(Options):
     only: Annotated[tuple[str, ...], BeforeValidator(some_of(MEASUREMENTS))] = MEASUREMENTS
     peers: Annotated[tuple[str, ...], BeforeValidator(some_of(PEERS))] = PEERS
     size: Size = Field(default=Size(1_000_000_000), description="a size, such as '300MB'")
-    many: Annotated[
-        tuple[Annotated[int, Field(ge=1)], ...],
-        BeforeValidator(numbers(int)),
-        Field(min_length=1, description="numbers of connections with commas between them, such as '8,64'"),
-    ] = (8, 64)
+    many: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
+        default=(8, 64), description="numbers of connections with commas between them, such as '8,64'"
+    )
     seconds: float = Field(default=3.0, gt=0, description=_SECONDS)
     delay_seconds: float = Field(default=1.0, gt=0, description=_SECONDS)
     count_seconds: float = Field(default=2.0, gt=0, description=_SECONDS)
@@ -164,41 +162,48 @@ def _blueprint(options: ConverterOptions, _profile: object, point: Point) -> Con
 
 def _measure(built: Contest, options: ConverterOptions, point: Point, repetition: int) -> Reading:
     """Nothing of a peer that is not here, or that failed in all its tries at this point before."""
-    contender = CONTENDERS.get(point["by"])
+    contender, measurement, taken = CONTENDERS.get(point["by"]), point["measure"], dict[str, Sequence[float]]()
     if (contender and contender.missing) or name_of(point) in built.given_up:
-        return Reading(point, repetition, {}, {})
-    if contender and point["measure"] == COSTS:
-        return _costs(built.cabling, options, contender, Reading(point, repetition, {}, {}))
-    if contender and point["measure"] == COUNTS:
-        if absent := next((tool for tool in TOOLS if shutil.which(tool) is None), None):
-            print(
-                f"{name_of(point)}: left out: {absent} is not here (apt-get install valgrind strace)", file=sys.stderr
-            )
-            built.given_up.add(name_of(point))
-            return Reading(point, repetition, {}, {})
-        return Reading(point, repetition, counts(built.cabling, contender, options.count_seconds), {})
-    if contender and point["measure"] == DELAY:
-        taken = conversion_microseconds(built.cabling, contender, options.delay_seconds)
-        return Reading(point, repetition, taken, {})
+        values = {}
+    elif contender and measurement == COSTS:
+        taken["start_ms"] = start_milliseconds(built.cabling, contender, options.starts)
+        values = {"start_ms": median(taken["start_ms"])} | _memory(built.cabling, options, contender)
+    elif contender and measurement == COUNTS:
+        values = _counts(built, contender, options.count_seconds, name_of(point))
+    elif contender and measurement == DELAY:
+        values = conversion_microseconds(built.cabling, contender, options.delay_seconds)
+    else:
+        values = _reached(built, options, point)
+    return Reading(point, repetition, values, {}, taken)
+
+
+def _memory(cabling: Cabling, options: ConverterOptions, contender: Contender) -> dict[str, float]:
+    """What it takes before there is work."""
+    megabytes, kilobytes = idle(cabling, contender, options.idle)
+    values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
+    if contender.name == NATIVE:
+        held = most_held(options.held)
+        with contender.running(cabling), holding(cabling, contender.tunnel, held):
+            values["held_connections"] = float(held)
+    return values
+
+
+def _counts(built: Contest, contender: Contender, seconds: float, name: str) -> dict[str, float]:
+    if absent := next((tool for tool in TOOLS if shutil.which(tool) is None), None):
+        print(f"{name}: left out: {absent} is not here (apt-get install valgrind strace)", file=sys.stderr)
+        built.given_up.add(name)
+        return {}
+    return counts(built.cabling, contender, seconds)
+
+
+def _reached(built: Contest, options: ConverterOptions, point: Point) -> dict[str, float]:
     load = load_of(point, options.size.amount, options.seconds)
     steering = steered(built.cabling.testbed, built.processors)
     with nullcontext() if only_comes_down(point["measure"]) else steering:
         reached = throughput(built.cabling, point, load, route_of(point["by"]))
     if not reached:
         built.given_up.add(name_of(point))
-    return Reading(point, repetition, reached, {})
-
-
-def _costs(cabling: Cabling, options: ConverterOptions, contender: Contender, nothing: Reading) -> Reading:
-    """What it takes before there is work."""
-    starts = start_milliseconds(cabling, contender, options.starts)
-    megabytes, kilobytes = idle(cabling, contender, options.idle)
-    values = {"start_ms": median(starts), "idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
-    if contender.name == NATIVE:
-        held = most_held(options.held)
-        with contender.running(cabling), holding(cabling, contender.tunnel, held):
-            values["held_connections"] = float(held)
-    return Reading(nothing.point, nothing.repetition, values, {}, {"start_ms": starts})
+    return reached
 
 
 def metrics(readings: Readings) -> list[Metric]:

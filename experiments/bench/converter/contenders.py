@@ -6,16 +6,15 @@ take the offer (RFC 8684 section 3.7): what stays is the little that a fallen-ba
 
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.bench.parts import DIRECT, HAPROXY_HTTP, NATIVE, TUNNEL
-from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, SERVER, Cabling
-from experiments.testbed.node import Node, Process
-from tributary.settings.errors import CommandError, Exit
+from experiments.testbed import native
+from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, Cabling
+from experiments.testbed.node import Process, run
 
 Route = tuple[str, ...]
 """Arguments of tributary-load that say how it gets to the origin."""
@@ -23,18 +22,18 @@ Route = tuple[str, ...]
 _DIRECT: Route = ("--to", MPTCP_ORIGIN)
 """Without any converter: MPTCP to the origin, through the gateway as a router."""
 
-_MPTCPIZE = ["mptcpize", "run"]
-_VARNISH = Path("/var/lib/varnish/tributary-bench")
-"""Varnish compiles its configuration to a library in there, which /run may not allow (noexec)."""
+_MPTCPIZE = ("mptcpize", "run")
 
 _SQUID = """\
 port = {port}
-listen = ["{listen}"]
+listen = ["{address}"]
 client_networks = ["{clients}"]
 connect_ports = [{origin_port}]
 drain = "0s"
-state_directory = "{state}"
+state_directory = "{folder}/squid-state"
 """
+_RENDERED = "install -d -o proxy {folder}/squid-state/log && {python} -m squid render --own {address} {file}"
+"""As the appliance runs it, with no cache; without its guard, which has nothing to do for a listener."""
 _NATIVE = """\
 [clients]
 networks = ["{clients}"]
@@ -43,12 +42,12 @@ allow = ["10.0.0.0/8", "203.0.113.0/24"]
 [limits]
 connections_per_client = 20000
 [control]
-socket = "{directory}/converter-{port}.sock"
+socket = "{folder}/{name}.sock"
 [[listen]]
 kind = "http"
 address = "{listen}"
 """
-HAPROXY = """\
+_HAPROXY = """\
 defaults
     mode tcp
     timeout connect 10s
@@ -58,23 +57,12 @@ listen bench
     bind {listen}
     server origin {origin}
 """
-"""What it reads; ``listen`` and ``origin`` are addresses with their ports."""
-_HAPROXY_HTTP = """\
-defaults
-    mode http
-    timeout connect 10s
-    timeout client 1h
-    timeout server 1h
-    http-reuse safe
-listen bench
-    bind {listen}
-    server origin {origin}
-"""
+_NGINX_MODULE = "/usr/lib/nginx/modules/ngx_stream_module.so"
 _NGINX = """\
-load_module {module};
+load_module {nginx_module};
 daemon off;
 user root;
-pid {directory}/nginx-stream.pid;
+pid {folder}/{name}.pid;
 error_log stderr error;
 worker_processes auto;
 events {{ worker_connections 16384; }}
@@ -86,25 +74,70 @@ stream {{
     }}
 }}
 """
-_NGINX_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 _VCL = """\
 vcl 4.1;
-backend origin {{ .host = "{server}"; .port = "{port}"; }}
+backend origin {{ .host = "{origin}"; }}
 sub vcl_recv {{ return (pass); }}
 """
+_VARNISH = "/var/lib/varnish/{name}"
+"""Varnish compiles its configuration to a library in there, which /run may not allow (noexec)."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a converter is started. What stands in braces, in the ``command`` and the ``settings`` that it reads from
+    {file}, is an instance's own.
+    """
+
+    command: tuple[str, ...]
+    settings: str = ""
+    rendered: str = ""
+    """A shell's command that prints what takes the place of the settings in {file}."""
+    leaves: str = ""
+    """A pattern of paths that it leaves behind."""
+
+    @contextmanager
+    def prepared(self, folder: Path, name: str, listen: str) -> Iterator[list[str]]:
+        """Its command, for the length of the block; ``name`` is the instance's, whose files are in ``folder``."""
+        address, _, port = listen.rpartition(":")
+        file, programs = folder / f"{name}.conf", native.build()
+        places = {"folder": folder, "file": file, "name": name, "listen": listen, "address": address, "port": port}
+        places |= {"origin": ORIGIN, "origin_port": ORIGIN.rpartition(":")[2], "clients": CLIENTS}
+        places |= {"converter": programs.converter, "load": programs.load, "python": sys.executable}
+        places["nginx_module"] = _NGINX_MODULE
+        file.write_text(self.settings.format(**places))
+        if self.rendered:
+            file.write_text(run(["sh", "-c", self.rendered.format(**places)]))
+        _remove(self.leaves.format(**places))
+        try:
+            yield [word.format(**places) for word in self.command]
+        finally:
+            _remove(self.leaves.format(**places))
+
+
+def _remove(pattern: str) -> None:
+    for path in Path("/").glob(pattern.removeprefix("/")) if pattern else ():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def varnish(storage: str) -> Program:
+    """Varnish with so much ``storage``."""
+    at = ("-a", "{listen}", "-n", _VARNISH, "-s", f"malloc,{storage}")
+    return Program(("varnishd", "-F", "-f", "{file}", *at), _VCL, leaves=_VARNISH)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One converter. ``prepared`` writes what it needs and gives its command for the length of a block; one that is
-    ``mptcpized`` listens by MPTCP under mptcpize(8) only.
-    """
+    """One converter; one that is ``mptcpized`` listens by MPTCP under mptcpize(8) only."""
 
     name: str
     port: int
-    needs: tuple[str, ...]
+    program: Program
+    needs: tuple[str, ...] = ()
     """Commands and files."""
-    prepared: Callable[[Cabling, str], AbstractContextManager[list[str]]]
     mptcpized: bool = True
     is_asked: bool = False
     """Clients ask it as an HTTP proxy; otherwise it forwards all that comes to the origin."""
@@ -139,7 +172,7 @@ class Contender:
     @contextmanager
     def command(self, cabling: Cabling, *, mptcp: bool = True) -> Iterator[list[str]]:
         """What starts it, for the length of the block."""
-        with self.prepared(cabling, self.listens) as command:
+        with self.program.prepared(cabling.testbed.directory, f"tributary{self.name}", self.listens) as command:
             yield [*(_MPTCPIZE if mptcp and self.mptcpized else ()), *command]
 
     @contextmanager
@@ -152,101 +185,32 @@ class Contender:
             self.command(cabling, mptcp=mptcp) as command,
             gateway.start(self.name, [*wrapper, *command]) as process,
         ):
-            _wait_until_it_listens(process, gateway, self.port, mptcp=mptcp)
+            process.wait_until(lambda: gateway.listens(self.port, mptcp=mptcp))
             # Varnish listens before the process is there that answers.
             cabling.load("bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
             yield process
 
 
-def _wait_until_it_listens(process: Process, gateway: Node, port: int, *, mptcp: bool) -> None:
-    deadline = time.monotonic() + 20
-    while gateway.run("ss", "-HlnM" if mptcp else "-Hlnt", f"sport = :{port}") == "":
-        if process.popen.poll() is not None or time.monotonic() > deadline:
-            last = " | ".join(process.output().splitlines()[-3:])
-            protocol = "MPTCP" if mptcp else "TCP"
-            name = process.log.stem
-            raise CommandError(Exit.SYSTEM, f"{name} does not listen by {protocol}: {last or 'it printed nothing'}")
-        time.sleep(0.02)
-
-
-def _file(cabling: Cabling, name: str, text: str) -> str:
-    path = cabling.testbed.directory / name
-    path.write_text(text)
-    return str(path)
-
-
-@contextmanager
-def _native(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    port = listen.rpartition(":")[2]
-    text = _NATIVE.format(clients=CLIENTS, directory=cabling.testbed.directory, listen=listen, port=port)
-    yield [str(cabling.programs.converter), "--config", _file(cabling, f"converter-{port}.toml", text)]
-
-
-@contextmanager
-def _squid(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    """As the appliance runs it, with no cache; without its guard, which has nothing to do for a listener."""
-    address, _, port = listen.rpartition(":")
-    state = cabling.testbed.directory / "squid-state"
-    origin_port = ORIGIN.rpartition(":")[2]
-    text = _SQUID.format(port=port, listen=address, clients=CLIENTS, origin_port=origin_port, state=state)
-    (state / "log").mkdir(parents=True, exist_ok=True)
-    shutil.chown(state / "log", "proxy")
-    render = (sys.executable, "-m", "squid", "render", "--own", address, _file(cabling, "squid.toml", text))
-    configuration = _file(cabling, "squid.conf", cabling.testbed.gateway.run(*render))
-    name = "tributarybench"
-    try:
-        yield ["squid", "-N", "-n", name, "-f", configuration]
-    finally:
-        for segment in Path("/dev/shm").glob(f"{name}-*.shm"):
-            segment.unlink(missing_ok=True)
-
-
-@contextmanager
-def _haproxy(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    configuration = _file(cabling, "haproxy.cfg", HAPROXY.format(listen=listen, origin=ORIGIN))
-    yield ["haproxy", "-db", "-f", configuration]
-
-
-@contextmanager
-def _haproxy_http(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    configuration = _file(cabling, "haproxy-http.cfg", _HAPROXY_HTTP.format(listen=listen, origin=ORIGIN))
-    yield ["haproxy", "-db", "-f", configuration]
-
-
-@contextmanager
-def _varnish(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    vcl = _file(cabling, "varnish.vcl", _VCL.format(server=SERVER, port=ORIGIN.rpartition(":")[2]))
-    shutil.rmtree(_VARNISH, ignore_errors=True)
-    try:
-        yield ["varnishd", "-F", "-f", vcl, "-a", listen, "-n", str(_VARNISH), "-s", "malloc,64m"]
-    finally:
-        shutil.rmtree(_VARNISH, ignore_errors=True)
-
-
-@contextmanager
-def _nginx(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    text = _NGINX.format(module=_NGINX_MODULE, directory=cabling.testbed.directory, listen=listen, origin=ORIGIN)
-    yield ["nginx", "-c", _file(cabling, "nginx-stream.conf", text), "-e", "stderr"]
-
-
-@contextmanager
-def _relay(cabling: Cabling, listen: str) -> Iterator[list[str]]:
-    yield [str(cabling.programs.load), "relay", "--listen", listen, "--to", ORIGIN, "--buffer", "256KiB", "--mptcp"]
-
-
+_OURS = Program(("{converter}", "--config", "{file}"), _NATIVE)
+_SQUID_RUN = ("squid", "-N", "-n", "{name}", "-f", "{file}")
+_SQUID_PROGRAM = Program(_SQUID_RUN, _SQUID, rendered=_RENDERED, leaves="/dev/shm/{name}-*.shm")
+_HAPROXY_RUN = ("haproxy", "-db", "-f", "{file}")
+_NGINX_RUN = ("nginx", "-c", "{file}", "-e", "stderr")
+_RELAY_RUN = ("{load}", "relay", "--listen", "{listen}", "--to", ORIGIN, "--buffer", "256KiB", "--mptcp")
+_HAPROXY_HTTP = _HAPROXY.replace("mode tcp", "mode http\n    http-reuse safe")
 CONTENDERS = {
     each.name: each
     for each in (
-        Contender(NATIVE, 3128, (), _native, mptcpized=False, is_asked=True),
-        Contender(TUNNEL, 3135, (), _native, mptcpized=False, is_asked=True, by_connect=True),
-        Contender("squid", 3129, ("squid",), _squid, is_asked=True),
-        Contender("haproxy", 3130, ("haproxy",), _haproxy),
-        Contender(HAPROXY_HTTP, 3134, ("haproxy",), _haproxy_http),
-        Contender("varnish", 3131, ("varnishd",), _varnish),
+        Contender(NATIVE, 3128, _OURS, mptcpized=False, is_asked=True),
+        Contender(TUNNEL, 3135, _OURS, mptcpized=False, is_asked=True, by_connect=True),
+        Contender("squid", 3129, _SQUID_PROGRAM, ("squid",), is_asked=True),
+        Contender("haproxy", 3130, Program(_HAPROXY_RUN, _HAPROXY), ("haproxy",)),
+        Contender(HAPROXY_HTTP, 3134, Program(_HAPROXY_RUN, _HAPROXY_HTTP), ("haproxy",)),
+        Contender("varnish", 3131, varnish("64m"), ("varnishd",)),
         # nginx waits for edges of epoll(7) that an MPTCP socket with data left in it does not give (Linux 6.18, nginx
         # 1.22): a bulk transfer stands still for ever. Small requests fit in the buffers, and pass.
-        Contender("nginx", 3132, ("nginx", str(_NGINX_MODULE)), _nginx, stalls=True),
-        Contender("relay", 3133, (), _relay, mptcpized=False),
+        Contender("nginx", 3132, Program(_NGINX_RUN, _NGINX), ("nginx", _NGINX_MODULE), stalls=True),
+        Contender("relay", 3133, Program(_RELAY_RUN), mptcpized=False),
     )
 }
 """All of them; which ones are here is for the caller to see. Ours and the relay are built before they are started."""

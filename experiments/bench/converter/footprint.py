@@ -38,14 +38,7 @@ def holding(cabling: Cabling, route: Route, connections: int) -> Iterator[Proces
     """So many idle connections for the length of the block; raises CommandError unless all are alive at its end."""
     command = [str(cabling.programs.load), "idle-connections", "--connections", str(connections), *route, "--mptcp"]
     with cabling.testbed.client.start("idle-connections", command) as process:
-        deadline = time.monotonic() + 60
-        while "connections" not in process.output():
-            if process.popen.poll() is not None or time.monotonic() > deadline:
-                raise CommandError(
-                    Exit.SYSTEM, f"{connections} connections could not be held: {process.output().strip()}"
-                )
-            time.sleep(0.02)
-        yield process
+        yield process.wait_until(lambda: "connections" in process.output())
         if process.stop(60) != 0:
             raise CommandError(Exit.WRONG_RESULT, f"not all connections stayed alive: {process.output().strip()}")
 

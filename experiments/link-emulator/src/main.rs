@@ -28,7 +28,6 @@ mod packet;
 mod spec;
 mod trace;
 
-use std::fmt::Display;
 use std::future::pending;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -45,8 +44,8 @@ use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tributary_program::{EndSignals, Exit, Failure};
 
 use control::Control;
 use link::Counters;
@@ -81,32 +80,12 @@ struct Arguments {
     seed: u64,
 }
 
-/// Why the program ends early; the numbers are those of sysexits.h.
-struct Failure {
-    exit_code: u8,
-    message: String,
-}
-
-const EX_USAGE: u8 = 64;
-const EX_UNAVAILABLE: u8 = 69;
-const EX_OSERR: u8 = 71;
-const EX_NOPERM: u8 = 77;
-
-impl Failure {
-    fn system(attempt: &str, error: impl Display) -> Self {
-        Self {
-            exit_code: EX_OSERR,
-            message: format!("{attempt}: {error}"),
-        }
-    }
-}
-
 fn main() -> ExitCode {
     match arguments().and_then(|arguments| run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("link-emulator: {}", failure.message);
-            ExitCode::from(failure.exit_code)
+            eprintln!("link-emulator: {failure}");
+            ExitCode::from(failure.exit as u8)
         }
     }
 }
@@ -131,17 +110,14 @@ fn arguments() -> Result<Arguments, Failure> {
 fn usage(text: &str) -> Failure {
     let paragraph = text.split("\n\n").next().unwrap_or(text);
     let words: Vec<_> = paragraph.split_whitespace().collect();
-    Failure {
-        exit_code: EX_USAGE,
-        message: words.join(" ").replacen("error: ", "", 1),
-    }
+    Failure::new(Exit::Usage, words.join(" ").replacen("error: ", "", 1))
 }
 
 // One thread: with two workers a frame cost 1.2 to 1.7 times as much CPU time, and the delay was no better kept.
 #[tokio::main(flavor = "current_thread")]
 async fn run(arguments: &Arguments) -> Result<(), Failure> {
-    set_timerslack(1).map_err(|e| Failure::system("setting the timer slack", e))?;
-    let mut stop = Stop::new().map_err(|e| Failure::system("watching signals", e))?;
+    set_timerslack(1).map_err(Failure::at(Exit::System, "setting the timer slack"))?;
+    let mut signals = EndSignals::listen()?;
     let a = open("--a", &arguments.a)?;
     let b = open("--b", &arguments.b)?;
     run_before_other_processes();
@@ -155,12 +131,12 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
             Arc::clone(to),
             &mut tasks,
         )
-        .map_err(|e| Failure::system("starting the link model", e))
+        .map_err(Failure::at(Exit::System, "starting the link model"))
     };
     let a_to_b = start(&arguments.a_to_b, &a, &b)?;
     let b_to_a = start(&arguments.b_to_a, &b, &a)?;
     let control = arguments.control.as_deref().map(Control::open).transpose();
-    let control = control.map_err(|e| Failure::system("making the control socket", e))?;
+    let control = control.map_err(Failure::at(Exit::System, "making the control socket"))?;
     let changes = async {
         match &control {
             Some(control) => control.serve([&a_to_b, &b_to_a]).await,
@@ -169,9 +145,9 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     print_line("ready")?;
     tokio::select! {
-        () = stop.wait() => {}
-        ended = changes => return Err(Failure::system("reading the control socket", describe(Ok(ended)))),
-        Some(ended) = tasks.join_next() => return Err(Failure::system("forwarding", describe(ended))),
+        () = signals.next() => {}
+        ended = changes => return Err(ended_early("reading the control socket", Ok(ended))),
+        Some(ended) = tasks.join_next() => return Err(ended_early("forwarding", ended)),
     }
     let a_to_b = counters_json(&a_to_b.counters, &a)?;
     let b_to_a = counters_json(&b_to_a.counters, &b)?;
@@ -191,60 +167,38 @@ fn run_before_other_processes() {
 }
 
 fn open(option: &str, interface: &str) -> Result<Arc<PacketSocket>, Failure> {
-    let socket = PacketSocket::open(interface).map_err(|errno| Failure {
-        exit_code: match errno {
-            Errno::EPERM | Errno::EACCES => EX_NOPERM,
-            Errno::ENODEV => EX_UNAVAILABLE,
-            _ => EX_OSERR,
-        },
-        message: format!(
-            "{option} {interface}: opening a packet socket: {}",
-            errno.desc()
-        ),
+    let socket = PacketSocket::open(interface).map_err(|errno| {
+        let exit = match errno {
+            Errno::EPERM | Errno::EACCES => Exit::NoPermission,
+            Errno::ENODEV => Exit::Unavailable,
+            _ => Exit::System,
+        };
+        let attempted = format!("{option} {interface}: opening a packet socket");
+        Failure::at(exit, attempted)(errno.desc())
     })?;
     Ok(Arc::new(socket))
 }
 
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-fn describe(ended: Result<io::Result<()>, tokio::task::JoinError>) -> String {
-    match ended {
+fn ended_early(what: &str, ended: Result<io::Result<()>, JoinError>) -> Failure {
+    let how = match ended {
         Ok(Ok(())) => "a task ended".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(panic) => panic.to_string(),
-    }
+    };
+    Failure::at(Exit::System, what)(how)
 }
 
 fn print_line(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
-        .map_err(|e| Failure::system("writing to stdout", e))
+        .map_err(Failure::at(Exit::System, "writing to stdout"))
 }
 
 fn counters_json(counters: &Counters, from: &PacketSocket) -> Result<String, Failure> {
     let kernel_dropped = from
         .take_kernel_drops()
-        .map_err(|e| Failure::system("reading packet statistics", e))?;
+        .map_err(Failure::at(Exit::System, "reading packet statistics"))?;
     let fields = [
         ("received", counters.received.load(Relaxed)),
         ("delivered", counters.delivered.load(Relaxed)),

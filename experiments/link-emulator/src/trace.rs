@@ -9,7 +9,6 @@
 //! in front of an IP packet. Here IP bytes are counted, as everywhere.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,47 +24,10 @@ pub struct Trace {
     opportunities: Vec<u64>,
 }
 
-#[derive(Debug, PartialEq)]
-pub enum TraceError {
-    /// With what the system says.
-    Unreadable(String),
-    BadLine {
-        line: usize,
-        text: String,
-    },
-    Decreases {
-        line: usize,
-        text: String,
-    },
-    NoEnd,
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(reason) => write!(f, "the file cannot be read: {reason}"),
-            Self::BadLine { line, text } => write!(
-                f,
-                "line {line} is {text:?}: accepted is a whole number of milliseconds"
-            ),
-            Self::Decreases { line, text } => write!(
-                f,
-                "line {line} is {text:?}: accepted is a time no earlier than the one before"
-            ),
-            Self::NoEnd => write!(
-                f,
-                "it has no length: accepted is a last line above 0 milliseconds"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
-
 impl Trace {
-    pub fn read(path: &str) -> Result<Self, TraceError> {
+    pub fn read(path: &str) -> Result<Self, String> {
         fs::read_to_string(path)
-            .map_err(|error| TraceError::Unreadable(error.to_string()))?
+            .map_err(|error| format!("the file cannot be read: {error}"))?
             .parse()
     }
 
@@ -76,28 +38,23 @@ impl Trace {
 }
 
 impl FromStr for Trace {
-    type Err = TraceError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, TraceError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let mut opportunities = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let (text, line_number) = (line.to_owned(), index + 1);
-            let Some(time) = milliseconds(line) else {
-                return Err(TraceError::BadLine {
-                    line: line_number,
-                    text,
-                });
-            };
+        for (number, line) in (1..).zip(text.lines()) {
+            let refused = |accepted| format!("line {number} is {line:?}: accepted is {accepted}");
+            let time =
+                milliseconds(line).ok_or_else(|| refused("a whole number of milliseconds"))?;
             if opportunities.last().is_some_and(|last| *last > time) {
-                return Err(TraceError::Decreases {
-                    line: line_number,
-                    text,
-                });
+                return Err(refused("a time no earlier than the one before"));
             }
             opportunities.push(time);
         }
         match opportunities.last() {
-            None | Some(0) => Err(TraceError::NoEnd),
+            None | Some(0) => {
+                Err("it has no length: accepted is a last line above 0 milliseconds".into())
+            }
             Some(_) => Ok(Self { opportunities }),
         }
     }
@@ -271,18 +228,9 @@ mod tests {
             ("", "it has no length"),
             ("0\n0\n", "it has no length"),
         ] {
-            let message = text.parse::<Trace>().unwrap_err().to_string();
+            let message = text.parse::<Trace>().unwrap_err();
             assert!(message.starts_with(want), "{text:?}: {message}");
         }
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_cannot_be_read() {
-        let message = Trace::read("/no/such.trace").unwrap_err().to_string();
-        assert!(
-            message.starts_with("the file cannot be read: "),
-            "{message}"
-        );
     }
 
     #[test]

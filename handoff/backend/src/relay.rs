@@ -11,9 +11,9 @@ use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 use tokio::try_join;
 use tributary_proto::http::exchange::{
-    Action, ClientAfter, Event, Exchange, ExchangeResult, Fault, Input, ServerAfter,
+    Action, ClientAfter, Event, Exchange, ExchangeResult, Input, ServerAfter,
 };
-use tributary_proto::http::{HeadLimits, Refused, Request};
+use tributary_proto::http::{HeadLimits, Refused};
 
 use crate::connection::{ClientConnection, NextStep, Server, inline_urgent_data, read_some};
 use crate::head::{next_request, refuse};
@@ -64,30 +64,39 @@ impl Server for Relay {
             Ok(request) => request,
             Err(refused) => return refuse(client, refused).await,
         };
+        let head = match request.forwarded() {
+            Ok((_, head)) => head,
+            Err(refused) => return refuse(client, refused).await,
+        };
         loop {
-            let reused = state.take().filter(is_quiet);
-            let is_kept = reused.is_some();
-            let Ok(server) = self.connection(reused, &client.ends).await else {
+            let kept = state.take().filter(is_quiet);
+            let is_kept = kept.is_some();
+            let server = match kept {
+                Some(server) => Ok(server),
+                None => self.connect(&client.ends).await,
+            };
+            let Ok(server) = server else {
                 return refuse(client, Refused::new(502, "the server is away")).await;
             };
-            match self.ask(client, server, is_kept, &request, state).await {
+            let mut driver = ExchangeDriver {
+                exchange: Exchange::begin(&request, is_kept, &self.limits, SystemTime::now),
+                client,
+                server,
+                inbox: Vec::new(),
+                to_server: head.to_vec(),
+                to_client: Vec::new(),
+            };
+            match driver.run().await {
                 ExchangeResult::Retry if is_kept => {}
-                ending => return conclude(client, ending).await,
+                result => return driver.conclude(result, state).await,
             }
         }
     }
 }
 
 impl Relay {
-    /// A connection to the server; one that is reused is for the same client.
-    async fn connection(
-        &self,
-        reused: Option<TcpStream>,
-        ends: &[SocketAddr; 2],
-    ) -> io::Result<TcpStream> {
-        if let Some(server) = reused {
-            return Ok(server);
-        }
+    /// A new connection to the server, for one client.
+    async fn connect(&self, ends: &[SocketAddr; 2]) -> io::Result<TcpStream> {
         let mut server = TcpStream::connect(self.server).await?;
         // Without it small writes are only slower.
         let _ = server.set_nodelay(true);
@@ -96,43 +105,6 @@ impl Relay {
             server.write_all(proxy_header(ends).as_bytes()).await?;
         }
         Ok(server)
-    }
-
-    /// One exchange; the connection to the server is kept if it can serve another one.
-    async fn ask(
-        &self,
-        client: &mut ClientConnection,
-        server: TcpStream,
-        is_kept: bool,
-        request: &Request,
-        state: &mut Option<TcpStream>,
-    ) -> ExchangeResult {
-        let head = match request.forwarded() {
-            Ok((_, head)) => head.to_vec(),
-            Err(refused) => return ExchangeResult::Refused(refused),
-        };
-        let mut carrier = Carrier {
-            exchange: Exchange::begin(request, is_kept, &self.limits, SystemTime::now),
-            client,
-            server,
-            inbox: Vec::new(),
-            to_server: head,
-            to_client: Vec::new(),
-        };
-        let ending = carrier.run().await;
-        if let ExchangeResult::Upgraded { status } = ending {
-            return carrier.pass_all(status).await;
-        }
-        if matches!(ending, ExchangeResult::Refused(_)) {
-            // The rest of an interim response; a client that does not read it does not read the refusal either.
-            let _ = carrier.client.send(&carrier.to_client).await;
-        }
-        if let ExchangeResult::Completed(completed) = &ending {
-            if completed.server == ServerAfter::Keep {
-                *state = Some(carrier.server);
-            }
-        }
-        ending
     }
 }
 
@@ -153,21 +125,9 @@ fn proxy_header(ends: &[SocketAddr; 2]) -> String {
     format!("PROXY {family} {} {} {} {}\r\n", from.0, to.0, from.1, to.1)
 }
 
-async fn conclude(client: &mut ClientConnection, ending: ExchangeResult) -> NextStep {
-    match ending {
-        ExchangeResult::Completed(completed) => match completed.client {
-            ClientAfter::Keep => NextStep::KeepAlive,
-            ClientAfter::Close | ClientAfter::Linger => NextStep::Close,
-        },
-        ExchangeResult::Upgraded { .. } => NextStep::Close,
-        ExchangeResult::Refused(refused) => refuse(client, refused).await,
-        ExchangeResult::Retry | ExchangeResult::Aborted { .. } => NextStep::Reset,
-    }
-}
-
 /// Both directions at the same time: a server may respond while the request is still arriving, and neither end must read
 /// before the other.
-struct Carrier<'a> {
+struct ExchangeDriver<'a> {
     exchange: Exchange<'a>,
     client: &'a mut ClientConnection,
     server: TcpStream,
@@ -181,7 +141,7 @@ struct Carrier<'a> {
 
 type Step = Result<(), ExchangeResult>;
 
-impl Carrier<'_> {
+impl ExchangeDriver<'_> {
     async fn run(&mut self) -> ExchangeResult {
         loop {
             if let Err(ending) = self.step().await {
@@ -190,21 +150,51 @@ impl Carrier<'_> {
         }
     }
 
-    /// Both ends have switched to another protocol (RFC 9110 section 7.8), until both have ended. Fronts relay such
-    /// requests. It may pause as long as it likes, unless its client is dead.
-    async fn pass_all(self, status: u16) -> ExchangeResult {
-        let Self { client, server, .. } = self;
-        let first = [
-            [self.to_client, self.inbox].concat(),
-            [self.to_server, std::mem::take(&mut client.inbox)].concat(),
-        ];
-        match pass_all(client, server, first).await {
-            Ok(()) => ExchangeResult::Upgraded { status },
-            Err(_) => ExchangeResult::Aborted {
-                status: Some(status),
-                fault: Fault::ServerReset,
+    /// What becomes of the client's connection; the server's is `kept` if it can serve another exchange.
+    async fn conclude(self, result: ExchangeResult, kept: &mut Option<TcpStream>) -> NextStep {
+        match result {
+            ExchangeResult::Completed(completed) => {
+                if completed.server == ServerAfter::Keep {
+                    *kept = Some(self.server);
+                }
+                match completed.client {
+                    ClientAfter::Keep => NextStep::KeepAlive,
+                    ClientAfter::Close | ClientAfter::Linger => NextStep::Close,
+                }
+            }
+            ExchangeResult::Upgraded { .. } => match self.pass_all().await {
+                Ok(()) => NextStep::Close,
+                Err(_) => NextStep::Reset,
             },
+            ExchangeResult::Refused(refused) => {
+                // The rest of an interim response; a client that does not read it does not read the refusal either.
+                let _ = self.client.send(&self.to_client).await;
+                refuse(self.client, refused).await
+            }
+            ExchangeResult::Retry | ExchangeResult::Aborted { .. } => NextStep::Reset,
         }
+    }
+
+    /// Both ends have switched to another protocol (RFC 9110 section 7.8): forwards all, until both have ended. Fronts relay
+    /// such requests. It may pause as long as it likes, unless its client is dead.
+    async fn pass_all(self) -> io::Result<()> {
+        let Self {
+            client, mut server, ..
+        } = self;
+        let alive = TcpKeepalive::new().with_time(client.idle);
+        // Without keepalive, a dead client is only noticed later.
+        let _ = SockRef::from(&client.stream).set_tcp_keepalive(&alive);
+        client.send(&[self.to_client, self.inbox].concat()).await?;
+        server.write_all(&self.to_server).await?;
+        server.write_all(&std::mem::take(&mut client.inbox)).await?;
+        let (from_server, mut to_server) = server.split();
+        let (from_client, mut to_client) = client.stream.split();
+        let (_, sent) = try_join!(
+            copy(from_client.as_ref(), &mut to_server),
+            copy(from_server.as_ref(), &mut to_client),
+        )?;
+        client.sent += sent;
+        Ok(())
     }
 
     async fn step(&mut self) -> Step {
@@ -312,28 +302,6 @@ impl Carrier<'_> {
             Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
         }
     }
-}
-
-/// Forwards in both directions, beginning with the bytes in `first`.
-async fn pass_all(
-    client: &mut ClientConnection,
-    mut server: TcpStream,
-    first: [Vec<u8>; 2],
-) -> io::Result<()> {
-    let alive = TcpKeepalive::new().with_time(client.idle);
-    // Without keepalive, a dead client is only noticed later.
-    let _ = SockRef::from(&client.stream).set_tcp_keepalive(&alive);
-    let [to_client, to_server] = first;
-    client.send(&to_client).await?;
-    server.write_all(&to_server).await?;
-    let (from_server, mut to_server) = server.split();
-    let (from_client, mut to_client) = client.stream.split();
-    let (_, sent) = try_join!(
-        copy(from_client.as_ref(), &mut to_server),
-        copy(from_server.as_ref(), &mut to_client),
-    )?;
-    client.sent += sent;
-    Ok(())
 }
 
 /// Copies until the end, and forwards the end; returns the number of bytes.

@@ -4,13 +4,12 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use handoff_protocol::{Message, Parsed, Payload, parse};
+use handoff_protocol::{Message, parse};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::progress::Progress;
-use crate::send_queue::Budget;
 use crate::session::{LinkError, lock};
 
 /// Between two heartbeats.
@@ -22,118 +21,97 @@ const READ_SIZE: usize = 16 << 10;
 /// Messages are written together up to this many bytes.
 const BATCH: usize = 64 << 10;
 
-pub(crate) struct Carrier<'a> {
-    pub(crate) budget: &'a Budget,
-    pub(crate) progress: &'a Mutex<Progress>,
+/// Passes what the peer sends to `take`, each message once.
+pub(crate) async fn read(
+    progress: &Mutex<Progress>,
+    mut reader: impl AsyncRead + Unpin,
+    mut take: impl FnMut(Message),
+) -> LinkError {
+    let mut inbox = Vec::with_capacity(READ_SIZE);
+    loop {
+        match timeout(PEER_TIMEOUT, reader.read_buf(&mut inbox)).await {
+            Ok(Ok(0)) => return io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
+        }
+        if let Err(error) = take_all(progress, &mut inbox, &mut take) {
+            return error;
+        }
+        inbox.reserve(READ_SIZE);
+    }
 }
 
-impl Carrier<'_> {
-    pub(crate) async fn read(
-        &self,
-        mut reader: impl AsyncRead + Unpin,
-        mut take: impl FnMut(Message),
-    ) -> LinkError {
-        let mut inbox = Vec::with_capacity(READ_SIZE);
-        loop {
-            match timeout(PEER_TIMEOUT, reader.read_buf(&mut inbox)).await {
-                Ok(Ok(0)) => return io::Error::from(io::ErrorKind::UnexpectedEof).into(),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return error.into(),
-                Err(_) => return io::Error::from(io::ErrorKind::TimedOut).into(),
-            }
-            if let Err(error) = self.take_all(&mut inbox, &mut take) {
-                return error;
-            }
-            inbox.reserve(READ_SIZE);
+/// Takes all complete messages from `inbox`.
+fn take_all(
+    progress: &Mutex<Progress>,
+    inbox: &mut Vec<u8>,
+    take: &mut impl FnMut(Message),
+) -> Result<(), LinkError> {
+    let mut used = 0;
+    while let Some(parsed) = parse(&inbox[used..]).map_err(LinkError::over)? {
+        used += parsed.length;
+        let is_new = lock(progress).take(&parsed)?;
+        if is_new {
+            take(parsed.message);
         }
     }
+    inbox.drain(..used);
+    Ok(())
+}
 
-    /// Takes all complete messages from `inbox`.
-    fn take_all(
-        &self,
-        inbox: &mut Vec<u8>,
-        take: &mut impl FnMut(Message),
-    ) -> Result<(), LinkError> {
-        let mut used = 0;
-        while let Some(parsed) = parse(&inbox[used..]).map_err(LinkError::over)? {
-            used += parsed.length;
-            let Parsed {
-                number, message, ..
-            } = parsed;
-            let is_new = match message.payload {
-                Payload::Hello { .. } => return Err(LinkError::over("it sends a second hello")),
-                Payload::Heartbeat { acknowledged } => {
-                    let mut progress = lock(self.progress);
-                    progress.acknowledge(acknowledged, self.budget)?;
-                    progress.check_received(number)?;
-                    true
-                }
-                _ => lock(self.progress).receive(number)?,
-            };
-            if is_new {
-                take(message);
+/// Writes the messages that the connection before has lost, then those from the queue, with heartbeats between them.
+pub(crate) async fn write(
+    progress: &Mutex<Progress>,
+    mut writer: impl AsyncWrite + Unpin,
+    queue: &mut mpsc::UnboundedReceiver<Message>,
+) -> LinkError {
+    let mut bytes = Vec::new();
+    let mut next_heartbeat = Instant::now();
+    loop {
+        if !lock(progress).is_behind() {
+            match timeout_at(next_heartbeat, queue.recv()).await {
+                Ok(Some(message)) => lock(progress).send(message),
+                Ok(None) => return LinkError::Session(io::ErrorKind::ConnectionAborted.into()),
+                Err(_) => {}
             }
         }
-        inbox.drain(..used);
-        Ok(())
-    }
-
-    /// Writes the messages that the connection before has lost, then those from the queue.
-    pub(crate) async fn write(
-        &self,
-        mut writer: impl AsyncWrite + Unpin,
-        queue: &mut mpsc::UnboundedReceiver<Message>,
-    ) -> LinkError {
-        let mut bytes = Vec::new();
-        let mut next_heartbeat = Instant::now();
-        loop {
-            if !lock(self.progress).is_behind() {
-                match timeout_at(next_heartbeat, queue.recv()).await {
-                    Ok(Some(message)) => lock(self.progress).send(message),
-                    Ok(None) => return LinkError::Session(io::ErrorKind::ConnectionAborted.into()),
-                    Err(_) => {}
-                }
-            }
-            if next_heartbeat <= Instant::now() {
-                self.write_heartbeat(&mut bytes);
-                next_heartbeat = Instant::now() + HEARTBEAT;
-            }
-            self.write_batch(queue, &mut bytes);
-            let written = async {
-                writer.write_all(&bytes).await?;
-                writer.flush().await
-            };
-            if let Err(error) = written.await {
-                return error.into();
-            }
-            bytes.clear();
+        if next_heartbeat <= Instant::now() {
+            lock(progress).write_heartbeat(&mut bytes);
+            next_heartbeat = Instant::now() + HEARTBEAT;
         }
+        write_batch(&mut lock(progress), queue, &mut bytes);
+        let written = async {
+            writer.write_all(&bytes).await?;
+            writer.flush().await
+        };
+        if let Err(error) = written.await {
+            return error.into();
+        }
+        bytes.clear();
     }
+}
 
-    fn write_heartbeat(&self, bytes: &mut Vec<u8>) {
-        let progress = lock(self.progress);
-        let acknowledged = progress.received();
-        let payload = Payload::Heartbeat { acknowledged };
-        Message { id: 0, payload }.write(progress.written(), bytes);
-    }
-
-    fn write_batch(&self, queue: &mut mpsc::UnboundedReceiver<Message>, bytes: &mut Vec<u8>) {
-        let mut progress = lock(self.progress);
-        while bytes.len() < BATCH {
-            if !progress.is_behind() {
-                if let Ok(message) = queue.try_recv() {
-                    progress.send(message);
-                }
+fn write_batch(
+    progress: &mut Progress,
+    queue: &mut mpsc::UnboundedReceiver<Message>,
+    bytes: &mut Vec<u8>,
+) {
+    while bytes.len() < BATCH {
+        if !progress.is_behind() {
+            if let Ok(message) = queue.try_recv() {
+                progress.send(message);
             }
-            if !progress.write_next(bytes) {
-                break;
-            }
+        }
+        if !progress.write_next(bytes) {
+            break;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use handoff_protocol::Payload;
     use tokio::io::duplex;
 
     use super::*;
@@ -142,14 +120,12 @@ mod tests {
     use crate::session::Session;
 
     fn message(id: u64) -> Message {
-        Message {
-            id,
-            payload: Payload::Accepted,
-        }
+        let payload = Payload::Accepted;
+        Message { id, payload }
     }
 
-    fn heartbeat() -> Vec<u8> {
-        let payload = Payload::Heartbeat { acknowledged: 1 };
+    fn heartbeat(acknowledged: u64) -> Vec<u8> {
+        let payload = Payload::Heartbeat { acknowledged };
         let mut bytes = Vec::new();
         Message { id: 0, payload }.write(0, &mut bytes);
         bytes
@@ -168,11 +144,11 @@ mod tests {
         let (_sender, mut session) = begun();
         let carried = tokio::spawn(async move { session.run(here, 1, drop).await });
         for _ in 0..10 {
-            there.write_all(&heartbeat()).await.expect("taken");
+            there.write_all(&heartbeat(1)).await.expect("taken");
             tokio::time::sleep(HEARTBEAT + Duration::from_millis(500)).await;
             assert!(!carried.is_finished());
         }
-        there.write_all(&heartbeat()).await.expect("taken");
+        there.write_all(&heartbeat(1)).await.expect("taken");
         let since = Instant::now();
         let error = carried.await.expect("no panic");
         let is_silence = matches!(&error, LinkError::Connection(error) if error.kind() == io::ErrorKind::TimedOut);
@@ -202,10 +178,7 @@ mod tests {
         let (here, mut there) = duplex(100_000);
         let (sender, mut session) = begun();
         sender.send(message(2));
-        let mut bytes = Vec::new();
-        let payload = Payload::Heartbeat { acknowledged: 9 };
-        Message { id: 0, payload }.write(0, &mut bytes);
-        there.write_all(&bytes).await.expect("taken");
+        there.write_all(&heartbeat(9)).await.expect("taken");
         let error = session.run(here, 1, drop).await;
         assert!(matches!(error, LinkError::Session(_)), "{error}");
     }
@@ -222,10 +195,8 @@ mod tests {
     /// With so many bytes of the client's.
     fn stuck(bytes: usize) -> Message {
         let bytes = vec![0; bytes];
-        Message {
-            id: 1,
-            payload: Payload::Undetachable { sent: 0, bytes },
-        }
+        let payload = Payload::Undetachable { sent: 0, bytes };
+        Message { id: 1, payload }
     }
 
     #[tokio::test]
@@ -250,7 +221,7 @@ mod tests {
         let mut sent = 0;
         while !carried.is_finished() {
             // The peer is alive, and acknowledges nothing.
-            there.write_all(&heartbeat()).await.expect("taken");
+            there.write_all(&heartbeat(1)).await.expect("taken");
             let mut ignored = vec![0; 1 << 20];
             let _ = timeout(HEARTBEAT, there.read(&mut ignored)).await;
             sent += (0..1000).filter(|_| sender.send(stuck(large))).count();

@@ -2,15 +2,18 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
-use handoff_protocol::Message;
+use handoff_protocol::{Message, Parsed, Payload};
 
 use crate::send_queue::Budget;
 use crate::session::LinkError;
 
 /// Messages are numbered from 1, which is the hello.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
+    /// What is acknowledged is freed there.
+    budget: Arc<Budget>,
     /// The number of the last message to send.
     sent: u64,
     /// The number of the last message written to the current connection.
@@ -22,6 +25,16 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self {
+            budget,
+            sent: 0,
+            written: 0,
+            unacknowledged: VecDeque::new(),
+            received: 0,
+        }
+    }
+
     /// Hellos were exchanged.
     pub(crate) fn begin(&mut self) {
         self.sent = self.sent.max(1);
@@ -36,12 +49,21 @@ impl Progress {
         self.received
     }
 
-    pub(crate) fn written(&self) -> u64 {
-        self.written
+    /// Whether a message is new, and not a repeated one.
+    pub(crate) fn take(&mut self, parsed: &Parsed) -> Result<bool, LinkError> {
+        match parsed.message.payload {
+            Payload::Hello { .. } => Err(LinkError::over("it sends a second hello")),
+            Payload::Heartbeat { acknowledged } => {
+                self.acknowledge(acknowledged)?;
+                self.check_received(parsed.number)?;
+                Ok(true)
+            }
+            _ => Ok(self.receive(parsed.number)?),
+        }
     }
 
     /// Whether the message with this number is the next one; otherwise it is a repeated one. Fails if one is missing before it.
-    pub(crate) fn receive(&mut self, number: u64) -> io::Result<bool> {
+    fn receive(&mut self, number: u64) -> io::Result<bool> {
         let previous = number.saturating_sub(1);
         self.check_received(previous)?;
         let is_next = previous == self.received;
@@ -50,7 +72,7 @@ impl Progress {
     }
 
     /// Fails if not all messages up to this one were received.
-    pub(crate) fn check_received(&self, number: u64) -> io::Result<()> {
+    fn check_received(&self, number: u64) -> io::Result<()> {
         if number <= self.received {
             return Ok(());
         }
@@ -58,7 +80,7 @@ impl Progress {
     }
 
     /// The peer has received all messages up to this one.
-    pub(crate) fn acknowledge(&mut self, number: u64, budget: &Budget) -> Result<(), LinkError> {
+    fn acknowledge(&mut self, number: u64) -> Result<(), LinkError> {
         if number > self.written {
             return Err(LinkError::over("it acknowledges what was not sent"));
         }
@@ -68,16 +90,16 @@ impl Progress {
         }
         while left < self.unacknowledged.len() as u64 {
             if let Some(message) = self.unacknowledged.pop_front() {
-                budget.free(&message);
+                self.budget.free(&message);
             }
         }
         Ok(())
     }
 
     /// Continues after this message, which the peer has received, on a new connection.
-    pub(crate) fn resume(&mut self, number: u64, budget: &Budget) -> Result<(), LinkError> {
+    pub(crate) fn resume(&mut self, number: u64) -> Result<(), LinkError> {
         self.written = self.sent;
-        self.acknowledge(number, budget)?;
+        self.acknowledge(number)?;
         self.written = number;
         Ok(())
     }
@@ -105,6 +127,12 @@ impl Progress {
         message.write(number, bytes);
         self.written = number;
         true
+    }
+
+    pub(crate) fn write_heartbeat(&self, bytes: &mut Vec<u8>) {
+        let acknowledged = self.received;
+        let payload = Payload::Heartbeat { acknowledged };
+        Message { id: 0, payload }.write(self.written, bytes);
     }
 
     #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, sp
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::carrier::Carrier;
+use crate::carrier;
 use crate::progress::Progress;
 use crate::send_queue::{Budget, Sender, send_queue};
 
@@ -90,10 +90,11 @@ impl Session {
     /// A new session, and the sender of its messages.
     pub fn new() -> (Sender, Self) {
         let (sender, queue, budget) = send_queue();
+        let progress = Mutex::new(Progress::new(Arc::clone(&budget)));
         let session = Self {
             queue,
             budget,
-            progress: Mutex::default(),
+            progress,
         };
         (sender, session)
     }
@@ -149,15 +150,14 @@ impl Session {
             progress,
         } = self;
         // The hello itself was received.
-        let resumed = lock(progress).resume(acknowledged.max(1), budget);
+        let resumed = lock(progress).resume(acknowledged.max(1));
         if let Err(error) = resumed {
             return error;
         }
         let (reader, writer) = split(stream);
-        let carrier = Carrier { budget, progress };
         tokio::select! {
-            error = carrier.read(reader, take) => error,
-            error = carrier.write(writer, queue) => error,
+            error = carrier::read(progress, reader, take) => error,
+            error = carrier::write(progress, writer, queue) => error,
             () = budget.full() => LinkError::over("the peer acknowledges too little"),
         }
     }
@@ -178,10 +178,8 @@ mod tests {
     use super::*;
 
     fn message(id: u64) -> Message {
-        Message {
-            id,
-            payload: Payload::Accepted,
-        }
+        let payload = Payload::Accepted;
+        Message { id, payload }
     }
 
     /// Both ends of a session, and the messages that each received.

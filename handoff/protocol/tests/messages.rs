@@ -27,63 +27,49 @@ fn rule() -> Rule {
 /// Each kind, and the bytes after its number.
 fn cases() -> Vec<(u8, Payload, Vec<u8>)> {
     let state = checkpoint().to_bytes().to_vec();
-    let ends = vec![
-        10, 0, 0, 1, 0x9c, 0x40, 10, 0, 1, 1, 0, 80, 10, 0, 2, 1, 0x1c, 0xe8, 0, 0, 0, 0, 0, 0, 1,
-        2,
-    ];
+    let ends =
+        b"\x0a\0\0\x01\x9c\x40\x0a\0\x01\x01\0\x50\x0a\0\x02\x01\x1c\xe8\0\0\0\0\0\0\x01\x02";
+    let boxed = || Box::new(checkpoint());
     let hand = |bytes: &[u8]| Payload::HandOver {
-        checkpoint: Box::new(checkpoint()),
+        checkpoint: boxed(),
         bytes: bytes.to_vec(),
     };
     let returned = Payload::Returned {
         sent: 5,
-        checkpoint: Box::new(checkpoint()),
+        checkpoint: boxed(),
         bytes: b"GET".to_vec(),
     };
+    let undetachable = Payload::Undetachable {
+        sent: 5,
+        bytes: b"GET".to_vec(),
+    };
+    let [two_five_eight, five] = [b"\0\0\0\0\0\0\x01\x02", b"\0\0\0\0\0\0\0\x05"];
+    let rejected = |code, rejection| (5, Payload::Rejected(rejection), vec![code]);
     vec![
         (
             1,
             Payload::Hello { acknowledged: 258 },
-            vec![0, 0, 0, 0, 0, 0, 1, 2],
+            two_five_eight.to_vec(),
         ),
-        (
-            2,
-            Payload::Heartbeat { acknowledged: 3 },
-            vec![0, 0, 0, 0, 0, 0, 0, 3],
-        ),
+        (2, Payload::Heartbeat { acknowledged: 5 }, five.to_vec()),
         (3, hand(b"GET / "), [&state[..], b"GET / "].concat()),
         (3, hand(b""), state.clone()),
         (4, Payload::Accepted, vec![]),
-        (5, Payload::Rejected(Rejection::Full), vec![1]),
-        (5, Payload::Rejected(Rejection::NotConfigured), vec![2]),
-        (5, Payload::Rejected(Rejection::System), vec![3]),
-        (5, Payload::Rejected(Rejection::Draining), vec![4]),
-        (5, Payload::Rejected(Rejection::Late), vec![5]),
-        (5, Payload::Rejected(Rejection::Unknown(99)), vec![99]),
-        (
-            6,
-            returned,
-            [&[0, 0, 0, 0, 0, 0, 0, 5], &state[..], b"GET"].concat(),
-        ),
+        rejected(1, Rejection::Full),
+        rejected(2, Rejection::NotConfigured),
+        rejected(3, Rejection::System),
+        rejected(4, Rejection::Draining),
+        rejected(5, Rejection::Late),
+        rejected(99, Rejection::Unknown(99)),
+        (6, returned, [&five[..], &state, b"GET"].concat()),
         (7, Payload::Keep, vec![]),
         (8, Payload::Release, vec![]),
         (9, Payload::Abort, vec![]),
-        (
-            10,
-            Payload::Closed { sent: 258 },
-            vec![0, 0, 0, 0, 0, 0, 1, 2],
-        ),
-        (11, Payload::Install(rule()), ends.clone()),
-        (12, Payload::Remove(rule()), ends),
+        (10, Payload::Closed { sent: 258 }, two_five_eight.to_vec()),
+        (11, Payload::Install(rule()), ends.to_vec()),
+        (12, Payload::Remove(rule()), ends.to_vec()),
         (13, Payload::Done, vec![]),
-        (
-            14,
-            Payload::Undetachable {
-                sent: 5,
-                bytes: b"GET".to_vec(),
-            },
-            b"\0\0\0\0\0\0\0\x05GET".to_vec(),
-        ),
+        (14, undetachable, [&five[..], b"GET"].concat()),
         (15, Payload::Close, vec![]),
         (16, Payload::Draining, vec![]),
     ]

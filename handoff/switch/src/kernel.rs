@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 
 use handoff_protocol::{Payload, Rejection, Rule};
-use tributary_offload::{Flow, Seen, Translator};
+use tributary_offload::{Flow, Limits, Seen, Translator};
 use tributary_sys::monotonic;
 
-use crate::rules::{Change, Limits, Rules};
+use crate::rules::{Change, Rules};
 
 /// The rules, and the eBPF program that applies them.
 #[derive(Debug)]

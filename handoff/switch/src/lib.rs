@@ -12,5 +12,5 @@ mod serve;
 
 pub use guard::{guard, ruleset};
 pub use kernel::Switch;
-pub use rules::{Change, Limits, Rules, RulesConfig};
+pub use rules::{Change, Rules, RulesConfig};
 pub use serve::serve;

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
-use handoff_switch::{Limits, Rules, RulesConfig, Switch, guard, serve};
+use handoff_switch::{Rules, RulesConfig, Switch, guard, serve};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
 use tokio::task::spawn_local;
 use tokio::time::interval;
+use tributary_offload::Limits;
 use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
 use tributary_sys::device_number;
 

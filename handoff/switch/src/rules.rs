@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use handoff_protocol::{Rejection, Rule};
-use tributary_offload::{Devices, Flow, Seen, Translation};
+use tributary_offload::{Devices, Flow, Limits, Seen, Translation};
 
 /// What rules may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,6 @@ pub struct RulesConfig {
     /// The index of the device towards clients.
     pub clients: u32,
     pub max_rules: usize,
-}
-
-/// When a rule expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// After this time without a packet, if both ends have sent a FIN.
-    pub closed: Duration,
-    /// After this time without a packet.
-    pub idle: Duration,
 }
 
 /// A change of the kernel's table.

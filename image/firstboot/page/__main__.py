@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
-from image.firstboot import boot, code, files, first_start, interfaces, look, reading
+from image.firstboot import boot, code, first_start, interfaces, look, reading
 from image.firstboot.apply import System
 from image.firstboot.apply import run as perform
 from image.firstboot.boot import Outlook, Task
 from image.firstboot.page import lan_side, ports, serving
 from image.firstboot.page.app import Box, Page
-from image.firstboot.page.serving import LanSide
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
+from tributary.daemons.state_file import write_atomic
 from tributary.settings.cli import Arguments, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
@@ -128,7 +128,7 @@ def _show(options: Options) -> None:
 
     def foresee(given: bytes) -> Outlook:
         found = reading.read(given, Role.ROUTER)
-        return Outlook((), found, facts, "", is_news=True, actions=plan(found, facts))
+        return Outlook((), found, facts, "", plan(found, facts))
 
     box = Box(code.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
     page = Page(box, f"{address}:{port}", card, str(first_start.address(card)))
@@ -150,10 +150,10 @@ def _serve(task: Task, card: Card, wait: float) -> None:
     while True:
         lan = card.lan or Lan.model_validate({"interface": _port(address, wait), "address": str(address)})
         page = Page(box, str(address.ip), card, str(address))
-        with serving.lan_side(lan, gives_address=card.lan is None) as side:
+        with serving.lan_side(lan, gives_address=card.lan is None) as renew:
             listener = serving.listening(address.ip, first_start.PORT, lan.interface)
             print(f"served at {lan.interface}: http://{address.ip}/", flush=True)
-            serving.serve(page, listener, _watch(side, None if card.lan else lan))
+            serving.serve(page, listener, _watch(renew, None if card.lan else lan))
         if page.accepted:
             print(f"{reading.NAME} has settings", flush=True)
             return
@@ -167,10 +167,7 @@ def _code(root: Path) -> str:
 
 
 def _accept(task: Task, text: bytes) -> None:
-    try:
-        files.put(task.card / reading.NAME, text.decode())
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{task.card / reading.NAME}: cannot be written: {error.strerror}") from error
+    write_atomic(task.card / reading.NAME, text)
 
 
 def _port(address: IPv4Interface, wait: float) -> str:
@@ -189,7 +186,7 @@ def _port(address: IPv4Interface, wait: float) -> str:
         time.sleep(_EVERY)
 
 
-def _watch(side: LanSide, proposed: Lan | None) -> Callable[[], bool]:
+def _watch(renew: Callable[[], None], proposed: Lan | None) -> Callable[[], bool]:
     """Each second: renews what the page needs, and says whether the port that it chose is still the LAN's."""
     due = 0.0
 
@@ -198,7 +195,7 @@ def _watch(side: LanSide, proposed: Lan | None) -> Callable[[], bool]:
         if time.monotonic() < due:
             return True
         due = time.monotonic() + _EVERY
-        side.renew()
+        renew()
         return proposed is None or ports.is_free(proposed.interface, proposed.address)
 
     return goes_on

@@ -76,36 +76,27 @@ def _is_idle(descriptors: dict[int, wasyncore.dispatcher]) -> bool:
     return not any(each.writable() or getattr(each, "requests", ()) for each in descriptors.values())
 
 
-class LanSide:
-    """An interface as the LAN's: what ``serve`` needs of it, made true again as often as ``renew`` is called."""
-
-    def __init__(self, lan: Lan, gives_address: bool, dhcp: subprocess.Popen[bytes] | None) -> None:
-        self._lan, self._gives_address, self._dhcp = lan, gives_address, dhcp
-
-    def renew(self) -> None:
-        """Raises CommandError (69, 71)."""
-        if self._gives_address:
-            _run("ip", "address", "replace", str(self._lan.address), "dev", self._lan.interface, *_LIFETIMES)
-        # The firewall may have been loaded anew.
-        _run("nft", "add", *_element(self._lan.interface))
-        if self._dhcp is not None and (ended := self._dhcp.poll()) is not None:
-            raise CommandError(Exit.SYSTEM, f"dnsmasq at {self._lan.interface} ended with {ended}")
-
-
-_LIFETIMES = ("valid_lft", str(_LIFETIME), "preferred_lft", str(_LIFETIME))
-
-
 @contextmanager
-def lan_side(lan: Lan, *, gives_address: bool) -> Iterator[LanSide]:
+def lan_side(lan: Lan, *, gives_address: bool) -> Iterator[Callable[[], None]]:
     """``lan.interface`` with the firewall open for the page, DHCP for devices, and its address if nobody else gives it.
 
-    Raises CommandError (69, 71).
+    Gives what makes that true again. Both raise CommandError (69, 71).
     """
-    side = LanSide(lan, gives_address, None)
+    lifetimes = ("valid_lft", str(_LIFETIME), "preferred_lft", str(_LIFETIME))
+
+    def renew() -> None:
+        if gives_address:
+            process.output(["ip", "address", "replace", str(lan.address), "dev", lan.interface, *lifetimes])
+        # The firewall may have been loaded anew.
+        process.output(["nft", "add", *_element(lan.interface)])
+        if dhcp is not None and (ended := dhcp.poll()) is not None:
+            raise CommandError(Exit.SYSTEM, f"dnsmasq at {lan.interface} ended with {ended}")
+
+    dhcp = None
     try:
-        side.renew()
+        renew()
         with _dhcp(lan) as dhcp:
-            yield LanSide(lan, gives_address, dhcp)
+            yield renew
     finally:
         process.run(["nft", "delete", *_element(lan.interface)])
         if gives_address:
@@ -137,15 +128,8 @@ def dhcp_command(lan: Lan) -> Sequence[str]:
     """dnsmasq(8), without DNS, for one interface; it keeps no file of its leases."""
     first, last = lan.leases or (lan.address.ip, lan.address.ip)
     return (
-        *(
-            "dnsmasq",
-            "--keep-in-foreground",
-            "--conf-file=/dev/null",
-            "--port=0",
-            "--pid-file=",
-            "--log-facility=-",
-            "--quiet-dhcp",
-        ),
+        *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file="),
+        *("--log-facility=-", "--quiet-dhcp"),
         *(f"--interface={lan.interface}", "--except-interface=lo", "--bind-interfaces", "--leasefile-ro"),
         f"--dhcp-range={first},{last},{lan.address.netmask},{_LEASE}",
         *("--dhcp-option=option:router", "--dhcp-option=option:dns-server"),
@@ -154,9 +138,3 @@ def dhcp_command(lan: Lan) -> Sequence[str]:
 
 def _element(interface: str) -> Sequence[str]:
     return "element", "inet", TABLE, LAN_SIDE, f'{{ "{interface}" }}'
-
-
-def _run(*command: str) -> None:
-    done = process.run(command)
-    if done.returncode != 0:
-        raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {done.stderr.strip()}")

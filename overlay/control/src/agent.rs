@@ -21,12 +21,9 @@ use crate::schema::{self, Delays, Node, ServerDelays};
 use crate::servers::{self, ServerTargets};
 use crate::session_error::SessionError;
 use crate::snapshot::{self, Entry};
-use crate::store::{Lease, Store};
+use crate::store::{Lease, SETTLE, Store};
 use crate::threshold::{self, Threshold};
 use crate::window::Reading;
-
-/// Changes come in bursts: after the first, wait for others.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// The kernel's own interval between two values of the pressure.
 const PRESSURE_INTERVAL: Duration = Duration::from_secs(2);
@@ -76,6 +73,7 @@ pub async fn session(
         servers,
         answers,
     } = measured;
+    let key = |folder| keys::key(folder, &settings.name);
     let store = Store::connect(&settings.members).await?;
     let lease = store.lease(held).await?;
     // Not within the call: the borrow would block the sender, on the same thread, until its end.
@@ -124,7 +122,7 @@ pub async fn session(
                 let next = delays(settings, &published, &readings.borrow_and_update());
                 if next != published {
                     published = next;
-                    store.put(&keys::key(DELAYS, &settings.name), codec::encode(&published), lease).await?;
+                    store.put(&key(DELAYS), codec::encode(&published), lease).await?;
                 }
             }
             changed = servers.changed() => {
@@ -132,20 +130,20 @@ pub async fn session(
                 let next = threshold::next(&to_servers.round_trip_us, &servers.borrow_and_update(), settings.threshold);
                 if let Some(round_trip_us) = next {
                     to_servers = ServerDelays { round_trip_us };
-                    store.put(&keys::key(SERVERS, &settings.name), codec::encode(&to_servers), lease).await?;
+                    store.put(&key(SERVERS), codec::encode(&to_servers), lease).await?;
                 }
             }
             changed = answers.changed() => {
                 changed.map_err(|_| SessionError::new("the converter is not checked any more"))?;
                 let node = codec::encode(&node(settings, *answers.borrow_and_update()));
-                store.put(&keys::key(NODES, &settings.name), node, lease).await?;
+                store.put(&key(NODES), node, lease).await?;
                 looks.reset_immediately();
             }
             _ = looks.tick() => {
                 let silent = settings.converter.is_some() && !*answers.borrow();
                 let pressure = pressure(&settings.pressure).unwrap_or_default();
                 if let Some(next) = health.next(pressure, silent) {
-                    store.put(&keys::key(HEALTH, &settings.name), codec::encode(&next), lease).await?;
+                    store.put(&key(HEALTH), codec::encode(&next), lease).await?;
                     health = next;
                 }
             }
@@ -206,12 +204,13 @@ async fn published(
     name: &Name,
     store: &Store,
 ) -> Result<(Delays, ServerDelays, Health), SessionError> {
-    let value = store.get(&keys::key(DELAYS, name)).await?;
-    let delays = value.and_then(|value| schema::decode_delays(name, &value).ok());
-    let value = store.get(&keys::key(SERVERS, name)).await?;
-    let servers = value.and_then(|value| codec::decode(&value).ok());
-    let value = store.get(&keys::key(HEALTH, name)).await?;
-    let health = value.and_then(|value| codec::decode(&value).ok());
+    let value = async |folder| store.get(&keys::key(folder, name)).await;
+    let delays = value(DELAYS).await?;
+    let delays = delays.and_then(|value| schema::decode_delays(name, &value).ok());
+    let servers = value(SERVERS).await?;
+    let servers = servers.and_then(|value| codec::decode(&value).ok());
+    let health = value(HEALTH).await?;
+    let health = health.and_then(|value| codec::decode(&value).ok());
     Ok((
         delays.unwrap_or_default(),
         servers.unwrap_or_default(),

@@ -1,6 +1,5 @@
 //! The controller: the elected one computes the tables and publishes them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -14,15 +13,13 @@ use crate::estimates::Estimates;
 use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, REPORT, SERVERS, TABLES};
 use crate::members::Members;
 use crate::name::Name;
-use crate::schema::{EgressChoices, Report, Table};
+use crate::schema::{Report, Table};
 use crate::session_error::SessionError;
 use crate::snapshot::Snapshot;
-use crate::store::{Lease, Store};
+use crate::store::{Lease, SETTLE, Store};
 use crate::tables::TableSet;
 use crate::{estimates, published, sanity, tables};
 
-/// Changes come in bursts: after the first, wait for others.
-const SETTLE: Duration = Duration::from_millis(50);
 /// The tables are computed again after this time even without a change.
 const RECOMPUTE_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -64,7 +61,7 @@ struct ElectedController<'a> {
     settings: &'a Settings,
     store: Store,
     leadership: Leadership,
-    published: BTreeMap<Name, Table>,
+    published: TableSet,
     /// The estimates of unmeasured pairs in the last tables.
     estimates: Estimates,
     /// The refusals of the last report.
@@ -99,33 +96,48 @@ impl ElectedController<'_> {
         let (revision, listed) = published::all(&self.store).await?;
         let snapshot = Snapshot::read(&listed);
         let mut refused = snapshot.refused.clone();
-        let before = self.published.iter();
-        let before = before.map(|(ingress, table)| (ingress.clone(), table.choices.clone()));
-        let before = (before.collect(), std::mem::take(&mut self.estimates));
-        let max_through = self.settings.max_through;
-        let (tables_chosen, estimates) = compute(snapshot, before, max_through).await?;
-        self.estimates = estimates;
-        match tables_chosen {
-            Ok(tables_chosen) => refused.extend(self.publish(&tables_chosen, revision).await?),
+        match self.compute(snapshot, revision).await? {
+            Ok(chosen) => refused.extend(self.publish(chosen, revision).await?),
             Err(refusal) => refused.push(format!("new tables: {refusal}")),
         }
         self.report(refused, lease).await?;
         Ok(revision)
     }
 
+    /// All pairs of 300 nodes take a second on a busy machine: not on the thread that keeps the lease alive.
+    async fn compute(
+        &mut self,
+        snapshot: Snapshot,
+        version: i64,
+    ) -> Result<Result<TableSet, String>, SessionError> {
+        let published = std::mem::take(&mut self.published);
+        let before = std::mem::take(&mut self.estimates);
+        let max_through = self.settings.max_through;
+        let work = move || {
+            let estimates = estimates::steady(&before, estimates::of(&snapshot));
+            let chosen = tables::choose(&snapshot, &estimates, &published, (version, now()));
+            let checked = sanity::check(&chosen, max_through);
+            (published, estimates, checked.map(|()| chosen))
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        let (published, estimates, chosen) =
+            done.map_err(|error| SessionError::new(error.to_string()))?;
+        (self.published, self.estimates) = (published, estimates);
+        Ok(chosen)
+    }
+
     /// Returns a line for each table that could not be published: there the previous one stays.
     async fn publish(
         &mut self,
-        tables_chosen: &TableSet,
+        chosen: TableSet,
         version: i64,
     ) -> Result<Vec<String>, SessionError> {
-        let changed = tables::changed(tables_chosen, &self.published, version, now());
-        let gone: BTreeSet<Name> = self
-            .published
-            .keys()
-            .filter(|ingress| !tables_chosen.contains_key(ingress))
+        let known = self.published.keys();
+        let gone: Vec<Name> = known
+            .filter(|ingress| !chosen.contains_key(ingress))
             .cloned()
             .collect();
+        let changed = tables::changed(chosen, &self.published);
         if !changed.is_empty() || !gone.is_empty() {
             info!(
                 "version {version}: {} tables changed, {} gone",
@@ -175,8 +187,8 @@ impl ElectedController<'_> {
 }
 
 /// The tables of the previous controller. Refused ones are replaced if their ingress is alive.
-async fn published_tables(store: &Store) -> Result<BTreeMap<Name, Table>, SessionError> {
-    let mut found = BTreeMap::new();
+async fn published_tables(store: &Store) -> Result<TableSet, SessionError> {
+    let mut found = TableSet::new();
     for (ingress, table) in published::tables(store).await? {
         match table {
             Ok(table) => drop(found.insert(ingress, table)),
@@ -184,21 +196,4 @@ async fn published_tables(store: &Store) -> Result<BTreeMap<Name, Table>, Sessio
         }
     }
     Ok(found)
-}
-
-/// All pairs of 300 nodes take a second on a busy machine: not on the thread that keeps the lease alive.
-async fn compute(
-    snapshot: Snapshot,
-    (choices, before): (BTreeMap<Name, Vec<EgressChoices>>, Estimates),
-    max_through: u32,
-) -> Result<(Result<TableSet, String>, Estimates), SessionError> {
-    let work = move || {
-        let estimates = estimates::steady(&before, estimates::of(&snapshot));
-        let tables_chosen = tables::choose(&snapshot, &estimates, &choices);
-        let checked = sanity::check(&tables_chosen, max_through);
-        (checked.map(|()| tables_chosen), estimates)
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| SessionError::new(error.to_string()))
 }

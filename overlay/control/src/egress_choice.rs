@@ -9,12 +9,6 @@ use crate::name::Name;
 use crate::schema::{Delay, EgressChoice, EgressChoices};
 use crate::threshold::Threshold;
 
-/// Another candidate replaces the previous one only if transfers take this much less time.
-const GAIN: Threshold = Threshold {
-    percent: 10,
-    least_us: 2000,
-};
-
 /// A candidate egress, and the time of transfers through it.
 struct Candidate<'a> {
     node: &'a Name,
@@ -109,7 +103,8 @@ pub fn time(mesh: &Mesh, ingress: &Name, node: &Name, last: u32, rounds: Rounds)
     candidate(mesh, ingress, node, last, rounds).map(|candidate| candidate.time)
 }
 
-/// The candidate with the shortest time, of equal ones the first; but the previous one as long as it is hardly slower.
+/// The candidate with the shortest time, of equal ones the first; but the previous one unless it is slower by
+/// [`Threshold::DEFAULT`].
 fn chosen<'a, 'b>(
     candidates: &'a [Candidate<'b>],
     before: Option<&EgressChoice>,
@@ -119,8 +114,9 @@ fn chosen<'a, 'b>(
         .iter()
         .find(|candidate| before.is_some_and(|before| before.node == *candidate.node));
     let stays = |previous: &&Candidate| {
+        let Threshold { percent, least_us } = Threshold::DEFAULT;
         let gain = previous.time - best.time;
-        gain <= f64::from(GAIN.least_us) || gain * 100.0 <= previous.time * f64::from(GAIN.percent)
+        gain <= f64::from(least_us) || gain * 100.0 <= previous.time * f64::from(percent)
     };
     Some(previous.filter(stays).unwrap_or(best))
 }
@@ -140,39 +136,17 @@ pub fn in_order<'a>(line: &'a Egress, choice: Option<&EgressChoice>) -> Vec<&'a 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::estimates::Estimates;
     use crate::mesh::LinkDelays;
-    use crate::samples::name;
-    use crate::schema::Delays;
-    use crate::snapshot::Snapshot;
+    use crate::samples::{measured, ms, name, names, snapshot};
 
-    fn delay(milliseconds: u128) -> Delay {
-        Delay::of_microseconds(milliseconds * 1000)
-    }
-
-    /// `A B 10` a line: 10 ms between A and B.
-    fn mesh(text: &str) -> Mesh {
-        let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
-        let mut nodes = BTreeSet::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [from, to] = [words[0], words[1]].map(name);
-            let measured = &mut all.entry(from.clone()).or_default().round_trip_us;
-            measured.insert(to.clone(), delay(words[2].parse().unwrap()));
-            nodes.extend([from, to]);
-        }
-        let snapshot = Snapshot {
-            delays: all,
-            ..Snapshot::default()
-        };
-        Mesh::of(
-            &nodes,
-            &nodes,
-            &LinkDelays::of(&snapshot, &Estimates::new()),
-        )
+    fn mesh() -> Mesh {
+        let snapshot = snapshot(names("A B C D"), measured(MESH));
+        let delays = LinkDelays::of(&snapshot, &Estimates::new());
+        Mesh::of(&snapshot.passable, &snapshot.alive, &delays)
     }
 
     const MESH: &str = "A B 20\nA C 30\nB C 12\nA D 10\nD B 10";
@@ -184,12 +158,10 @@ mod tests {
         before: &[EgressChoices],
     ) -> Vec<EgressChoices> {
         let egresses = Egresses::parse(line).unwrap();
-        let far: BTreeMap<Name, Delay> = servers
-            .iter()
-            .map(|(node, ms)| (name(node), delay(*ms)))
-            .collect();
+        let far = servers.iter().map(|&(node, far)| (name(node), ms(far)));
+        let far: BTreeMap<Name, Delay> = far.collect();
         let to_servers = |_: &Egress, node: &Name| far.get(node).copied();
-        choose(&name("A"), &egresses, &mesh(MESH), to_servers, before)
+        choose(&name("A"), &egresses, &mesh(), to_servers, before)
     }
 
     fn text(choices: &[EgressChoices]) -> Vec<String> {

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::path::Path;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use overlay_paths::MAX_ROUNDS;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,9 @@ impl Egress {
     }
 }
 
+/// A network and a port.
+type Servers = (IpNet, Option<NonZero<u16>>);
+
 /// The egresses of an ingress, with each network and port once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Egress>")]
@@ -81,33 +84,37 @@ impl Egresses {
 
     /// Parses the file's text. The error begins with the number of the first wrong line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut all = Vec::new();
-        let mut known = BTreeSet::new();
+        let (mut all, mut known) = (Self(Vec::new()), BTreeSet::new());
         for (number, line) in (1..).zip(text.lines()) {
+            let refused = |what| format!("{number}: {what}");
             let meant = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = meant.split_whitespace().collect();
-            for egress in read(&words).map_err(|what| format!("{number}: {what}"))? {
-                if !known.insert((egress.to, egress.port)) {
-                    let servers = egress.servers();
-                    return Err(format!(
-                        "{number}: {servers} again: accepted: each network once for a port"
-                    ));
-                }
-                all.push(egress);
-            }
-            if all.len() > MAX_EGRESSES {
-                return Err(format!(
-                    "{number}: accepted: at most {MAX_EGRESSES} networks"
-                ));
+            for egress in read(&words).map_err(refused)? {
+                check(&egress).map_err(refused)?;
+                all.add(egress, &mut known).map_err(refused)?;
             }
         }
-        let all = Self(all);
         match encode_bounded(&all) {
             Ok(_) => Ok(all),
             Err(refusal) => Err(format!(
                 " published they would be {refusal}: fewer lines, or shorter names"
             )),
         }
+    }
+
+    /// Fails for a line too many, or one for the servers of another.
+    fn add(&mut self, egress: Egress, known: &mut BTreeSet<Servers>) -> Result<(), String> {
+        if self.0.len() == MAX_EGRESSES {
+            return Err(format!("accepted: at most {MAX_EGRESSES} networks"));
+        }
+        if !known.insert((egress.to, egress.port)) {
+            let servers = egress.servers();
+            return Err(format!(
+                "{servers} again: accepted: each network once for a port"
+            ));
+        }
+        self.0.push(egress);
+        Ok(())
     }
 
     /// All lines, in order.
@@ -133,85 +140,43 @@ impl TryFrom<Vec<Egress>> for Egresses {
         if all.len() > MAX_EGRESSES {
             return Err(format!("accepted: at most {MAX_EGRESSES} networks"));
         }
-        let mut known = BTreeSet::new();
-        for egress in &all {
-            let servers = egress.servers();
-            check(egress).map_err(|what| format!("{servers}: {what}"))?;
-            if !known.insert((egress.to, egress.port)) {
-                return Err(format!(
-                    "{servers} again: accepted: each network once for a port"
-                ));
-            }
+        let (mut found, mut known) = (Self(Vec::new()), BTreeSet::new());
+        for egress in all {
+            check(&egress).map_err(|what| format!("{}: {what}", egress.servers()))?;
+            found.add(egress, &mut known)?;
         }
-        Ok(Self(all))
+        Ok(found)
     }
 }
 
 fn check(egress: &Egress) -> Result<(), String> {
-    if egress.to != egress.to.trunc() {
-        return Err(format!("accepted: {}", egress.to.trunc()));
+    let network = egress.to;
+    if network != network.trunc() {
+        return Err(format!("accepted: {}", network.trunc()));
     }
+    check_nodes(egress)?;
+    if !(1..=MAX_ROUNDS).contains(&egress.rounds) {
+        return Err(no_rounds(&egress.rounds.to_string()));
+    }
+    let Some(probe) = egress.probe else {
+        return Ok(());
+    };
+    if probe.port() == 0 || probe.ip().is_unspecified() {
+        return Err(no_server(&probe.to_string()));
+    }
+    if egress.others.is_empty() {
+        return Err(format!(
+            "probe {probe}: accepted: where there are several nodes to choose from: london|paris"
+        ));
+    }
+    if !network.contains(&probe.ip()) {
+        return Err(format!("probe {probe}: accepted: a server of {network}"));
+    }
+    Ok(())
+}
+
+fn check_nodes(egress: &Egress) -> Result<(), String> {
     let nodes: Vec<&str> = egress.candidates().map(Name::as_str).collect();
-    check_nodes(&nodes)?;
-    check_rounds(egress.rounds)?;
-    match egress.probe {
-        Some(probe) => {
-            check_probe(probe)?;
-            probed(probe, &[egress.to], &egress.others)
-        }
-        None => Ok(()),
-    }
-}
-
-/// The egresses of a line: none, one, or one each for IPv4 and IPv6.
-fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
-    let (network, port, behind) = match *words {
-        [] => return Ok(Vec::new()),
-        [network, "port", port, ref behind @ ..] => (network, Some(read_port(port)?), behind),
-        [network, ref behind @ ..] => (network, None, behind),
-    };
-    let (behind, probe) = match *behind {
-        [ref before @ .., "probe", server] => (before, Some(read_probe(server)?)),
-        _ => (behind, None),
-    };
-    let (nodes, rounds) = match *behind {
-        [nodes] => (nodes, DEFAULT_ROUNDS),
-        [nodes, rounds] => (nodes, read_rounds(rounds)?),
-        _ => {
-            let line = words.join(" ");
-            return Err(format!(
-                "{line}: accepted: a network, a port if it is for one alone, a node, and how many rounds: \
-                192.0.2.0/24 port 443 london 5; or several nodes, and a server that they may probe: \
-                192.0.2.0/24 london|paris 5 probe 192.0.2.1:443"
-            ));
-        }
-    };
-    let (node, others) = read_nodes(nodes)?;
-    let networks = networks(network)?;
-    if let Some(probe) = probe {
-        probed(probe, &networks, &others)?;
-    }
-    let each = networks.into_iter().map(|to| Egress {
-        to,
-        port,
-        node: node.clone(),
-        others: others.clone(),
-        rounds,
-        probe: probe.filter(|probe| to.contains(&probe.ip())),
-    });
-    Ok(each.collect())
-}
-
-/// The first node, and the others.
-fn read_nodes(text: &str) -> Result<(Name, Vec<Name>), String> {
-    let words: Vec<&str> = text.split('|').collect();
-    let nodes: Result<Vec<Name>, String> = words.iter().map(|word| word.parse()).collect();
-    let mut nodes = nodes?;
-    check_nodes(&words)?;
-    Ok((nodes.remove(0), nodes))
-}
-
-fn check_nodes(nodes: &[&str]) -> Result<(), String> {
     let text = nodes.join("|");
     let mut known = BTreeSet::new();
     if let Some(node) = nodes.iter().find(|node| !known.insert(**node)) {
@@ -223,47 +188,55 @@ fn check_nodes(nodes: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-fn read_probe(text: &str) -> Result<SocketAddr, String> {
-    let server = text.parse().map_err(|_| no_server(text))?;
-    check_probe(server)?;
-    Ok(server)
-}
-
-fn check_probe(server: SocketAddr) -> Result<(), String> {
-    if server.port() == 0 || server.ip().is_unspecified() {
-        return Err(no_server(&server.to_string()));
-    }
-    Ok(())
+/// The egresses of a line: none, one, or one each for IPv4 and IPv6.
+fn read(words: &[&str]) -> Result<Vec<Egress>, String> {
+    let (network, port, behind) = match *words {
+        [] => return Ok(Vec::new()),
+        [network, "port", port, ref behind @ ..] => (network, Some(read_port(port)?), behind),
+        [network, ref behind @ ..] => (network, None, behind),
+    };
+    let (behind, probe) = match *behind {
+        [ref before @ .., "probe", server] => {
+            let server: SocketAddr = server.parse().map_err(|_| no_server(server))?;
+            (before, Some(server))
+        }
+        _ => (behind, None),
+    };
+    let (nodes, rounds) = match *behind {
+        [nodes] => (nodes, DEFAULT_ROUNDS),
+        [nodes, rounds] => (nodes, rounds.parse().map_err(|_| no_rounds(rounds))?),
+        _ => {
+            let line = words.join(" ");
+            return Err(format!(
+                "{line}: accepted: a network, a port if it is for one alone, a node, and how many rounds: \
+                192.0.2.0/24 port 443 london 5; or several nodes, and a server that they may probe: \
+                192.0.2.0/24 london|paris 5 probe 192.0.2.1:443"
+            ));
+        }
+    };
+    let nodes: Result<Vec<Name>, String> = nodes.split('|').map(str::parse).collect();
+    let mut others = nodes?;
+    let node = others.remove(0);
+    let networks = networks(network)?;
+    let of_one = networks.len() == 1;
+    let each = networks.into_iter().map(|to| Egress {
+        to,
+        port,
+        node: node.clone(),
+        others: others.clone(),
+        rounds,
+        probe: probe.filter(|probe| of_one || to.contains(&probe.ip())),
+    });
+    Ok(each.collect())
 }
 
 fn no_server(text: &str) -> String {
     format!("{text}: accepted: a server's address and port: 192.0.2.1:443")
 }
 
-/// Checks that the probe is a server of the network, and that there are several nodes.
-fn probed(probe: SocketAddr, networks: &[IpNet], others: &[Name]) -> Result<(), String> {
-    if others.is_empty() {
-        return Err(format!(
-            "probe {probe}: accepted: where there are several nodes to choose from: london|paris"
-        ));
-    }
-    if !networks.iter().any(|to| to.contains(&probe.ip())) {
-        let network = networks[0];
-        return Err(format!("probe {probe}: accepted: a server of {network}"));
-    }
-    Ok(())
-}
-
 fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     if text == "default" {
-        let all = [
-            IpAddr::from(Ipv4Addr::UNSPECIFIED),
-            Ipv6Addr::UNSPECIFIED.into(),
-        ];
-        return Ok(all
-            .into_iter()
-            .map(|address| IpNet::new_assert(address, 0))
-            .collect());
+        return Ok(vec![Ipv4Net::default().into(), Ipv6Net::default().into()]);
     }
     let network: IpNet = text.parse().map_err(|_| {
         format!(
@@ -276,19 +249,6 @@ fn networks(text: &str) -> Result<Vec<IpNet>, String> {
 fn read_port(text: &str) -> Result<NonZero<u16>, String> {
     let port = text.parse();
     port.map_err(|_| format!("{text}: accepted: a port from 1 to 65535"))
-}
-
-fn read_rounds(text: &str) -> Result<u8, String> {
-    let rounds = text.parse().map_err(|_| no_rounds(text))?;
-    check_rounds(rounds)?;
-    Ok(rounds)
-}
-
-fn check_rounds(rounds: u8) -> Result<(), String> {
-    if (1..=MAX_ROUNDS).contains(&rounds) {
-        return Ok(());
-    }
-    Err(no_rounds(&rounds.to_string()))
 }
 
 fn no_rounds(text: &str) -> String {

@@ -118,47 +118,28 @@ fn free(port: u16) -> Result<u16, Failure> {
 
 /// setpriv(1) has the kernel end etcd when the controller is killed.
 fn command(folder: &Path, endpoint: &str, peers: &str) -> Command {
+    let cluster = format!("overlay={peers}");
     let mut command = Command::new("setpriv");
     command
-        .args([
-            "--pdeathsig",
-            "TERM",
-            "etcd",
-            "--name",
-            "overlay",
-            "--data-dir",
-        ])
-        .arg(folder)
-        .args([
-            "--listen-client-urls",
-            endpoint,
-            "--advertise-client-urls",
-            endpoint,
-        ])
-        .args([
-            "--listen-peer-urls",
-            peers,
-            "--initial-advertise-peer-urls",
-            peers,
-        ])
-        .args(["--initial-cluster", &format!("overlay={peers}")])
+        .args(["--pdeathsig", "TERM", "etcd", "--data-dir"])
+        .arg(folder);
+    for (flag, value) in [
+        ("--name", "overlay"),
+        ("--listen-client-urls", endpoint),
+        ("--advertise-client-urls", endpoint),
+        ("--listen-peer-urls", peers),
+        ("--initial-advertise-peer-urls", peers),
+        ("--initial-cluster", &cluster),
         // Keeps one hour of history.
-        .args([
-            "--auto-compaction-mode",
-            "periodic",
-            "--auto-compaction-retention",
-            "1h",
-        ])
-        .args([
-            "--logger",
-            "zap",
-            "--log-outputs",
-            "stderr",
-            "--log-level",
-            "error",
-        ])
-        // Ctrl-C reaches only the controller, which ends etcd itself.
-        .process_group(0)
-        .kill_on_drop(true);
+        ("--auto-compaction-mode", "periodic"),
+        ("--auto-compaction-retention", "1h"),
+        ("--logger", "zap"),
+        ("--log-outputs", "stderr"),
+        ("--log-level", "error"),
+    ] {
+        command.args([flag, value]);
+    }
+    // Ctrl-C reaches only the controller, which ends etcd itself.
+    command.process_group(0).kill_on_drop(true);
     command
 }

@@ -10,12 +10,6 @@ use crate::schema::{Delay, Delays};
 use crate::snapshot::Snapshot;
 use crate::threshold::Threshold;
 
-/// Each new measurement moves all coordinates a little: an estimate is kept until it changes by this much.
-const CHANGE: Threshold = Threshold {
-    percent: 10,
-    least_us: 2000,
-};
-
 /// The estimated round-trip times including their likely error, by pairs with the lesser name first.
 pub type Estimates = BTreeMap<(Name, Name), Delay>;
 
@@ -57,11 +51,12 @@ fn in_vain(snapshot: &Snapshot, a: &Name, b: &Name) -> bool {
     silent(a, b) || silent(b, a)
 }
 
-/// Keeps the previous estimate of a pair unless the new one differs by more than [`CHANGE`].
+/// Keeps the previous estimate of a pair unless the new one differs by more than [`Threshold::DEFAULT`]: each new measurement
+/// moves all coordinates a little.
 pub fn steady(before: &Estimates, mut now: Estimates) -> Estimates {
     for (pair, delay) in &mut now {
         match before.get(pair) {
-            Some(&earlier) if !CHANGE.exceeded(earlier, *delay) => *delay = earlier,
+            Some(&earlier) if !Threshold::DEFAULT.exceeded(earlier, *delay) => *delay = earlier,
             _ => {}
         }
     }

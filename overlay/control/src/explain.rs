@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::num::NonZero;
 
-use overlay_paths::{Graph, MAX_ROUNDS, Rounds, transfer_time};
+use overlay_paths::{Figures, Graph, MAX_ROUNDS, Rounds};
 use serde::Serialize;
 
 use crate::codec;
@@ -255,8 +255,7 @@ impl Path {
         let delays: Option<Vec<u32>> = hops.iter().copied().collect();
         let time = delays.zip(Rounds::new(rounds)).map(|(mut hops, rounds)| {
             hops.extend(last.map(Delay::microseconds));
-            let longest = hops.iter().copied().max().unwrap_or(0);
-            transfer_time(hops.iter().sum(), longest, rounds) / 1e3
+            Figures::of(&hops).time(rounds) / 1e3
         });
         Self {
             nodes,
@@ -272,40 +271,18 @@ impl Path {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
-    use crate::samples::name;
-    use crate::schema::{Chain, Delays, EgressChoices, ServerDelays};
+    use crate::samples::{self, chain, measured, ms, name, names};
+    use crate::schema::{EgressChoices, ServerDelays};
 
-    /// A B 20 ms, A C 12 ms, B C 8 ms; D is silent.
+    /// D is silent.
     fn snapshot() -> Snapshot {
-        let delays = [("A", "B", 20), ("A", "C", 12), ("B", "C", 8)].map(|(from, to, ms)| {
-            let delay = Delay::of_microseconds(ms * 1000);
-            (from, (name(to), delay))
-        });
-        let mut measured: BTreeMap<Name, Delays> = BTreeMap::new();
-        for (from, (to, delay)) in delays {
-            measured
-                .entry(name(from))
-                .or_default()
-                .round_trip_us
-                .insert(to, delay);
-        }
-        let alive: BTreeSet<Name> = ["A", "B", "C", "D"].map(name).into();
-        Snapshot {
-            passable: alive.clone(),
-            alive,
-            delays: measured,
-            ..Snapshot::default()
-        }
+        samples::snapshot(names("A B C D"), measured("A B 20\nA C 12\nB C 8"))
     }
 
     fn table() -> Table {
-        let chain = |rounds, through: &[&str]| Chain {
-            rounds,
-            through: through.iter().map(|each| name(each)).collect(),
-        };
         Table {
             ingress: name("A"),
             version: 7,
@@ -315,6 +292,14 @@ mod tests {
                 (name("C"), vec![chain(1, &[])]),
             ]),
             choices: Vec::new(),
+        }
+    }
+
+    fn asked(server: &str) -> Transfer {
+        Transfer {
+            server: server.parse().unwrap(),
+            port: None,
+            bytes: None,
         }
     }
 
@@ -335,9 +320,9 @@ mod tests {
         let egresses =
             "192.0.2.0/24 B\n198.51.100.0/24 A\n203.0.113.0/24 D\n192.0.2.0/24 port 22 B 1";
         let asked = Transfer {
-            server: server.parse().unwrap(),
             port: port.and_then(NonZero::new),
             bytes,
+            ..asked(server)
         };
         let egresses = Egresses::parse(egresses).unwrap();
         explain(&name("A"), &asked, &egresses, table, &snapshot())
@@ -403,15 +388,11 @@ mod tests {
         let egresses = Egresses::parse(line).unwrap();
         let network = "192.0.2.0/24".parse().unwrap();
         let mut snapshot = snapshot();
-        let far = |ms: u128| ServerDelays {
-            round_trip_us: BTreeMap::from([(network, Delay::of_microseconds(ms * 1000))]),
+        let far = |far| ServerDelays {
+            round_trip_us: BTreeMap::from([(network, ms(far))]),
         };
         snapshot.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
-        let asked = Transfer {
-            server: "192.0.2.1".parse().unwrap(),
-            port: None,
-            bytes: None,
-        };
+        let asked = asked("192.0.2.1");
         let explained = |table: &Table, snapshot: &Snapshot| {
             explain(&name("A"), &asked, &egresses, Some(table), snapshot).unwrap()
         };
@@ -435,25 +416,19 @@ mod tests {
             times(&found),
             [("A C B".into(), Some(60.0)), ("A B".into(), Some(92.0))]
         );
-        let compared: Vec<(&str, bool, Option<f64>, Option<f64>)> = found
-            .candidates
-            .iter()
-            .map(|each| {
-                (
-                    each.node.as_str(),
-                    each.passable,
-                    each.to_servers_ms,
-                    each.time_ms,
-                )
-            })
-            .collect();
+        let candidate = |node, to_servers_ms, time_ms| Candidate {
+            node: name(node),
+            passable: true,
+            to_servers_ms,
+            time_ms,
+        };
         let expected = [
-            ("B", true, Some(4.0), Some(60.0)),
-            ("C", true, Some(40.0), Some(186.0)),
-            ("A", true, None, None),
-            ("D", true, None, None),
+            candidate("B", Some(4.0), Some(60.0)),
+            candidate("C", Some(40.0), Some(186.0)),
+            candidate("A", None, None),
+            candidate("D", None, None),
         ];
-        assert_eq!(compared, expected);
+        assert_eq!(found.candidates, expected);
         snapshot.passable.remove(&name("B"));
         let dead = explained(&measured, &snapshot);
         assert_eq!((dead.node, dead.node_by), (name("C"), ChosenBy::Order));
@@ -467,21 +442,16 @@ mod tests {
         for node in ["A", "B", "C", "D"] {
             some.delays.entry(name(node)).or_default().only_some = true;
         }
-        let to_d = [("A", 20), ("B", 20), ("C", 14)]
-            .map(|(node, ms)| (name(node), Delay::of_microseconds(ms * 1000)));
-        some.delays.get_mut(&name("D")).unwrap().round_trip_us = to_d.into();
+        let more = measured("D A 20\nD B 20\nD C 14\nE A 9\nE B 9\nE C 9\nE D 9");
+        for (node, delays) in more {
+            let own = some.delays.entry(node).or_default();
+            own.round_trip_us = delays.round_trip_us;
+        }
         let a = some.delays.get_mut(&name("A")).unwrap();
         a.round_trip_us.remove(&name("B"));
         some.alive.insert(name("E"));
-        let to_all = ["A", "B", "C", "D"].map(|node| (name(node), Delay::of_microseconds(9000)));
-        let of_e = some.delays.entry(name("E")).or_default();
-        of_e.round_trip_us = to_all.into();
         let egresses = Egresses::parse("192.0.2.0/24 B").unwrap();
-        let asked = Transfer {
-            server: "192.0.2.1".parse().unwrap(),
-            port: None,
-            bytes: None,
-        };
+        let asked = asked("192.0.2.1");
         let found = explain(&name("A"), &asked, &egresses, Some(&table()), &some).unwrap();
         assert_eq!(found.direct.hops_estimated, [true]);
         assert!(found.direct.hops_ms[0].is_some());
@@ -492,12 +462,7 @@ mod tests {
     fn a_server_of_no_egress_is_refused() {
         let refusal = explained("10.0.0.1", None, Some(&table())).unwrap_err();
         assert_eq!(refusal.exit, Exit::Usage);
-        assert!(
-            refusal
-                .message
-                .starts_with("10.0.0.1: no line of A's egresses"),
-            "{}",
-            refusal.message
-        );
+        let start = "10.0.0.1: no line of A's egresses";
+        assert!(refusal.message.starts_with(start), "{refusal}");
     }
 }

@@ -20,10 +20,8 @@ use crate::routes_file::RoutesFile;
 use crate::schema::{self, InUse, Table};
 use crate::session_error::SessionError;
 use crate::snapshot;
-use crate::store::{Lease, Store};
+use crate::store::{Lease, SETTLE, Store};
 
-/// A dead node changes both nodes and tables: after one change, wait for the other.
-const SETTLE: Duration = Duration::from_millis(50);
 /// The first pause before a failed reload is tried again; it doubles each time.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);

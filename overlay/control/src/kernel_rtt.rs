@@ -25,12 +25,6 @@ use crate::threshold::Threshold;
 const MAX_REPLY_BYTES: usize = 32 << 10;
 /// The kernel aligns its messages to multiples of this.
 const ALIGNMENT: usize = 4;
-/// Without queues, the smoothed round-trip time is at most this far from the minimum.
-const QUEUE_THRESHOLD: Threshold = Threshold {
-    percent: 10,
-    least_us: 2000,
-};
-
 /// The pause after a query, as a multiple of its duration: with very many connections, queries take a twentieth of a
 /// processor at most.
 const REST_FACTOR: u32 = 19;
@@ -181,7 +175,7 @@ impl KernelRtt {
 /// The minimum covers the last five minutes and misses that a path became longer. Only where both agree is the delay known.
 fn unqueued(smoothed: u32, least: u32) -> Option<Delay> {
     let [smoothed, least] = [smoothed, least].map(|us| Delay::of_microseconds(us.into()));
-    (!QUEUE_THRESHOLD.exceeded(least, smoothed)).then_some(least)
+    (!Threshold::DEFAULT.exceeded(least, smoothed)).then_some(least)
 }
 
 /// Calls `take` with each connection to this port (0: any) that can carry data, and its `TCP_INFO`.

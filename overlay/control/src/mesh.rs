@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use overlay_paths::{Chains, Figures, Graph, MAX_ROUNDS, Node, Rounds, transfer_time};
+use overlay_paths::{Chains, Figures, Graph, MAX_ROUNDS, Node, Rounds};
 
 use crate::distances::{graph, penalised};
 use crate::estimates::{self, Estimates};
@@ -43,10 +43,7 @@ pub struct Best {
 impl Best {
     /// The time of a transfer with a further hop of `last` microseconds, in microseconds.
     pub fn time(&self, last: u32, rounds: Rounds) -> f64 {
-        let Figures {
-            length, longest, ..
-        } = self.figures;
-        transfer_time(length + last, longest.max(last), rounds)
+        self.figures.then(last).time(rounds)
     }
 }
 
@@ -106,11 +103,7 @@ impl Mesh {
             estimated: false,
         });
         let direct = self.estimated.delay(from, to).map(|delay| Best {
-            figures: Figures {
-                length: delay,
-                longest: delay,
-                hops: 1,
-            },
+            figures: Figures::of(&[delay]),
             estimated: true,
         });
         let both = chain.into_iter().chain(direct);

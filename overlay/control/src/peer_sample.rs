@@ -9,11 +9,6 @@ use crate::name::Name;
 use crate::threshold::Threshold;
 use crate::window::Reading;
 
-/// A peer among the nearest is replaced only if another one is nearer by this much.
-const GAIN: Threshold = Threshold {
-    percent: 10,
-    least_us: 2000,
-};
 /// The lowest rank.
 const LAST: u64 = u64::MAX;
 
@@ -26,8 +21,8 @@ pub struct PeerSample {
 }
 
 impl PeerSample {
-    /// The peers whose delays are published: half of them random, the others the nearest known. `before` is the previous
-    /// choice.
+    /// The peers whose delays are published: half of them random, the others the nearest known. One of `before`, the previous
+    /// choice, is replaced only if another one is nearer by [`Threshold::DEFAULT`].
     pub fn counted<'a>(
         &self,
         peers: impl Iterator<Item = (&'a Name, Reading)>,
@@ -36,7 +31,8 @@ impl PeerSample {
         self.chosen(peers, |peer, reading| match reading {
             Reading::Known(delay) => {
                 let far = u64::from(delay.microseconds());
-                let gain = (far * u64::from(GAIN.percent) / 100).max(GAIN.least_us.into());
+                let Threshold { percent, least_us } = Threshold::DEFAULT;
+                let gain = (far * u64::from(percent) / 100).max(least_us.into());
                 far.saturating_sub(if before.contains(peer) { gain } else { 0 })
             }
             Reading::Unknown | Reading::Silent => LAST,

@@ -58,8 +58,8 @@ fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name
 mod tests {
     use super::*;
     use crate::estimates::Estimates;
-    use crate::schema::{Delay, Delays};
-    use crate::snapshot::Snapshot;
+    use crate::samples::{ms, name, snapshot};
+    use crate::schema::Delays;
     use crate::tables::choose;
 
     const NAMES: [&str; 5] = ["A", "B", "C", "D", "E"];
@@ -69,26 +69,16 @@ mod tests {
         let names = &NAMES[..count];
         let of = |from: &&str| {
             let others = names.iter().filter(|to| *to != from);
-            let each = others.filter_map(|to| {
-                let delay = Delay::of_microseconds(link(from, to)? * 1000);
-                Some((to.parse().unwrap(), delay))
-            });
-            (
-                from.parse().unwrap(),
-                Delays {
-                    round_trip_us: each.collect(),
-                    ..Delays::default()
-                },
-            )
+            let each = others.filter_map(|to| Some((name(to), ms(link(from, to)?))));
+            let delays = Delays {
+                round_trip_us: each.collect(),
+                ..Delays::default()
+            };
+            (name(from), delays)
         };
-        let alive: BTreeSet<Name> = names.iter().map(|each| each.parse().unwrap()).collect();
-        let snapshot = Snapshot {
-            passable: alive.clone(),
-            alive,
-            delays: names.iter().map(of).collect(),
-            ..Snapshot::default()
-        };
-        choose(&snapshot, &Estimates::new(), &BTreeMap::new())
+        let alive = names.iter().map(|each| name(each)).collect();
+        let snapshot = snapshot(alive, names.iter().map(of).collect());
+        choose(&snapshot, &Estimates::new(), &TableSet::new(), (1, 1))
     }
 
     #[test]

@@ -277,6 +277,8 @@ fn once(ingress: &Name, egress: &Name, through: &[Name]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+
     use super::*;
     use crate::codec::{decode, encode};
     use crate::egresses::Egresses;
@@ -306,16 +308,31 @@ mod tests {
         }
     }
 
+    /// `value` is written as `json`, and read again by `read`.
+    fn survives<T: Serialize + PartialEq + Debug>(
+        value: T,
+        json: &str,
+        read: impl Fn(&[u8]) -> Result<T, String>,
+    ) {
+        let written = String::from_utf8(encode(&value)).unwrap();
+        assert_eq!(written, format!(r#"{{"format":1,"value":{json}}}"#));
+        assert_eq!(read(written.as_bytes()), Ok(value));
+    }
+
     #[test]
     fn what_is_written_is_read() {
-        for converter in [None, Some("[2001:db8::1]:5124".parse().unwrap())] {
-            let node = Node {
-                address: "[2001:db8::1]:5460".parse().unwrap(),
-                converter,
-            };
-            assert_eq!(decode(&encode(&node)), Ok(node));
+        let [address, converter] =
+            ["[2001:db8::1]:5460", "[2001:db8::1]:5124"].map(|text| text.parse().unwrap());
+        for (converter, json) in [
+            (None, r#"{"address":"[2001:db8::1]:5460"}"#),
+            (
+                Some(converter),
+                r#"{"address":"[2001:db8::1]:5460","converter":"[2001:db8::1]:5124"}"#,
+            ),
+        ] {
+            survives(Node { address, converter }, json, decode);
         }
-        for (line, value) in [
+        for (line, json) in [
             (
                 "10.0.0.0/8 B 3",
                 r#"[{"to":"10.0.0.0/8","node":"B","rounds":3}]"#,
@@ -325,56 +342,33 @@ mod tests {
                 r#"[{"to":"10.0.0.0/8","node":"B","or":["C"],"rounds":5,"probe":"10.0.0.1:443"}]"#,
             ),
         ] {
-            let egresses = Egresses::parse(line).unwrap();
-            let written = encode(&egresses);
-            assert_eq!(
-                written,
-                format!(r#"{{"format":1,"value":{value}}}"#).as_bytes()
-            );
-            assert_eq!(decode(&written), Ok(egresses));
+            survives(Egresses::parse(line).unwrap(), json, decode);
         }
+        let of_a = |bytes: &[u8]| decode_delays(&name("A"), bytes);
         let delay = Delay::of_microseconds(1500);
         let delays = Delays {
             round_trip_us: BTreeMap::from([(name("B"), delay)]),
             ..Delays::default()
         };
-        assert_eq!(
-            encode(&delays),
-            br#"{"format":1,"value":{"round_trip_us":{"B":1500}}}"#
-        );
-        assert_eq!(
-            decode_delays(&name("A"), &encode(&delays)),
-            Ok(delays.clone())
-        );
+        survives(delays.clone(), r#"{"round_trip_us":{"B":1500}}"#, of_a);
         let some = Delays {
             only_some: true,
             silent: BTreeSet::from([name("C")]),
             ..delays
         };
-        assert_eq!(
-            encode(&some),
-            br#"{"format":1,"value":{"round_trip_us":{"B":1500},"only_some":true,"silent":["C"]}}"#
-        );
-        assert_eq!(decode_delays(&name("A"), &encode(&some)), Ok(some));
+        let json = r#"{"round_trip_us":{"B":1500},"only_some":true,"silent":["C"]}"#;
+        survives(some, json, of_a);
         let servers = ServerDelays {
             round_trip_us: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), delay)]),
         };
-        assert_eq!(
-            encode(&servers),
-            br#"{"format":1,"value":{"round_trip_us":{"10.0.0.0/8":1500}}}"#
-        );
-        assert_eq!(decode(&encode(&servers)), Ok(servers));
+        survives(servers, r#"{"round_trip_us":{"10.0.0.0/8":1500}}"#, decode);
         let mut table = table("B", vec![chain(1, &[]), chain(4, &["C", "D"])]);
         assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table.clone()));
         table.choices = vec![choices(1, "B", &["C"]), choices(1, "A", &[])];
         assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table));
-        let refused = vec!["x".into()];
-        let report = Report {
-            controller: name("c1"),
-            computed: 1,
-            refused,
-        };
-        assert_eq!(decode(&encode(&report)), Ok(report));
+        let report = Report::new(name("c1"), 1, vec!["x".into()]);
+        let json = r#"{"controller":"c1","computed":1,"refused":["x"]}"#;
+        survives(report, json, decode);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use overlay_paths::MAX_NODES;
+use serde::de::DeserializeOwned;
 
 use crate::codec;
 use crate::egresses::Egresses;
 use crate::health::Health;
-use crate::keys;
+use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS};
 use crate::name::Name;
 use crate::schema::{self, Delays, Node, ServerDelays};
 
@@ -50,32 +51,16 @@ impl Snapshot {
     pub fn read(listed: &Entries) -> Self {
         let mut refused = Vec::new();
         let (first, rest) = listed.nodes.split_at(listed.nodes.len().min(MAX_NODES));
-        let nodes: BTreeMap<Name, Node> = read(keys::NODES, first, &mut refused, |_, value| {
-            codec::decode(value)
-        });
+        let nodes: BTreeMap<Name, Node> = read(NODES, first, &mut refused, any);
         let no_more = format!("there are {MAX_NODES} nodes already: accepted: at most as many");
         refused.extend(rest.iter().map(|(key, _)| at(key, &no_more)));
         let passable = nodes.iter().filter(|(_, node)| node.converter.is_some());
         Self {
             passable: passable.map(|(name, _)| name.clone()).collect(),
-            delays: read(
-                keys::DELAYS,
-                &listed.delays,
-                &mut refused,
-                schema::decode_delays,
-            ),
-            servers: read(keys::SERVERS, &listed.servers, &mut refused, |_, value| {
-                codec::decode(value)
-            }),
-            health: read(keys::HEALTH, &listed.health, &mut refused, |_, value| {
-                codec::decode(value)
-            }),
-            egresses: read(
-                keys::EGRESSES,
-                &listed.egresses,
-                &mut refused,
-                |_, value| codec::decode(value),
-            ),
+            delays: read(DELAYS, &listed.delays, &mut refused, schema::decode_delays),
+            servers: read(SERVERS, &listed.servers, &mut refused, any),
+            health: read(HEALTH, &listed.health, &mut refused, any),
+            egresses: read(EGRESSES, &listed.egresses, &mut refused, any),
             alive: nodes.into_keys().collect(),
             refused,
         }
@@ -85,7 +70,7 @@ impl Snapshot {
 /// The nodes in these entries, without refused values.
 pub fn nodes(entries: &[Entry]) -> BTreeMap<Name, Node> {
     let each = entries.iter().filter_map(|(key, value)| {
-        let name = keys::name(keys::NODES, key).ok()?;
+        let name = keys::name(NODES, key).ok()?;
         Some((name, codec::decode(value).ok()?))
     });
     each.collect()
@@ -112,6 +97,11 @@ fn read<T>(
     all
 }
 
+/// Decodes a value that may be anybody's.
+fn any<T: DeserializeOwned>(_: &Name, value: &[u8]) -> Result<T, String> {
+    codec::decode(value)
+}
+
 fn at(key: &[u8], what: &str) -> String {
     format!("{}: {what}", String::from_utf8_lossy(key))
 }
@@ -119,81 +109,59 @@ fn at(key: &[u8], what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::ALL;
 
+    const ADDRESS: &str = r#"{"address":"10.0.0.1:5460"}"#;
+
+    /// An entry below the overlay's prefix.
     fn entry(key: &str, value: &str) -> Entry {
-        (
-            key.into(),
-            format!(r#"{{"format":1,"value":{value}}}"#).into_bytes(),
-        )
+        let value = format!(r#"{{"format":1,"value":{value}}}"#);
+        (format!("{ALL}{key}").into(), value.into())
     }
 
     #[test]
     fn of_too_many_nodes_those_that_came_last_are_left_out() {
-        let address = r#"{"address":"10.0.0.1:5460"}"#;
-        let key = |number: usize| format!("tributary/overlay/nodes/{number}");
         let numbers = (0..MAX_NODES + 2).rev();
+        let node = |number| entry(&format!("nodes/{number}"), ADDRESS);
         let snapshot = Snapshot::read(&Entries {
-            nodes: numbers.map(|number| entry(&key(number), address)).collect(),
+            nodes: numbers.map(node).collect(),
             ..Entries::default()
         });
         assert_eq!(snapshot.alive.len(), MAX_NODES);
-        for number in [0, 1] {
+        for (number, line) in [1, 0].iter().zip(&snapshot.refused) {
             assert!(
                 !snapshot
                     .alive
                     .contains(&number.to_string().parse().unwrap())
             );
-            let line = &snapshot.refused[1 - number];
-            assert!(
-                line.starts_with(&format!("{}: there are 1000 nodes", key(number))),
-                "{line}"
-            );
+            let start = format!("{NODES}{number}: there are 1000 nodes");
+            assert!(line.starts_with(&start), "{line}");
         }
     }
 
     #[test]
     fn one_bad_value_costs_no_other() {
-        let address = r#"{"address":"10.0.0.1:5460"}"#;
-        let nodes = vec![
-            entry("tributary/overlay/nodes/A", address),
-            entry(
-                "tributary/overlay/nodes/B",
-                r#"{"address":"10.0.0.2:5460","converter":"10.0.0.2:5124"}"#,
-            ),
-            entry("tributary/overlay/nodes/C", r#"{"address":"nowhere"}"#),
-            entry("tributary/overlay/nodes/D/x", address),
-        ];
-        let delays = vec![
-            entry("tributary/overlay/delays/A", r#"{"round_trip_us":{"B":5}}"#),
-            entry(
-                "tributary/overlay/delays/B",
-                r#"{"round_trip_us":{"A":-5}}"#,
-            ),
-        ];
-        let health = vec![
-            entry("tributary/overlay/health/A", r#"{"pressure_percent":101}"#),
-            entry("tributary/overlay/health/B", r#"{"pressure_percent":40}"#),
-        ];
-        let servers = vec![
-            entry(
-                "tributary/overlay/servers/A",
-                r#"{"round_trip_us":{"10.0.0.0/8":5}}"#,
-            ),
-            entry(
-                "tributary/overlay/servers/B",
-                r#"{"round_trip_us":{"10.0.0.0/33":5}}"#,
-            ),
-        ];
-        let egresses = vec![
-            entry("tributary/overlay/egresses/A", "[]"),
-            entry("tributary/overlay/egresses/B", "{}"),
-        ];
+        let converter = r#"{"address":"10.0.0.2:5460","converter":"10.0.0.2:5124"}"#;
         let snapshot = Snapshot::read(&Entries {
-            nodes,
-            delays,
-            servers,
-            health,
-            egresses,
+            nodes: vec![
+                entry("nodes/A", ADDRESS),
+                entry("nodes/B", converter),
+                entry("nodes/C", r#"{"address":"nowhere"}"#),
+                entry("nodes/D/x", ADDRESS),
+            ],
+            delays: vec![
+                entry("delays/A", r#"{"round_trip_us":{"B":5}}"#),
+                entry("delays/B", r#"{"round_trip_us":{"A":-5}}"#),
+            ],
+            health: vec![
+                entry("health/A", r#"{"pressure_percent":101}"#),
+                entry("health/B", r#"{"pressure_percent":40}"#),
+            ],
+            servers: vec![
+                entry("servers/A", r#"{"round_trip_us":{"10.0.0.0/8":5}}"#),
+                entry("servers/B", r#"{"round_trip_us":{"10.0.0.0/33":5}}"#),
+            ],
+            egresses: vec![entry("egresses/A", "[]"), entry("egresses/B", "{}")],
         });
         let [a, b] = ["A", "B"].map(|text| text.parse::<Name>().unwrap());
         assert_eq!(snapshot.alive, BTreeSet::from([a.clone(), b.clone()]));

@@ -29,6 +29,8 @@ const CONNECT_STAGGER: Duration = Duration::from_millis(300);
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// The same error is logged again after this time.
 const REPEAT_LOG_AFTER: Duration = Duration::from_secs(60);
+/// Changes come in bursts (a dead node changes both nodes and tables): after one, wait for others.
+pub const SETTLE: Duration = Duration::from_millis(50);
 /// The delays of 1,000 nodes are 20 MB.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
@@ -136,9 +138,7 @@ impl Store {
 
     /// All entries with this prefix, the oldest first.
     pub async fn list_oldest_first(&self, prefix: &str) -> Result<Listing, SessionError> {
-        let (revision, found) = self.oldest_first(prefix).await?;
-        let entries = found.into_iter().map(KeyValue::into_key_value).collect();
-        Ok(Listing { revision, entries })
+        self.read(prefix, oldest_first()).await
     }
 
     /// Fails if a member has no room left: etcd then refuses writes.
@@ -158,10 +158,7 @@ impl Store {
         &self,
         prefix: &str,
     ) -> Result<(i64, Vec<KeyValue>), SessionError> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
-        self.found(prefix, options).await
+        self.found(prefix, oldest_first()).await
     }
 
     async fn found(
@@ -267,6 +264,12 @@ impl Store {
     async fn keeper(&self, lease: i64) -> Result<KeepAlive, SessionError> {
         with_timeout(self.0.lease_client().keep_alive(lease)).await
     }
+}
+
+fn oldest_first() -> GetOptions {
+    GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
 }
 
 /// A random number below `count`.

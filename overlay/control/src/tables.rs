@@ -8,23 +8,14 @@ use crate::egresses::Egress;
 use crate::estimates::Estimates;
 use crate::mesh::{LinkDelays, Mesh};
 use crate::name::Name;
-use crate::schema::{Chain, EgressChoices, Table};
+use crate::schema::Table;
 use crate::snapshot::Snapshot;
 
-/// The contents of each ingress's table.
-pub type TableSet = BTreeMap<Name, TableContents>;
+/// The table of each ingress.
+pub type TableSet = BTreeMap<Name, Table>;
 
-/// A table without version and time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableContents {
-    /// The best chains by egress.
-    pub chains: BTreeMap<Name, Vec<Chain>>,
-    /// The chosen egresses, where there are several candidates.
-    pub choices: Vec<EgressChoices>,
-}
-
-/// Computes the tables of all live nodes. Chains pass and end only at passable nodes. Pairs that no chain joins are left
-/// out. `before` are the previous choices of egresses.
+/// Computes the tables of all live nodes, with this version and time. Chains pass and end only at passable nodes. Pairs that no
+/// chain joins are left out. `before` are the previous tables, for their choices of egresses.
 ///
 /// # Panics
 ///
@@ -32,18 +23,19 @@ pub struct TableContents {
 pub fn choose(
     snapshot: &Snapshot,
     estimates: &Estimates,
-    before: &BTreeMap<Name, Vec<EgressChoices>>,
+    before: &TableSet,
+    (version, made): (i64, u64),
 ) -> TableSet {
-    let mesh = Mesh::of(
-        &snapshot.passable,
-        &snapshot.alive,
-        &LinkDelays::of(snapshot, estimates),
-    );
+    let delays = LinkDelays::of(snapshot, estimates);
+    let mesh = Mesh::of(&snapshot.passable, &snapshot.alive, &delays);
     let to_servers = |line: &Egress, node: &Name| to_servers(snapshot, line, node);
-    let contents = |ingress: &Name| {
-        let before = before.get(ingress).map_or(&[][..], Vec::as_slice);
+    let table = |ingress: &Name| {
+        let before = before.get(ingress).map_or(&[][..], |table| &table.choices);
         let egresses = snapshot.egresses.get(ingress);
-        TableContents {
+        Table {
+            ingress: ingress.clone(),
+            version,
+            made,
             chains: mesh.to_all(ingress),
             choices: egresses.map_or_else(Vec::new, |egresses| {
                 egress_choice::choose(ingress, egresses, &mesh, to_servers, before)
@@ -51,33 +43,17 @@ pub fn choose(
         }
     };
     let all = snapshot.alive.iter();
-    all.map(|ingress| (ingress.clone(), contents(ingress)))
+    all.map(|ingress| (ingress.clone(), table(ingress)))
         .collect()
 }
 
-/// The new tables, and those that differ from the published ones, with this version and time.
-pub fn changed(
-    chosen: &TableSet,
-    published: &BTreeMap<Name, Table>,
-    version: i64,
-    made: u64,
-) -> Vec<Table> {
-    let differs = |ingress: &Name, now: &TableContents| {
-        published
-            .get(ingress)
-            .is_none_or(|before| before.chains != now.chains || before.choices != now.choices)
+/// The tables that differ from the published ones by more than version and time.
+pub fn changed(chosen: TableSet, published: &TableSet) -> Vec<Table> {
+    let differs = |now: &Table| {
+        let before = published.get(&now.ingress);
+        before.is_none_or(|before| (&before.chains, &before.choices) != (&now.chains, &now.choices))
     };
-    chosen
-        .iter()
-        .filter(|(ingress, contents)| differs(ingress, contents))
-        .map(|(ingress, contents)| Table {
-            ingress: ingress.clone(),
-            version,
-            made,
-            chains: contents.chains.clone(),
-            choices: contents.choices.clone(),
-        })
-        .collect()
+    chosen.into_values().filter(differs).collect()
 }
 
 #[cfg(test)]
@@ -89,59 +65,22 @@ mod tests {
     use crate::distances::penalised;
     use crate::egresses::Egresses;
     use crate::health::Health;
-    use crate::samples::name;
+    use crate::samples::{measured, ms, name, names, snapshot};
     use crate::schema::{Delay, Delays, ServerDelays, decode_table};
     use proptest::prelude::*;
 
-    /// All nodes are passable.
+    const MADE: (i64, u64) = (1, 1);
+
     fn choose(alive: &BTreeSet<Name>, delays: &BTreeMap<Name, Delays>) -> TableSet {
-        super::choose(
-            &snapshot(alive, alive, delays),
-            &Estimates::new(),
-            &BTreeMap::new(),
-        )
-    }
-
-    fn snapshot(
-        alive: &BTreeSet<Name>,
-        passable: &BTreeSet<Name>,
-        delays: &BTreeMap<Name, Delays>,
-    ) -> Snapshot {
-        Snapshot {
-            alive: alive.clone(),
-            passable: passable.clone(),
-            delays: delays.clone(),
-            ..Snapshot::default()
-        }
-    }
-
-    fn names(text: &str) -> BTreeSet<Name> {
-        text.split_whitespace().map(name).collect()
-    }
-
-    /// `A B 10` a line: A measured 10 ms to B.
-    fn measured(text: &str) -> BTreeMap<Name, Delays> {
-        let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let delay = Delay::of_microseconds(words[2].parse::<u128>().unwrap() * 1000);
-            all.entry(name(words[0]))
-                .or_default()
-                .round_trip_us
-                .insert(name(words[1]), delay);
-        }
-        all
+        let snapshot = snapshot(alive.clone(), delays.clone());
+        super::choose(&snapshot, &Estimates::new(), &TableSet::new(), MADE)
     }
 
     fn through(chosen: &TableSet, ingress: &str, egress: &str) -> Vec<(u8, String)> {
-        let chains = chosen[&name(ingress)]
-            .chains
-            .get(&name(egress))
-            .into_iter()
-            .flatten();
+        let chains = chosen[&name(ingress)].chains.get(&name(egress));
         let text = |all: &[Name]| all.iter().map(Name::as_str).collect::<Vec<_>>().join(" ");
-        chains
-            .map(|each| (each.rounds, text(&each.through)))
+        let each = chains.into_iter().flatten();
+        each.map(|each| (each.rounds, text(&each.through)))
             .collect()
     }
 
@@ -149,14 +88,9 @@ mod tests {
     fn a_detour_from_the_number_of_rounds_that_pays_for_it() {
         let delays = measured("A B 10\nB A 10\nA C 6\nC B 6");
         let chosen = choose(&names("A B C"), &delays);
-        assert_eq!(
-            through(&chosen, "A", "B"),
-            [(1, String::new()), (2, "C".into())]
-        );
-        assert_eq!(
-            through(&chosen, "B", "A"),
-            [(1, String::new()), (2, "C".into())]
-        );
+        let detour = [(1, String::new()), (2, "C".into())];
+        assert_eq!(through(&chosen, "A", "B"), detour);
+        assert_eq!(through(&chosen, "B", "A"), detour);
         assert_eq!(through(&chosen, "A", "C"), [(1, String::new())]);
     }
 
@@ -196,17 +130,15 @@ mod tests {
         let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
         let chosen = choose(&names("A B"), &delays);
         assert_eq!(through(&chosen, "A", "B"), [(1, String::new())]);
-        assert_eq!(
-            chosen.keys().cloned().collect::<BTreeSet<_>>(),
-            names("A B")
-        );
+        assert_eq!(chosen.into_keys().collect::<BTreeSet<_>>(), names("A B"));
     }
 
     #[test]
     fn a_node_without_a_converter_is_an_ingress_alone() {
         let delays = measured("A B 20\nA C 4\nC B 4\nA D 14\nD B 14\nC D 40");
-        let snapshot = snapshot(&names("A B C D"), &names("A B D"), &delays);
-        let chosen = super::choose(&snapshot, &Estimates::new(), &BTreeMap::new());
+        let mut snapshot = snapshot(names("A B C D"), delays);
+        snapshot.passable = names("A B D");
+        let chosen = super::choose(&snapshot, &Estimates::new(), &TableSet::new(), MADE);
         let [direct, detour] = [(1, String::new()), (2, "D".into())];
         assert_eq!(through(&chosen, "A", "B"), [direct.clone(), detour]);
         assert_eq!(through(&chosen, "A", "C"), []);
@@ -238,13 +170,11 @@ mod tests {
     #[test]
     fn exits_are_chosen_by_what_nodes_measured_and_by_the_pressure_on_them() {
         let delays = measured("A B 20\nA C 20\nB C 20\nD A 10");
-        let servers = |ms: u128| ServerDelays {
-            round_trip_us: BTreeMap::from([(
-                "10.0.0.0/8".parse().unwrap(),
-                Delay::of_microseconds(ms * 1000),
-            )]),
+        let servers = |far| ServerDelays {
+            round_trip_us: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), ms(far))]),
         };
-        let mut snapshot = snapshot(&names("A B C D"), &names("A B C"), &delays);
+        let mut snapshot = snapshot(names("A B C D"), delays);
+        snapshot.passable = names("A B C");
         snapshot.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
         let egresses = Egresses::parse("10.0.0.0/8 C|B\n10.1.0.0/16 C|B\n10.2.0.0/16 B").unwrap();
         snapshot.egresses = ["A", "B", "D"]
@@ -255,23 +185,20 @@ mod tests {
             let each = choices.iter().map(|line| line.best[0].node.to_string());
             each.collect::<Vec<_>>()
         };
-        let chosen = super::choose(&snapshot, &Estimates::new(), &BTreeMap::new());
+        let before = super::choose(&snapshot, &Estimates::new(), &TableSet::new(), MADE);
         for ingress in ["A", "B", "D"] {
-            assert_eq!(node(&chosen, ingress), ["B"], "{ingress}");
+            assert_eq!(node(&before, ingress), ["B"], "{ingress}");
         }
-        assert_eq!(node(&chosen, "C"), [""; 0]);
-        let tables = changed(&chosen, &BTreeMap::new(), 1, 1);
-        for table in &tables {
-            let ingress = &table.ingress;
+        assert_eq!(node(&before, "C"), [""; 0]);
+        for (ingress, table) in &before {
             assert_eq!(decode_table(ingress, &encode(table)).as_ref(), Ok(table));
         }
-        let before = tables.into_iter().map(|each| (each.ingress, each.choices));
         let loaded = Health {
             pressure_percent: 60.try_into().unwrap(),
             ..Health::default()
         };
         snapshot.health.insert(name("B"), loaded);
-        let chosen = super::choose(&snapshot, &Estimates::new(), &before.collect());
+        let chosen = super::choose(&snapshot, &Estimates::new(), &before, MADE);
         assert_eq!(node(&chosen, "A"), ["C"]);
         let line = egresses.iter().next().unwrap();
         // 9 ms in steps of 2, and 20 for the pressure.
@@ -283,13 +210,10 @@ mod tests {
     fn an_estimate_stands_for_the_whole_way_and_is_no_hop_of_another() {
         let delays = measured("A C 20\nC B 20\nB D 5");
         let all = names("A B C D");
-        let estimates = |ms: u128| -> Estimates {
-            let delay = Delay::of_microseconds(ms * 1000);
-            [((name("A"), name("B")), delay)].into()
-        };
-        let ways = |ms| {
-            let snapshot = snapshot(&all, &all, &delays);
-            let chosen = super::choose(&snapshot, &estimates(ms), &BTreeMap::new());
+        let ways = |far| {
+            let snapshot = snapshot(all.clone(), delays.clone());
+            let estimates = Estimates::from([((name("A"), name("B")), ms(far))]);
+            let chosen = super::choose(&snapshot, &estimates, &TableSet::new(), MADE);
             (through(&chosen, "A", "B"), through(&chosen, "A", "D"))
         };
         let by_c = (1, "C".into());
@@ -304,21 +228,20 @@ mod tests {
     #[test]
     fn only_what_changed_is_published() {
         let alive = names("A B C");
-        let before = choose(&alive, &measured("A B 10\nA C 6\nC B 6"));
-        let tables = changed(&before, &BTreeMap::new(), 3, 100);
-        assert_eq!(tables.len(), 3);
-        let published = tables
-            .into_iter()
-            .map(|table| (table.ingress.clone(), table))
-            .collect();
-        assert_eq!(changed(&before, &published, 4, 101), []);
-        let after = choose(&alive, &measured("A B 10\nA C 9\nC B 9"));
-        let tables = changed(&after, &published, 5, 102);
-        let which: Vec<(&str, i64)> = tables
+        let before = "A B 10\nA C 6\nC B 6";
+        let published = choose(&alive, &measured(before));
+        assert_eq!(changed(published.clone(), &TableSet::new()).len(), 3);
+        let changes = |delays, made| {
+            let snapshot = snapshot(alive.clone(), measured(delays));
+            let chosen = super::choose(&snapshot, &Estimates::new(), &published, made);
+            changed(chosen, &published)
+        };
+        assert_eq!(changes(before, (4, 101)), []);
+        let after = changes("A B 10\nA C 9\nC B 9", (5, 102));
+        let each = after
             .iter()
-            .map(|table| (table.ingress.as_str(), table.version))
-            .collect();
-        assert_eq!(which, [("A", 5), ("B", 5)]);
+            .map(|table| (table.ingress.as_str(), table.version));
+        assert_eq!(each.collect::<Vec<_>>(), [("A", 5), ("B", 5)]);
     }
 
     proptest! {
@@ -334,8 +257,8 @@ mod tests {
                 measured.round_trip_us.insert(name(&format!("n{to}")), delay);
             }
             let chosen = choose(&alive, &delays);
-            for table in changed(&chosen, &BTreeMap::new(), 1, 1) {
-                prop_assert_eq!(decode_table(&table.ingress.clone(), &encode(&table)), Ok(table));
+            for (ingress, table) in chosen {
+                prop_assert_eq!(decode_table(&ingress, &encode(&table)), Ok(table));
             }
         }
     }

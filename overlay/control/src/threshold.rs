@@ -17,12 +17,15 @@ pub struct Threshold {
 }
 
 impl Threshold {
+    /// What agents publish by default. Smaller differences are noise wherever delays are compared.
+    pub const DEFAULT: Self = Self {
+        percent: 10,
+        least_us: 2000,
+    };
+
     /// Whether `now` is too far from `published`.
     pub fn exceeded(self, published: Delay, now: Delay) -> bool {
-        let (published, now) = (
-            u64::from(published.microseconds()),
-            u64::from(now.microseconds()),
-        );
+        let [published, now] = [published, now].map(|delay| u64::from(delay.microseconds()));
         let distance = published.abs_diff(now);
         distance > u64::from(self.least_us) && distance * 100 > published * u64::from(self.percent)
     }
@@ -58,10 +61,7 @@ pub fn next<Place: Ord + Clone>(
 mod tests {
     use super::*;
 
-    const DEFAULT: Threshold = Threshold {
-        percent: 10,
-        least_us: 2000,
-    };
+    const DEFAULT: Threshold = Threshold::DEFAULT;
 
     fn delay(milliseconds: f64) -> Delay {
         #[expect(

@@ -11,14 +11,12 @@ use overlay_control::members::Members;
 use overlay_control::name::Name;
 use overlay_control::session_error::SessionError;
 use overlay_control::snapshot::Entry;
-use overlay_control::store::Store;
+use overlay_control::store::{SETTLE, Store};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// A watch does not report an etcd that is gone: it is polled as well.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Changes come in bursts: after one, wait for others.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// Follows the nodes until an error. Their last state then stays: without etcd it is the best answer.
 pub async fn session(

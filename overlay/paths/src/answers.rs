@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use overlay_paths::compare::{Comparison, compare};
 use overlay_paths::peer_sample::{SampledComparison, sample};
-use overlay_paths::{Chains, Figures, Graph, Node, Rounds, transfer_time};
+use overlay_paths::{Chains, Figures, Graph, Node, Rounds};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -30,48 +30,39 @@ pub struct Paths {
 /// The chains from `ingress` to `egress` over a full mesh.
 pub fn paths(mesh: Graph, ingress: Node, egress: Node, rounds: Rounds) -> Paths {
     let chains = Chains::of(mesh);
-    let describe = |nodes: &[Node], figures| describe(chains.graph(), nodes, figures, rounds);
+    let describe = |nodes: &[Node]| describe(chains.graph(), nodes, rounds);
     let best = chains.best(ingress, egress, rounds).expect("a full mesh");
-    let delay = chains.graph().delay(ingress, egress).unwrap_or(0);
-    let direct = if ingress == egress {
-        vec![ingress]
-    } else {
-        vec![ingress, egress]
-    };
+    let mut direct = vec![ingress, egress];
+    direct.dedup();
     let front = chains.front(ingress, egress).into_iter().map(|figures| {
         let nodes = chains
             .chain(ingress, egress, figures.longest)
             .expect("a chain of the front");
-        describe(&nodes, figures)
+        describe(&nodes)
     });
     Paths {
         rounds: rounds.count(),
-        best: describe(&best.nodes, best.figures),
-        direct: describe(
-            &direct,
-            Figures {
-                length: delay,
-                longest: delay,
-                hops: 1,
-            },
-        ),
+        best: describe(&best.nodes),
+        direct: describe(&direct),
         front: front.collect(),
     }
 }
 
-fn describe(graph: &Graph, nodes: &[Node], figures: Figures, rounds: Rounds) -> Chain {
+fn describe(graph: &Graph, nodes: &[Node], rounds: Rounds) -> Chain {
     let hops = nodes
         .windows(2)
         .map(|hop| graph.delay(hop[0], hop[1]).expect("a link of the chain"));
+    let hops: Vec<u32> = hops.collect();
+    let figures = Figures::of(&hops);
     Chain {
         nodes: nodes
             .iter()
             .map(|&node| graph.names()[usize::from(node)].clone())
             .collect(),
-        hops_ms: hops.map(milliseconds).collect(),
+        hops_ms: hops.into_iter().map(milliseconds).collect(),
         length_ms: milliseconds(figures.length),
         longest_ms: milliseconds(figures.longest),
-        time_ms: transfer_time(figures.length, figures.longest, rounds) / 1e3,
+        time_ms: figures.time(rounds) / 1e3,
     }
 }
 
@@ -124,10 +115,7 @@ pub fn map(mesh: Graph, rounds: Rounds) -> Map {
     let chains = Chains::of(mesh);
     let graph = chains.graph();
     let mut pairs = BTreeMap::<(Node, Node), usize>::new();
-    for (high, low) in graph
-        .nodes()
-        .flat_map(|high| (0..high).map(move |low| (high, low)))
-    {
+    for (low, high) in graph.pairs() {
         let best = chains.best(low, high, rounds).expect("a full mesh");
         for hop in best.nodes.windows(2) {
             *pairs

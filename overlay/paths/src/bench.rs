@@ -25,14 +25,11 @@ pub struct Measurements {
 pub fn measure(repeat: u32) -> Measurements {
     let (small, large) = (plane(115), plane(315));
     let chains = Chains::of(small.clone());
-    let pairs = || {
-        small
-            .nodes()
-            .flat_map(|high| (0..high).map(move |low| (low, high)))
-    };
-    let fronts = pairs().map(|(low, high)| chains.front(low, high).len());
+    let fronts = small
+        .pairs()
+        .map(|(low, high)| chains.front(low, high).len());
     #[expect(clippy::cast_precision_loss, reason = "thousands")]
-    let chains_a_pair_115 = fronts.sum::<usize>() as f64 / pairs().count() as f64;
+    let chains_a_pair_115 = fronts.sum::<usize>() as f64 / small.pairs().count() as f64;
     let lookup_us =
         repeated(repeat, || lookups(&chains)).map(|seconds| seconds / f64::from(LOOKUPS) * 1e6);
     Measurements {
@@ -57,16 +54,11 @@ fn plane(count: usize) -> Graph {
         .map(|_| (random.share(), random.share()))
         .collect();
     let mut graph = Graph::numbered(count);
-    for high in graph.nodes() {
-        for low in 0..high {
-            let (a, b) = (points[usize::from(low)], points[usize::from(high)]);
-            let straight = 50_000.0 * (a.0 - b.0).hypot(a.1 - b.1);
-            graph.set(
-                low,
-                high,
-                Some(whole(straight * (1.0 + 0.6 * random.share()))),
-            );
-        }
+    for (low, high) in graph.pairs() {
+        let (a, b) = (points[usize::from(low)], points[usize::from(high)]);
+        let straight = 50_000.0 * (a.0 - b.0).hypot(a.1 - b.1);
+        let delay = whole(straight * (1.0 + 0.6 * random.share()));
+        graph.set(low, high, Some(delay));
     }
     graph
 }

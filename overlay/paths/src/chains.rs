@@ -2,20 +2,9 @@
 
 use crate::ends::join;
 use crate::graph::{Graph, Node};
-use crate::model::{Rounds, doubled_time};
+use crate::model::{Figures, Rounds};
 use crate::staircase::{STAY, Stair, under};
 use crate::sweep::{place, staircases};
-
-/// What determines a chain's time, and the number of its converters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Figures {
-    /// The sum of its round-trip times in microseconds.
-    pub length: u32,
-    /// The largest of its round-trip times in microseconds.
-    pub longest: u32,
-    /// The number of links: one less than nodes.
-    pub hops: u16,
-}
 
 /// A chain: its nodes from the ingress to the egress, both included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,10 +79,8 @@ impl Chains {
         last: u32,
         rounds: Rounds,
     ) -> Option<Figures> {
-        let time =
-            |each: &Figures| doubled_time(each.length + last, each.longest.max(last), rounds);
         let all = self.stairs(ingress, egress).iter().map(figures);
-        all.min_by_key(|each| (time(each), each.hops))
+        all.min_by_key(|each| (each.then(last).doubled_time(rounds), each.hops))
     }
 
     /// The shortest chain none of whose hops exceeds `longest` microseconds, with the fewest converters among equals.

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::chains::{Chains, Figures};
+use crate::chains::Chains;
 use crate::graph::{Graph, Link, Node};
-use crate::model::{Rounds, doubled_time};
+use crate::model::{Figures, Rounds};
 
 /// The comparison for one number of rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -59,34 +59,38 @@ pub(crate) fn of_all_pairs(
     graph: &Graph,
     figures: impl Fn(Node, Node) -> Option<Figures>,
 ) -> Vec<Figures> {
-    let pairs = graph
-        .nodes()
-        .flat_map(|high| (0..high).map(move |low| (low, high)));
-    pairs
+    graph
+        .pairs()
         .map(|(low, high)| figures(low, high).expect("a connected graph"))
         .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
 pub(crate) fn other(chains: &[Figures], best: &[Figures], rounds: Rounds) -> Other {
-    let time = |figures: &Figures| doubled_time(figures.length, figures.longest, rounds) as f64;
-    let mut worse: Vec<f64> = chains
+    let time = |figures: &Figures| figures.doubled_time(rounds) as f64;
+    let worse: Vec<f64> = chains
         .iter()
         .zip(best)
         .map(|(theirs, best)| 100.0 * (time(theirs) / time(best) - 1.0))
         .collect();
-    worse.sort_unstable_by(f64::total_cmp);
     let beyond = |bound: f64| worse.iter().filter(|&&each| each > bound).count() as f64;
     let pairs_beyond = |bound: f64| 100.0 * beyond(bound) / worse.len() as f64;
     Other {
         converters: converters(chains),
-        worse_percent: (0..=100)
-            .map(|percent| worse[(worse.len() - 1) * percent / 100])
-            .collect(),
         mean_worse_percent: worse.iter().sum::<f64>() / worse.len() as f64,
         pairs_worse_percent: pairs_beyond(0.0),
         pairs_40_worse_percent: pairs_beyond(40.0),
+        worse_percent: percentiles(worse),
     }
+}
+
+/// The 0th to the 100th; empty for no values.
+pub(crate) fn percentiles(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else {
+        return Vec::new();
+    };
+    (0..=100).map(|at| values[last * at / 100]).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
@@ -104,11 +108,7 @@ fn along_the_tree(graph: &Graph) -> Vec<Figures> {
     let count = graph.len();
     let mut figures: Vec<Option<Figures>> = vec![None; count * count];
     for node in 0..count {
-        figures[node * (count + 1)] = Some(Figures {
-            length: 0,
-            longest: 0,
-            hops: 0,
-        });
+        figures[node * (count + 1)] = Some(Figures::default());
     }
     for Link { delay, low, high } in graph.links() {
         let (low, high) = (usize::from(low), usize::from(high));

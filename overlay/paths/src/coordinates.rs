@@ -167,12 +167,10 @@ mod tests {
             .map(|_| [1e5, 1e5, 1e4].map(|most| most * random.next()))
             .collect();
         let mut graph = Graph::numbered(count.into());
-        for high in 0..count {
-            for low in 0..high {
-                let [a, b] = [low, high].map(|node| places[usize::from(node)]);
-                let flat = f64::hypot(a[0] - b[0], a[1] - b[1]);
-                graph.set(low, high, Some(whole(flat + a[2] + b[2])));
-            }
+        for (low, high) in graph.pairs() {
+            let [a, b] = [low, high].map(|node| places[usize::from(node)]);
+            let flat = f64::hypot(a[0] - b[0], a[1] - b[1]);
+            graph.set(low, high, Some(whole(flat + a[2] + b[2])));
         }
         graph
     }

@@ -19,12 +19,10 @@ pub fn minimax(graph: &Graph) -> Vec<u32> {
 pub fn full_mesh(graph: &Graph) -> Graph {
     let lengths = shortest(graph);
     let mut mesh = graph.clone();
-    for high in graph.nodes() {
-        for low in 0..high {
-            let length = lengths[usize::from(low) * graph.len() + usize::from(high)];
-            if graph.delay(low, high).is_none() && length != NONE {
-                mesh.set(low, high, Some(length));
-            }
+    for (low, high) in graph.pairs() {
+        let length = lengths[usize::from(low) * graph.len() + usize::from(high)];
+        if graph.delay(low, high).is_none() && length != NONE {
+            mesh.set(low, high, Some(length));
         }
     }
     mesh

@@ -1,5 +1,7 @@
 //! Round-trip times between nodes.
 
+use crate::model::Figures;
+
 /// A node, by its index in [`Graph::names`].
 pub type Node = u16;
 
@@ -54,6 +56,12 @@ impl Graph {
         0..Node::try_from(self.len()).unwrap_or(Node::MAX)
     }
 
+    /// All pairs of two nodes, the smaller index first.
+    pub fn pairs(&self) -> impl Iterator<Item = (Node, Node)> + use<> {
+        self.nodes()
+            .flat_map(|high| (0..high).map(move |low| (low, high)))
+    }
+
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -82,14 +90,19 @@ impl Graph {
 
     /// All links, the shortest first.
     pub fn links(&self) -> Vec<Link> {
-        let pairs = self
-            .nodes()
-            .flat_map(|high| (0..high).map(move |low| (low, high)));
-        let mut links: Vec<Link> = pairs
+        let mut links: Vec<Link> = self
+            .pairs()
             .filter_map(|(low, high)| self.delay(low, high).map(|delay| Link { delay, low, high }))
             .collect();
         links.sort_unstable();
         links
+    }
+
+    /// What the chain `nodes` amounts to; None if one of its links is not there.
+    pub fn figures(&self, nodes: &[Node]) -> Option<Figures> {
+        let hops = nodes.windows(2).map(|hop| self.delay(hop[0], hop[1]));
+        let hops: Option<Vec<u32>> = hops.collect();
+        Some(Figures::of(&hops?))
     }
 
     fn place(&self, a: Node, b: Node) -> usize {

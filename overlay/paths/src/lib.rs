@@ -20,8 +20,8 @@ mod read;
 mod staircase;
 mod sweep;
 
-pub use chains::{Chain, Chains, Figures};
+pub use chains::{Chain, Chains};
 pub use coordinates::Coordinates;
 pub use graph::{Graph, Link, MAX_NODES, Node};
-pub use model::{MAX_ROUNDS, Rounds, transfer_time};
-pub use read::{Refusal, read};
+pub use model::{Figures, MAX_ROUNDS, Rounds};
+pub use read::read;

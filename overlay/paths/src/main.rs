@@ -118,7 +118,7 @@ fn mesh(path: &Path) -> Result<Graph, Failure> {
     let text = String::from_utf8(bytes).map_err(|error| refused(error.utf8_error().to_string()))?;
     read(&text)
         .map(|graph| floyd_warshall::full_mesh(&graph))
-        .map_err(|refusal| refused(refusal.to_string()))
+        .map_err(refused)
 }
 
 /// The first names of a graph, as examples.

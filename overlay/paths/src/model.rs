@@ -36,20 +36,48 @@ impl Rounds {
     }
 }
 
-/// The time in microseconds of a transfer over a chain with this length and longest hop, both in microseconds: 1/2 * length
-/// + (r - 1) * longest.
-pub fn transfer_time(length: u32, longest: u32, rounds: Rounds) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "2^52 microseconds are a hundred years"
-    )]
-    let doubled = doubled_time(length, longest, rounds) as f64;
-    doubled / 2.0
+/// What determines a chain's time, and the number of its converters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Figures {
+    /// The sum of its round-trip times in microseconds.
+    pub length: u32,
+    /// The largest of its round-trip times in microseconds.
+    pub longest: u32,
+    /// The number of links: one less than nodes.
+    pub hops: u16,
 }
 
-/// Twice the time, which is an integer.
-pub(crate) fn doubled_time(length: u32, longest: u32, rounds: Rounds) -> u64 {
-    u64::from(length) + 2 * u64::from(rounds.count() - 1) * u64::from(longest)
+impl Figures {
+    /// Of a chain of hops with these round-trip times in microseconds.
+    pub fn of(hops: &[u32]) -> Self {
+        hops.iter()
+            .fold(Self::default(), |chain, &hop| chain.then(hop))
+    }
+
+    /// With a further hop of so many microseconds.
+    #[must_use]
+    pub fn then(self, hop: u32) -> Self {
+        Self {
+            length: self.length + hop,
+            longest: self.longest.max(hop),
+            hops: self.hops + 1,
+        }
+    }
+
+    /// The time in microseconds of a transfer: 1/2 * length + (r - 1) * longest.
+    pub fn time(self, rounds: Rounds) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "2^52 microseconds are a hundred years"
+        )]
+        let doubled = self.doubled_time(rounds) as f64;
+        doubled / 2.0
+    }
+
+    /// Twice the time, which is an integer.
+    pub(crate) fn doubled_time(self, rounds: Rounds) -> u64 {
+        u64::from(self.length) + 2 * u64::from(rounds.count() - 1) * u64::from(self.longest)
+    }
 }
 
 #[cfg(test)]
@@ -80,14 +108,13 @@ mod tests {
 
     #[test]
     fn half_the_length_once_and_the_longest_hop_for_each_further_round() {
-        for (length, longest, rounds, time) in
-            [(100, 60, 1, 50.0), (100, 60, 5, 290.0), (7, 7, 2, 10.5)]
-        {
-            let rounds = Rounds::new(rounds).unwrap();
-            assert_eq!(
-                transfer_time(length, longest, rounds).to_bits(),
-                f64::to_bits(time)
-            );
+        for (hops, rounds, time) in [
+            (&[40, 60][..], 1, 50.0),
+            (&[40, 60], 5, 290.0),
+            (&[7], 2, 10.5),
+        ] {
+            let found = Figures::of(hops).time(Rounds::new(rounds).unwrap());
+            assert_eq!(found.to_bits(), f64::to_bits(time));
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::chains::{Chains, Figures};
-use crate::compare::{Other, of_all_pairs, other};
+use crate::chains::Chains;
+use crate::compare::{Other, of_all_pairs, other, percentiles};
 use crate::coordinates::{Coordinates, Random};
 use crate::graph::{Graph, Node};
-use crate::model::{Rounds, doubled_time};
+use crate::model::{Figures, Rounds};
 
 /// A candidate for the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub fn sample(mesh: &Graph, count: usize, rounds: &[Rounds]) -> SampledCompariso
         let estimated = of_all_pairs(mesh, |low, high| {
             let direct = direct(&coordinates, &measured, low, high);
             let chain = known.best_figures(low, high, rounds);
-            let time = |figures: Figures| doubled_time(figures.length, figures.longest, rounds);
+            let time = |figures: Figures| figures.doubled_time(rounds);
             let gains =
                 direct.is_some_and(|direct| chain.is_none_or(|chain| time(direct) < time(chain)));
             in_truth(mesh, low, high, nodes(low, high).filter(|_| !gains))
@@ -112,30 +112,12 @@ fn direct(coordinates: &Coordinates, measured: &Graph, low: Node, high: Node) ->
         return None;
     }
     let (delay, error) = coordinates.estimate(low, high)?;
-    Some(Figures {
-        length: delay + error,
-        longest: delay + error,
-        hops: 1,
-    })
-}
-
-fn missing(graph: &Graph) -> impl Iterator<Item = (Node, Node)> {
-    let pairs = graph
-        .nodes()
-        .flat_map(|high| (0..high).map(move |low| (low, high)));
-    pairs.filter(|&(low, high)| graph.delay(low, high).is_none())
+    Some(Figures::of(&[delay + error]))
 }
 
 /// The true figures of a chain of these nodes; without one of the direct path.
 fn in_truth(mesh: &Graph, low: Node, high: Node, nodes: Option<Vec<Node>>) -> Option<Figures> {
-    let nodes = nodes.unwrap_or_else(|| vec![low, high]);
-    let hops = nodes.windows(2).map(|hop| mesh.delay(hop[0], hop[1]));
-    let hops: Vec<u32> = hops.collect::<Option<_>>()?;
-    Some(Figures {
-        length: hops.iter().sum(),
-        longest: hops.iter().copied().max()?,
-        hops: u16::try_from(hops.len()).ok()?,
-    })
+    mesh.figures(&nodes.unwrap_or_else(|| vec![low, high]))
 }
 
 /// The percentage of pairs with a link.
@@ -152,16 +134,8 @@ fn errors(mesh: &Graph, measured: &Graph, coordinates: &Coordinates) -> Vec<f64>
         let truth = f64::from(mesh.delay(low, high)?);
         Some(100.0 * (f64::from(estimate) - truth).abs() / truth)
     };
-    missing(measured).filter_map(off).collect()
-}
-
-/// The 0th to the 100th; empty for no values.
-fn percentiles(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let Some(last) = values.len().checked_sub(1) else {
-        return Vec::new();
-    };
-    (0..=100).map(|at| values[last * at / 100]).collect()
+    let missing = |&(low, high): &(Node, Node)| measured.delay(low, high).is_none();
+    mesh.pairs().filter(missing).filter_map(off).collect()
 }
 
 #[cfg(test)]

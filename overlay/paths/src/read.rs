@@ -1,8 +1,6 @@
 //! Parses graphs: one link per line, `NODE NODE MILLISECONDS`, once or in both directions; `#` begins a comment.
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::fmt::{Display, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::graph::{Graph, MAX_NODES, Node};
@@ -11,38 +9,20 @@ use crate::graph::{Graph, MAX_NODES, Node};
 const ACCEPTED: RangeInclusive<f64> = 0.001..=4000.0;
 const LINE: &str = "accepted: NODE NODE MILLISECONDS";
 
-/// Why a text is refused: the line, counted from 1, and what is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub line: usize,
-    pub what: String,
-}
-
-impl Display for Refusal {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl Error for Refusal {}
-
-/// The graph that `text` describes, with its nodes in the order in which they appear.
-pub fn read(text: &str) -> Result<Graph, Refusal> {
+/// The graph that `text` describes, with its nodes in the order in which they appear. The error begins with the line.
+pub fn read(text: &str) -> Result<Graph, String> {
     let mut reader = Reader::default();
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();
         if !line.trim().is_empty() {
-            reader.take(number + 1, line).map_err(|what| Refusal {
-                line: number + 1,
-                what,
-            })?;
+            let taken = reader.take(number, line);
+            taken.map_err(|what| format!("line {number}: {what}"))?;
         }
     }
     if reader.names.is_empty() {
-        return Err(Refusal {
-            line: 1,
-            what: format!("there is no link at all: {LINE}, a link a line"),
-        });
+        return Err(format!(
+            "line 1: there is no link at all: {LINE}, a link a line"
+        ));
     }
     reader.graph()
 }
@@ -99,7 +79,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
-    fn graph(self) -> Result<Graph, Refusal> {
+    fn graph(self) -> Result<Graph, String> {
         let mut graph = Graph::new(self.names.iter().map(ToString::to_string).collect());
         for (&(a, b), &(delay, _)) in &self.links {
             graph.set(a, b, Some(delay));
@@ -108,14 +88,10 @@ impl<'a> Reader<'a> {
         let Some(lost) = reached.iter().position(|&is| !is) else {
             return Ok(graph);
         };
-        let what = format!(
-            "no chain of links joins {} to {}: accepted: a graph in one piece",
-            self.names[lost], self.names[0]
-        );
-        Err(Refusal {
-            line: self.first[lost],
-            what,
-        })
+        let (line, node, start) = (self.first[lost], self.names[lost], self.names[0]);
+        Err(format!(
+            "line {line}: no chain of links joins {node} to {start}: accepted: a graph in one piece"
+        ))
     }
 }
 
@@ -205,8 +181,8 @@ mod tests {
         ];
         for (text, line, what) in cases {
             let refusal = read(text).unwrap_err();
-            assert_eq!(refusal.line, line, "{text}");
-            assert!(refusal.what.starts_with(what), "{text}: {refusal}");
+            let start = format!("line {line}: {what}");
+            assert!(refusal.starts_with(&start), "{text}: {refusal}");
         }
     }
 
@@ -214,13 +190,7 @@ mod tests {
     fn a_node_too_many_is_refused() {
         let line = |number: usize| format!("0 {number} 1\n");
         let text: String = (1..=MAX_NODES).map(line).collect();
-        let refusal = read(&text).unwrap_err();
-        assert_eq!(
-            refusal,
-            Refusal {
-                line: 1000,
-                what: "1000 is one more: accepted: at most 1000 nodes".into()
-            }
-        );
+        let refusal = "line 1000: 1000 is one more: accepted: at most 1000 nodes";
+        assert_eq!(read(&text), Err(refusal.into()));
     }
 }

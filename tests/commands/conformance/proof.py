@@ -73,7 +73,7 @@ def settings(world: World, port: int, origins: tuple[str, ...], mutant: Mutant) 
         cookies=world.cookies,
         forbidden=ip_address(world.forbidden),
         unreachable=Unreachable(ip_address(UNREACHABLE), PORT_UNREACHABLE) if world.mptcp else None,
-        sources=("127.0.0.5", "127.0.0.6") if world.loopback else (IPV4, OTHER),
+        sources=tuple(map(ip_address, ("127.0.0.5", "127.0.0.6") if world.loopback else (IPV4, OTHER))),
         timeout=0.5 if mutant.any_may_fail else 3.0,
         quiet=0.06,
     )
@@ -91,7 +91,7 @@ def verdicts(where: str, name: str) -> Verdicts:
     origins = (LOOPBACK_ORIGIN,) if world.loopback else (IPV4, IPV6)
     with mutant.kind(world) as converter:
         chosen = settings(world, converter.port, origins[::-1] if mutant.ipv6_first else origins, mutant)
-        results = list(run(checks, chosen, lambda _: None))
+        results = [run(check, chosen) for check in checks]
     return {each.name: [each.result, each.expected, each.came] for each in results}
 
 

@@ -24,6 +24,7 @@ from tests.commands.conformance.proof import (
     surprises,
 )
 from tests.commands.conformance.reference import Converter
+from tests.refusals import usage_error
 from tributary.paths import ROOT
 
 SOME = ["RepliesTooEarly", "LosesDataBehindMessage", "ClosesBothWaysOnClientsFIN", "MadeUpMSS", "TakesTwoConnects",
@@ -73,17 +74,21 @@ def test_the_page_lists_every_check_with_its_clause_and_level() -> None:
     assert sorted(listed) == sorted((each.clause, each.level, each.name) for each in ALL)
 
 
-def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "converter.conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+def words(converter: Converter, *options: str) -> list[str]:
+    """The command that runs the suite against a converter on loopback."""
+    where = ["--converter", f"127.0.0.1:{converter.port}", "--origin", LOOPBACK_ORIGIN, "--cookies"]
+    return [sys.executable, "-m", "converter.conformance", *where, *options]
+
+
+def conformance(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+    with BY_NAME[name].kind(loopback_world()) as converter:
+        return subprocess.run(
+            words(converter, *options), capture_output=True, text=True, cwd=ROOT, check=False, timeout=60
+        )
 
 
 def test_exit_code_is_0_and_json_is_complete_when_all_pass() -> None:
-    with Converter(loopback_world()) as converter:
-        ran = conformance(
-            "--converter", f"127.0.0.1:{converter.port}", "--origin", LOOPBACK_ORIGIN, "--cookies", "--json",
-            "--only", "connect-*",
-        )  # fmt: skip
+    ran = conformance(REFERENCE.name, "--json", "--only", "connect-*")
     document = json.loads(ran.stdout)
     assert ran.returncode == 0, ran.stdout
     assert document["fail"] == 0
@@ -93,11 +98,7 @@ def test_exit_code_is_0_and_json_is_complete_when_all_pass() -> None:
 
 
 def test_exit_code_is_1_and_the_bytes_are_shown_when_a_must_fails() -> None:
-    with BY_NAME["Reaches 127.0.0.1"].kind(loopback_world()) as converter:
-        ran = conformance(
-            "--converter", f"127.0.0.1:{converter.port}", "--origin", LOOPBACK_ORIGIN, "--cookies",
-            "--only", "connect-to-ipv4-loopback",
-        )  # fmt: skip
+    ran = conformance("Reaches 127.0.0.1", "--only", "connect-to-ipv4-loopback")
     assert ran.returncode == 1
     assert "expected  error 1" in ran.stdout
     assert "came      error 96" in ran.stdout
@@ -105,11 +106,7 @@ def test_exit_code_is_1_and_the_bytes_are_shown_when_a_must_fails() -> None:
 
 
 def test_a_failed_should_is_shown_and_exits_with_0() -> None:
-    with BY_NAME["ReachesUnspecified"].kind(loopback_world()) as converter:
-        ran = conformance(
-            "--converter", f"127.0.0.1:{converter.port}", "--origin", LOOPBACK_ORIGIN, "--cookies",
-            "--only", "connect-to-unspecified",
-        )  # fmt: skip
+    ran = conformance("ReachesUnspecified", "--only", "connect-to-unspecified")
     assert ran.returncode == 0
     assert "failed: 1 SHOULD" in ran.stdout
 
@@ -132,10 +129,7 @@ def test_a_failed_should_is_shown_and_exits_with_0() -> None:
     ],
 )
 def test_a_wrong_call_exits_with_64_and_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 64
-    assert capsys.readouterr().err.count("\n") == 1
+    assert usage_error(main, arguments, capsys).count("\n") == 1
 
 
 def test_a_converter_that_is_not_there_exits_with_69(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,14 +146,14 @@ def test_list_names_every_check(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_interrupt_ends_the_run_and_shows_what_there_is() -> None:
-    with Converter(loopback_world()) as converter:
-        command = [sys.executable, "-m", "converter.conformance", "--cookies", "--converter"]
-        command += [f"127.0.0.1:{converter.port}", "--origin", LOOPBACK_ORIGIN]
-        with subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True) as running:
-            assert running.stderr is not None
-            assert "connect-ipv4" in running.stderr.readline()
-            running.send_signal(signal.SIGINT)
-            shown, said = running.communicate(timeout=20)
+    with (
+        Converter(loopback_world()) as converter,
+        subprocess.Popen(words(converter), cwd=ROOT, stdout=-1, stderr=-1, text=True) as running,
+    ):
+        assert running.stderr is not None
+        assert "connect-ipv4" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        shown, said = running.communicate(timeout=20)
     assert running.returncode == 130
     assert "connect-ipv4" in shown
     assert "Traceback" not in said

@@ -17,6 +17,7 @@ from image.make.base import Base
 from image.make.boards import BOARDS, Role
 from image.make.command import Runner
 from image.make.order import LOCKS, Making, Order
+from tests.refusals import usage_error
 from tests.unit.debs import sample
 from tributary.paths import CACHE
 from tributary.settings.errors import CommandError
@@ -73,13 +74,6 @@ def test_whom_an_image_trusts_is_in_its_root_and_not_in_debians_half(tmp_path: P
     assert {name for name, key in kinds[0].items() if kinds[1][name] == key} == {"packages", "base"}
 
 
-def test_a_key_without_its_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--board", "x86", "--key", "images.key"])
-    assert ended.value.code == 64
-    assert "--key goes with --certificate" in capsys.readouterr().err
-
-
 def test_without_a_lock_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "LOCKS", tmp_path)
     with pytest.raises(CommandError, match=r"gateway-x86\.lock: No such file or directory: --update-lock writes it"):
@@ -124,19 +118,22 @@ def test_a_lock_has_what_the_image_asks_for(path: Path, tmp_path: Path) -> None:
     assert set(BOARDS[board].all_packages(Role(role))) <= set(locked)
 
 
-def test_a_wrong_board_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--board", "amiga"])
-    assert ended.value.code == 64
-    assert "choose from" in capsys.readouterr().err
+NO_FOLDER = "accepted: the address of a folder"
 
 
-@pytest.mark.parametrize("url", ["images.example.net", "ftp://example.net/", "https://example.net/?a=b", "file:///srv"])
-def test_an_address_that_imager_could_not_take_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--board", "rpi", "--dry-run", "--url", url])
-    assert ended.value.code == 64
-    assert "accepted: the address of a folder" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--board amiga", "choose from"),
+        ("--board x86 --key images.key", "--key goes with --certificate"),
+        ("--board rpi --dry-run --url images.example.net", NO_FOLDER),
+        ("--board rpi --dry-run --url ftp://example.net/", NO_FOLDER),
+        ("--board rpi --dry-run --url https://example.net/?a=b", NO_FOLDER),
+        ("--board rpi --dry-run --url file:///srv", NO_FOLDER),
+    ],
+)
+def test_wrong_arguments_are_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in usage_error(main, words.split(), capsys)
 
 
 def test_without_qemu_programs_of_another_processor_are_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

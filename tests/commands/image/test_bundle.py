@@ -12,20 +12,13 @@ from image.make import bundle
 from image.make.boards import MIB
 from image.make.bundle import Signing
 from image.make.command import Runner
-from image.make.layout import Partition
-from tests.unit.image.miniature import Quiet
+from image.progress import Progress
+from tests.image.upgrading import signing
 from tributary.settings.errors import CommandError, Exit
 
 missing = [tool for tool in ("rauc", "mksquashfs", "openssl") if shutil.which(tool) is None]
 HALF = random.Random(18).randbytes(MIB)
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"missing: {', '.join(missing)}")
-
-
-def signing(folder: Path, name: str) -> Signing:
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", f"/CN={name}"]
-    subprocess.run([*making, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return Signing(certificate, str(key))
 
 
 def made(folder: Path, by: Signing) -> Path:
@@ -34,7 +27,7 @@ def made(folder: Path, by: Signing) -> Path:
     disk.write_bytes(bytes(MIB) + HALF)
     target = folder / f"one{bundle.ENDING}"
     text = bundle.manifest("tributary-router-x86", "0.2.0-1~deb13")
-    bundle.make(disk, Partition(MIB, MIB, "", ""), text, by, target, Runner(folder / "log", Quiet()))
+    bundle.make(disk, MIB, MIB, text, by, target, Runner(folder / "log", Progress()))
     return target
 
 

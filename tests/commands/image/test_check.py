@@ -9,6 +9,7 @@ import pytest
 
 from image.check.__main__ import main
 from image.make.boards import Role
+from tests.refusals import usage_error
 from tests.unit.image.miniature import made, needs_tools, put, root_folder
 from tributary.settings.errors import CommandError
 
@@ -45,7 +46,4 @@ def test_a_wrong_checksum_ends_it_before_anything_is_looked_at(image: Path) -> N
 
 def test_a_name_that_tells_nothing_needs_both_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, "x.img", b"")
-    with pytest.raises(SystemExit) as ended:
-        main([str(tmp_path / "x.img")])
-    assert ended.value.code == 64
-    assert "x.img tells neither: give --board and --role" in capsys.readouterr().err
+    assert "x.img tells neither: give --board and --role" in usage_error(main, [str(tmp_path / "x.img")], capsys)

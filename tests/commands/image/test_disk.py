@@ -15,8 +15,8 @@ from image.flash.source import BLOCK, Range, block_map
 from image.make import disk, pack
 from image.make.boards import MIB, Role
 from image.make.command import Runner
-from image.make.layout import layout
-from tests.unit.image.miniature import IDENTITY, SECONDS, Quiet, made, needs_tools, root_folder, small
+from image.progress import Progress
+from tests.unit.image.miniature import SECONDS, made, needs_tools, root_folder, small
 from tributary.settings.errors import CommandError
 
 pytestmark = needs_tools
@@ -43,7 +43,7 @@ def blocks(image: Path) -> set[int]:
 
 
 def root_of(image: Path) -> int:
-    return layout(small(image.stem), IDENTITY).root.start
+    return small(image.stem).layout.places["root-a"].start
 
 
 def superblock(image: Path) -> str:
@@ -70,7 +70,7 @@ def test_each_block_that_the_root_uses_is_in_the_map(image: Path) -> None:
 
 
 def test_each_sector_of_the_boot_partition_that_holds_something_is_in_the_map(image: Path) -> None:
-    place = layout(small(image.stem), IDENTITY).boot
+    place = small(image.stem).layout.places["boot"]
     with image.open("rb") as file:
         file.seek(place.start)
         head = file.read(512)
@@ -96,15 +96,14 @@ def test_written_over_something_else_by_its_map_the_root_is_whole(image: Path, t
 
 
 def test_file_systems_have_the_images_numbers_and_the_commits_time(image: Path) -> None:
-    shown = superblock(image)
-    assert f"Filesystem UUID:          {IDENTITY.root_filesystem}" in shown
+    shown, found = superblock(image), small(image.stem).layout
+    assert f"Filesystem UUID:          {found.places['root-a'].filesystem}" in shown
     assert "Filesystem volume name:   tributary-root" in shown
     assert re.search(r"^Filesystem created:\s+Sat Nov 21 .* 2026$", shown, re.MULTILINE)
-    place = layout(small(image.stem), IDENTITY).boot.start
     with image.open("rb") as file:
-        file.seek(place)
+        file.seek(found.places["boot"].start)
         head = file.read(512)
-    assert (int.from_bytes(head[67:71], "little"), head[71:82]) == (IDENTITY.volume, b"TRIBUTARY  ")
+    assert (int.from_bytes(head[67:71], "little"), head[71:82]) == (found.volume, b"TRIBUTARY  ")
 
 
 def test_grub_reads_a_file_system_without_what_is_too_new_for_it(image: Path) -> None:
@@ -128,13 +127,13 @@ def test_a_root_that_leaves_a_slot_too_little_room_is_refused(tmp_path: Path) ->
 
 
 def test_what_both_slots_share_is_on_the_data_partition_alone(image: Path) -> None:
-    found = layout(small(image.stem), IDENTITY)
-    root, data = (Ext4(image, place.start) for place in (found.root, found.data))
+    places = small(image.stem).layout.places
+    root, data = (Ext4(image, places[link].start) for link in ("root-a", "data"))
     assert data.read("/var/lib/tributary/squid/kept") == b"shared"
     assert root.names("/var/lib/tributary/squid") == frozenset()
     with image.open("rb") as file:
-        file.seek(found.other.start)
-        assert not any(file.read(found.other.size))  # an upgrade writes all of it
+        file.seek(places["root-b"].start)
+        assert not any(file.read(places["root-b"].size))  # an upgrade writes all of it
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")
@@ -143,8 +142,8 @@ def test_what_people_download_is_whole(image: Path, tmp_path: Path) -> None:
     folder.mkdir()
     shutil.copy(image, folder / disk.DISK)
     (folder / disk.MANIFEST).write_text("package bash 5\n")
-    packed = pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Quiet()))
-    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output", {"x.txt": "x"}, {})
+    packed = pack.make(folder, "x", tmp_path / "files", Runner(tmp_path / "log", Progress()))
+    placed = pack.deliver(tmp_path / "files", "x", tmp_path / "output", {"x.txt": "x"})
     assert [path.name for path in placed] == ["x.txt", "x.img.bmap", "x.manifest", "x.img.zst.sha256", "x.img.zst"]
     subprocess.run(["sha256sum", "--check", "--quiet", "x.img.zst.sha256"], cwd=tmp_path / "output", check=True)
     unpacked = subprocess.run(["zstd", "-dc", placed[-1]], capture_output=True, check=True).stdout
@@ -160,7 +159,7 @@ def test_the_same_root_gives_the_same_boot_partition(tmp_path: Path) -> None:
         root = root_folder(folder, "rpi", Role.GATEWAY)
         for path in root.rglob("*"):
             os.utime(path, (SECONDS, SECONDS), follow_symlinks=False)
-        place = layout(small("rpi"), IDENTITY).boot
+        place = small("rpi").layout.places["boot"]
         with made(root, "rpi").open("rb") as file:
             file.seek(place.start)
             yield file.read(place.size)

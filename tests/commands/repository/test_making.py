@@ -8,6 +8,7 @@ import pytest
 from debs.__main__ import main
 from tests.commands.repository.machine import DATE, SUITE, Apt, Keys, contents, publish, refusal, sources_of
 from tests.debs import dummies
+from tests.refusals import usage_error
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -106,7 +107,4 @@ def test_a_package_for_no_release_that_we_know_is_refused(tmp_path: Path, keys: 
 def test_arguments_that_do_not_go_together_are_refused(
     words: list[str], accepted: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as refused:
-        main(words)
-    assert refused.value.code == Exit.USAGE
-    assert accepted in capsys.readouterr().err
+    assert accepted in usage_error(main, words, capsys)

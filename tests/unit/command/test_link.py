@@ -6,8 +6,9 @@ from argparse import ArgumentTypeError
 import pytest
 
 from command import link
-from command.cli import parser
+from command.cli import main
 from command.link import Change
+from tests.refusals import usage_error
 
 
 def test_a_change_says_what_a_key_becomes() -> None:
@@ -35,6 +36,5 @@ def test_another_change_is_refused_and_what_is_accepted_is_said(text: str, accep
 
 @pytest.mark.parametrize("words", [[], ["use=settings"], ["used=1GB"]])
 def test_only_what_settings_have_can_be_saved(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser().dispatch(["link", "lte", *words, "--save"])
-    assert "--save: accepted: with one of use=, download=, upload=" in capsys.readouterr().err
+    told = usage_error(main, ["link", "lte", *words, "--save"], capsys)
+    assert "--save: accepted: with one of use=, download=, upload=" in told

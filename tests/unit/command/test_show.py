@@ -2,31 +2,35 @@
 
 import io
 import json
+from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
 
 from command import mapping, show
-from command.show import LINKS, RULES, SERVICES, SESSIONS, Listed, Selection
+from command.show import LINKS, RULES, SERVICES, SESSIONS, Column, D, Listed, Selection
 from tests.unit.throttler.answer import answer
 from tributary.api.documents import Link, Service
 from tributary.settings.errors import CommandError, Exit
 
 
 def link(name: str, **changes: object) -> Link:
-    known = {"kind": "wan", "state": "up", "advice": ()}
-    return Link.model_validate(dict.fromkeys(Link.model_fields) | known | {"name": name} | changes)
+    return mapping.link(**{"name": name, "kind": "wan", "state": "up", **changes})
 
 
-def printed(links: list[Link]) -> list[str]:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(show.table(links, LINKS))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
+def printed(listed: Listed[D], columns: Sequence[Column[D]], width: int, terminal: bool = False) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=width)
+    show.print_view(console, listed, columns, Selection(json=False))
+    return file.getvalue().splitlines()
+
+
+def table(*links: Link) -> list[str]:
+    return printed(Listed(links, 0.0), LINKS, 100)
 
 
 def test_columns_line_up_and_one_that_nothing_is_known_of_is_left_out() -> None:
-    head, dsl, lte = (line.rstrip() for line in printed([link("dsl", rtt=0.02), link("lte", rtt=0.1234)]))
+    head, dsl, lte = map(str.rstrip, table(link("dsl", rtt=0.02), link("lte", rtt=0.1234)))
     assert head == "link  state       rtt"
     assert dsl == "dsl   up      20.0 ms"
     assert lte == "lte   up     123.4 ms"
@@ -67,22 +71,16 @@ def test_a_rules_state_and_its_quota_are_shown() -> None:
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
-    assert "\x1b" not in "".join(printed([link("a\x1b[2J")]))
+    assert "\x1b" not in "".join(table(link("a\x1b[2J")))
 
 
 @pytest.mark.parametrize(("terminal", "lines"), [(False, 2), (True, 3)])
 def test_no_cell_is_cut_and_on_a_terminal_the_last_column_folds(terminal: bool, lines: int) -> None:
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=40)
     service = Service(name="throttler", running=True, uptime=2.0, summary="1 session, by /etc/tributary/throttler.toml")
-    show.print_view(console, Listed([service], 0.0), SERVICES, Selection(json=False))
-    assert isinstance(console.file, io.StringIO)
-    printed = console.file.getvalue().splitlines()
-    assert len(printed) == lines
-    assert "/etc/tributary/throttler.toml" in printed[-1]
+    shown = printed(Listed([service], 0.0), SERVICES, 40, terminal)
+    assert len(shown) == lines
+    assert "/etc/tributary/throttler.toml" in shown[-1]
 
 
 def test_titles_that_are_wider_than_their_cells_leave_the_others_their_room() -> None:
-    console = Console(file=io.StringIO(), width=40)
-    show.print_view(console, Listed(mapping.sessions(answer()), 0.0), SESSIONS, Selection(json=False))
-    assert isinstance(console.file, io.StringIO)
-    assert "…" not in console.file.getvalue()
+    assert "…" not in "".join(printed(Listed(mapping.sessions(answer()), 0.0), SESSIONS, 40))

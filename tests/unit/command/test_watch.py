@@ -25,18 +25,15 @@ def later(seconds: float = 2.0, sent: int = 0, received: int = 0, dropped: int =
     """The answer ``seconds`` after the first, with counters of the class and the first subflow grown."""
     first = answer()
     entry, (throttled, free) = first.classes[0], first.sessions[0].subflows
-    assert entry.counters is not None and throttled.sent_bytes is not None and throttled.received_bytes is not None
-    counters = replace(
-        entry.counters,
-        sent_bytes=entry.counters.sent_bytes + sent,
-        dropped_packets=entry.counters.dropped_packets + dropped,
-    )
+    assert entry.sent_bytes is not None and entry.dropped_packets is not None
+    assert throttled.sent_bytes is not None and throttled.received_bytes is not None
+    entry = replace(entry, sent_bytes=entry.sent_bytes + sent, dropped_packets=entry.dropped_packets + dropped)
     throttled = replace(
         throttled, sent_bytes=throttled.sent_bytes + sent, received_bytes=throttled.received_bytes + received
     )
     return answer(
         uptime_s=first.uptime_s + seconds,
-        classes=(replace(entry, counters=counters),),
+        classes=(entry,),
         sessions=(session(first, subflows=(throttled, free)),),
     )
 
@@ -92,11 +89,11 @@ def looks(*outcomes: Listed[Link] | CommandError) -> Callable[[], Listed[Link]]:
 
 
 def watched(*outcomes: Listed[Link] | CommandError, terminal: bool = False, as_json: bool = False) -> str:
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=60, height=6)
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=60, height=6)
     with pytest.raises(KeyboardInterrupt):
         watch.watch("links", looks(*outcomes), LINKS, Selection(as_json), SECOND, console, lambda _: None)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return file.getvalue()
 
 
 def test_each_look_is_shown_and_one_that_fails_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:

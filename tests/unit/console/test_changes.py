@@ -6,29 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from console.changes import Changes, Subject, limit_of
+from command import box, mapping, steering
+from console.changes import Changes, Subject
 from console.journal import Book
 from tributary.api.console import Entry
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError
+from tributary.settings.units import PositiveRate
+
+LTE = Subject("path", "lte", "limit")
 
 
 class SlowPath:
     """A path whose limit takes a while to set."""
 
-    def __init__(self, pause: float = 0.05) -> None:
+    def __init__(self) -> None:
         self.limit: str | None = None
         self.set_to: list[str | None] = []
-        self._pause = pause
+        self.pause = 0.0
 
-    def subject(self) -> Subject:
-        return Subject("path lte", "limit", lambda: self.limit, self._set)
+    def set(self, _path: str, rate: PositiveRate | None) -> None:
+        time.sleep(self.pause)
+        self.limit = None if rate is None else str(rate)
+        self.set_to.append(self.limit)
 
-    def _set(self, value: str | None) -> None:
-        if value == "wrong":
-            raise CommandError(Exit.USAGE, "accepted: a rate")
-        time.sleep(self._pause)
-        self.limit = value
-        self.set_to.append(value)
+
+@pytest.fixture(autouse=True)
+def lte(monkeypatch: pytest.MonkeyPatch) -> SlowPath:
+    path = SlowPath()
+    monkeypatch.setattr(box, "throttler", lambda _patience: None)
+    monkeypatch.setattr(
+        mapping, "paths", lambda _: [mapping.link(name="lte", kind="path", state="up", limit=path.limit)]
+    )
+    monkeypatch.setattr(steering, "limit", path.set)
+    return path
 
 
 @pytest.fixture
@@ -45,12 +55,12 @@ def changes_of(book: Book, told: list[str | None]) -> Changes:
     return Changes(book, lambda _who, change: told.append(change.after))
 
 
-def test_of_a_drag_the_last_value_wins(book: Book, told: list[str | None]) -> None:
-    lte = SlowPath()
+def test_of_a_drag_the_last_value_wins(book: Book, told: list[str | None], lte: SlowPath) -> None:
+    lte.pause = 0.05
 
     async def drag() -> list[Entry | None]:
         changes = changes_of(book, told)
-        return await asyncio.gather(*(changes.make("ada", lte.subject(), f"{rate}mbit") for rate in range(1, 21)))
+        return await asyncio.gather(*(changes.make("ada", LTE, f"{rate}mbit") for rate in range(1, 21)))
 
     entries = asyncio.run(drag())
     assert lte.set_to == ["1mbit", "20mbit"]
@@ -62,17 +72,14 @@ def test_of_a_drag_the_last_value_wins(book: Book, told: list[str | None]) -> No
 
 def test_what_is_refused_is_not_in_the_journal(book: Book, told: list[str | None]) -> None:
     with pytest.raises(CommandError, match="accepted: a rate"):
-        asyncio.run(changes_of(book, told).make("ada", SlowPath().subject(), "wrong"))
+        asyncio.run(changes_of(book, told).make("ada", LTE, "wrong"))
     assert book.newest(10) == () and told == []
 
 
-def test_a_change_is_undone_once(book: Book, told: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    lte = SlowPath(0)
-    monkeypatch.setattr("console.changes.subject_of", lambda _entry: lte.subject())
-
+def test_a_change_is_undone_once(book: Book, told: list[str | None], lte: SlowPath) -> None:
     async def scene() -> None:
         changes = changes_of(book, told)
-        made = await changes.make("ada", lte.subject(), "2mbit")
+        made = await changes.make("ada", LTE, "2mbit")
         assert made is not None
         undone = await changes.undo("eve", made.id)
         assert undone is not None and (undone.who, undone.before, undone.after) == ("eve", "2mbit", None)
@@ -87,18 +94,15 @@ def test_a_change_is_undone_once(book: Book, told: list[str | None], monkeypatch
 
 
 def test_a_rate_is_written_as_the_daemons_write_it(book: Book, told: list[str | None]) -> None:
-    lte = SlowPath(0)
-    subject = Subject(
-        "path lte", "limit", lambda: lte.limit, lambda rate: setattr(lte, "limit", rate), limit_of("").written
-    )
-    entry = asyncio.run(changes_of(book, told).make("ada", subject, "1000mbit"))
+    entry = asyncio.run(changes_of(book, told).make("ada", LTE, "1000mbit"))
     assert entry is not None and entry.after == "1gbit"
-    assert asyncio.run(changes_of(book, told).make("ada", subject, "1000000kbit")) is None
+    assert asyncio.run(changes_of(book, told).make("ada", LTE, "1000000kbit")) is None
 
 
-def test_a_change_that_the_journal_cannot_take_is_made_and_told(told: list[str | None], tmp_path: Path) -> None:
+def test_a_change_that_the_journal_cannot_take_is_made_and_told(
+    told: list[str | None], lte: SlowPath, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    lte = SlowPath(0)
     with pytest.raises(CommandError, match="it is done, but"):
-        asyncio.run(changes_of(Book(tmp_path / "file" / "x.sqlite"), told).make("ada", lte.subject(), "2mbit"))
+        asyncio.run(changes_of(Book(tmp_path / "file" / "x.sqlite"), told).make("ada", LTE, "2mbit"))
     assert lte.limit == "2mbit" and told == ["2mbit"]

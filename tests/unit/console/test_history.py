@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from command import mapping
 from console.history import COARSE, SECONDS, Recorder
 from tributary.api.documents import Link
 
 START = 1_800_000_000
 
 
-def link(name: str = "lte", sent: float | None = 1e6, rtt: float | None = 0.02) -> Link:
-    nothing = dict.fromkeys(Link.model_fields)
-    given = {"name": name, "kind": "path", "state": "up", "sent_rate": sent, "received_rate": 0.0, "rtt": rtt}
-    return Link.model_validate({**nothing, "advice": (), **given})
+def link(name: str = "lte", sent: float | None = 1e6) -> Link:
+    return mapping.link(name=name, kind="path", state="up", sent_rate=sent, received_rate=0.0, rtt=0.02)
 
 
 def recorded(file: Path, seconds: int, start: int = START, sent: float | None = 1e6) -> Recorder:

@@ -1,12 +1,12 @@
 """The journal."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from console.journal import Book, Change
 from tributary.api.console import Entry
+from tributary.settings.errors import CommandError
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_journal_that_was_deleted_or_damaged_begins_anew(book: Book, tmp_path:
     file.unlink()
     added(book, "ada", limit(None, "9mbit"), 100.0)
     file.write_bytes(b"no database" * 1000)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(CommandError, match="cannot be read or written: file is not a database"):
         book.newest(10)
     assert book.newest(10) == () and file.with_suffix(".broken").exists()
 

@@ -1,5 +1,6 @@
 """A release made from this checkout, with wheels and programs that stand for the real ones: nothing is fetched."""
 
+import ast
 import struct
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from debs import checkout, program
 from debs.package import Inputs
 from debs.release import ARCHITECTURES, SUITES, Architecture, Commit, Release
 from debs.wheels import Wheel
+from tributary.paths import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMIT = Commit("abc1234def5678901234567890123456789012345", 1_795_280_493)  # 2026-11-21 17:01:33 UTC
@@ -36,3 +38,12 @@ def inputs(asked: Release) -> Inputs:
     wheel = Wheel("quick", "1.2", "MIT", files)
     programs = {name: elf(asked.architecture) for programs in program.ALL for name in programs.names}
     return Inputs(asked, checkout.tracked(), [wheel], programs)
+
+
+def imported(part: str) -> set[str]:
+    """The modules that a part imports anywhere, by their first name."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / part).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    taken = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in plain | taken}

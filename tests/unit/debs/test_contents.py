@@ -1,14 +1,13 @@
 """What lies in which package."""
 
-import ast
 from pathlib import PurePosixPath
 
 import pytest
 
-from debs import parts, tree
+from debs import content, parts, tree
 from debs.package import PYTHON, File, Inputs, Package
 from squid import targets
-from tests.unit.debs.sample import inputs, release
+from tests.unit.debs.sample import imported, inputs, release
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 
@@ -44,15 +43,12 @@ def test_all_modules_are_in_one_package_since_the_parts_import_one_another() -> 
 def test_the_modules_import_none_that_is_not_packed(part: str) -> None:
     ours = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     packed = {each.partition("/")[0] for each in parts.MODULES}
-    for path in (ROOT / part).rglob("*.py"):
-        found = {imported.partition(".")[0] for imported in imports(path.read_text())}
-        assert found & ours <= packed, path
+    assert imported(part) & ours <= packed
 
 
-def imports(source: str) -> set[str]:
-    nodes = list(ast.walk(ast.parse(source)))
-    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+def test_a_file_that_the_checkout_lacks_is_named() -> None:
+    with pytest.raises(CommandError, match=r"tributary-squid: no file docs/nowhere\*\.md in the checkout"):
+        list(content.files(TRIXIE, "tributary-squid", "docs/nowhere*.md"))
 
 
 def test_all_of_etc_is_the_administrators() -> None:

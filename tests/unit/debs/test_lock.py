@@ -1,14 +1,12 @@
 """Which wheels are bundled, for which target, and in whose words pip is told."""
 
-import ast
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 
 from debs import lock, parts, wheels
-from tests.unit.debs.sample import release
+from tests.unit.debs.sample import imported, release
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -62,15 +60,6 @@ def test_each_release_and_processor_has_the_same_wheels() -> None:
         for architecture in ("amd64", "arm64")
     ]
     assert all(each == chosen[0] for each in chosen)
-
-
-def imported(part: str) -> set[str]:
-    """The modules outside of the standard library that a part imports anywhere, by their first name."""
-    trees = [ast.parse(path.read_text()) for path in Path(ROOT / part).rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    taken = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    return {name.partition(".")[0] for name in plain | taken}
 
 
 def test_all_that_the_parts_import_is_bundled_and_nothing_for_nobody() -> None:

@@ -41,6 +41,31 @@ def keys_in(page: str, section: str = "") -> set[str]:
     return {key for line in re.findall(r"^\.It Ic (.*)$", text, re.MULTILINE) for key in line.split(" , ")}
 
 
+def tagged(page: str, kind: str) -> list[str]:
+    """What a page of section 8 tags as commands, '.It Cm one', or as options, '.It Fl -one', in their order."""
+    found = re.findall(rf"^\.It {kind} (-?[a-z-]+)", source(f"{page}.8"), re.MULTILINE)
+    return [f"-{each}" for each in found] if kind == "Fl" else found
+
+
+def shown(capsys: pytest.CaptureFixture[str], main: Main, *words: str) -> str:
+    """A command's help."""
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    return capsys.readouterr().out
+
+
+def commands(help_: str) -> list[str]:
+    """Those that a command's help lists."""
+    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", help_, re.MULTILINE)
+    assert listed is not None
+    return re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)
+
+
+def options(help_: str) -> set[str]:
+    """The same of options, but for --help."""
+    return set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", help_, re.MULTILINE)) - {"--help"}
+
+
 def keys_in_tables(document: str, section: str) -> set[str]:
     """The first column of a section's tables, keys in backticks; `one.key`, `other` stands for one.key, one.other."""
     text = (ROOT / "docs" / document).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
@@ -57,11 +82,7 @@ def test_groff_has_nothing_to_say(page: str) -> None:
 
 
 def test_a_page_has_the_date_of_the_commit() -> None:
-    made = content.manual(FILES, "tributary-squid.8", release())
-    assert made.path == "usr/share/man/man8/tributary-squid.8.gz"
-    assert subprocess.run(["gunzip"], input=made.content, capture_output=True, check=True).stdout.startswith(
-        b".Dd November 21, 2026\n"
-    )
+    assert content.dated(FILES["debs/man/tributary-squid.8"], release()).startswith(b".Dd November 21, 2026\n")
 
 
 def test_every_key_of_the_converter_is_told() -> None:
@@ -95,69 +116,43 @@ def test_every_setting_of_the_console_is_told() -> None:
 
 def test_every_setting_of_a_gateway_and_every_command_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert keys_in("tributary-gateway.8") == set(GatewaySettings.model_fields)
-    with pytest.raises(SystemExit):
-        gateway.main(["--help"])
-    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", capsys.readouterr().out, re.MULTILINE)
-    assert listed is not None
-    told = re.findall(r"^\.It Cm (\w+)$", source("tributary-gateway.8"), re.MULTILINE)
-    assert set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)) == set(told)
+    assert set(commands(shown(capsys, gateway.main))) == set(tagged("tributary-gateway", "Cm"))
 
 
 def test_every_command_of_tributary_is_told_and_completed() -> None:
-    (commands,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
-    assert list(commands) == re.findall(r"^\.It Cm (\w+)$", source("tributary.8"), re.MULTILINE)
+    (found,) = (each.choices for each in tributary.parser()._actions if isinstance(each, _SubParsersAction))
+    assert list(found) == tagged("tributary", "Cm")
     completed = re.search(r'choices="([a-z ]+)"', (ROOT / "debs/files/tributary.bash").read_text())
-    assert completed is not None and completed[1].split() == list(commands)
+    assert completed is not None and completed[1].split() == list(found)
 
 
 def test_every_command_and_option_of_an_upgrade_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    def shown(*words: str) -> str:
-        with pytest.raises(SystemExit):
-            upgrade([*words, "--help"])
-        return capsys.readouterr().out
-
-    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", shown(), re.MULTILINE)
-    assert listed is not None
-    commands = re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE)
-    assert commands == re.findall(r"^\.It Cm (\w+)$", source("tributary-upgrade.8"), re.MULTILINE)
-    options = {each for name in commands for each in re.findall(r"^  (--[a-z-]+)", shown(name), re.MULTILINE)}
-    told = re.findall(r"^\.It Fl (-[a-z-]+)", source("tributary-upgrade.8"), re.MULTILINE)
-    assert options == {f"-{option}" for option in told}
+    found = commands(shown(capsys, upgrade))
+    assert found == tagged("tributary-upgrade", "Cm")
+    assert {option for name in found for option in options(shown(capsys, upgrade, name))} == set(
+        tagged("tributary-upgrade", "Fl")
+    )
 
 
 @pytest.mark.parametrize(
     ("page", "main"),
     [("tributary-doctor", doctor), ("tributary-firstboot", firstboot), ("tributary-first-start", first_start)],
 )
-def test_every_option_is_told(
-    page: str, main: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    options = set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) - {"--help"}
-    assert options == {f"-{option}" for option in re.findall(r"^\.It Fl (-[a-z-]+)", source(f"{page}.8"), re.MULTILINE)}
+def test_every_option_is_told(page: str, main: Main, capsys: pytest.CaptureFixture[str]) -> None:
+    assert options(shown(capsys, main)) == set(tagged(page, "Fl"))
 
 
 @pytest.mark.parametrize("part", ["switch", "backend"])
 def test_every_option_of_a_hand_offs_programs_is_told(part: str) -> None:
-    declared = (ROOT / f"handoff/{part}/src/main.rs").read_text()
-    options = re.findall(r'#\[arg\(long(?: = "([a-z-]+)")?.*\]\n +(\w+):', declared)
-    told = re.findall(r"^\.It Fl -([a-z-]+)", source(f"tributary-{part}.8"), re.MULTILINE)
-    assert [given or field.replace("_", "-") for given, field in options] == told
+    program = (ROOT / f"handoff/{part}/src/main.rs").read_text()
+    declared = re.findall(r'#\[arg\(long(?: = "([a-z-]+)")?.*\]\n +(\w+):', program)
+    told = [given or field.replace("_", "-") for given, field in declared]
+    assert [f"--{option}" for option in told] == tagged(f"tributary-{part}", "Fl")
 
 
-def test_every_command_of_the_throttler_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["--help"])
-    listed = re.search(r"^ +COMMAND\n((?: {4,}.*\n)+)", capsys.readouterr().out, re.MULTILINE)
-    assert listed is not None
-    commands = set(re.findall(r"^ {4}(\w+)", listed[1], re.MULTILINE))
-    assert commands <= set(re.findall(r"^\.It Cm (\w+)$", source("tributary-throttler.8"), re.MULTILINE))
-
-
-def test_every_option_of_the_throttlers_daemon_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["run", "--help"])
-    options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
-    told = set(re.findall(r"Fl (-[a-z-]+)", source("tributary-throttler.8")))
-    assert {option.removeprefix("-") for option in options} <= told
+def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert set(commands(shown(capsys, cli.main))) <= set(tagged("tributary-throttler", "Cm"))
+    told = re.findall(r"Fl (-[a-z-]+)", source("tributary-throttler.8"))
+    assert options(shown(capsys, cli.main, "run")) <= {f"-{option}" for option in told}

@@ -1,9 +1,16 @@
-"""What scripts/doctor says to wrong arguments. None of these looks at anything."""
+"""What scripts/doctor says to wrong arguments, and what it needs. None of these looks at anything."""
+
+import subprocess
+import sys
 
 import pytest
 
 from doctor.__main__ import main
 from doctor.examination import Role, checks
+from doctor.findings import Finding, State
+from tests.refusals import usage_error
+from tributary.api import documents
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 pytestmark = pytest.mark.usefixtures("as_root")
@@ -22,25 +29,32 @@ def test_a_path_needs_a_host_and_a_port(target: str) -> None:
     assert "accepted: HOST:PORT" in str(raised.value)
 
 
-def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has() -> None:
+@pytest.mark.parametrize("option", ["--only", "--without"])
+def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has(option: str) -> None:
     with pytest.raises(CommandError) as raised:
-        main(["--role", "kernel", "--only", "kernel,listeners"])
-    assert str(raised.value) == "--only listeners: accepted with --role kernel: kernel, mptcp"
-
-
-def test_what_is_left_out_is_a_check_of_the_role() -> None:
-    with pytest.raises(CommandError, match="--without listeners: accepted with --role kernel: kernel, mptcp"):
-        main(["--role", "kernel", "--without", "listeners"])
+        main(["--role", "kernel", option, "kernel,listeners"])
+    assert str(raised.value) == f"{option} listeners: accepted with --role kernel: kernel, mptcp"
 
 
 def test_a_dry_run_without_a_fix_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        main(["--dry-run"])
-    assert raised.value.code == Exit.USAGE
-    assert "--fix --dry-run" in capsys.readouterr().err
+    assert "--fix --dry-run" in usage_error(main, ["--dry-run"], capsys)
 
 
 def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
     assert list(checks(Role.KERNEL)) == ["kernel", "mptcp"]
     assert set(checks(Role.GATEWAY)) - set(checks(Role.ROUTER)) == {"listeners", "limits"}
     assert set(checks(Role.ROUTER)) - set(checks(Role.GATEWAY)) == {"routing", "endpoints"}
+
+
+def test_it_needs_no_more_than_pythons_own_library() -> None:
+    """A fresh machine has nothing else, and that is where it is asked what is missing."""
+    own = "import sys; sys.path.insert(0, {root!r}); import doctor.__main__"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", own.format(root=str(ROOT))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_its_findings_are_documents() -> None:
+    finding = Finding("kernel", State.WRONG, "no MPTCP", (("sysctl", "-w", "a=b c"),), "another kernel")
+    assert documents.Finding(**finding.as_json).fix == ("sysctl -w 'a=b c'",)

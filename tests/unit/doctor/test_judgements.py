@@ -47,9 +47,6 @@ def test_settings_that_differ_are_fixed_by_the_file_and_missing_ones_noted() -> 
     assert states(*findings) == ["wrong", "note"]
     assert findings[0].message == "b is 5, not 2"
     assert commands(findings[0])[-1] == "sysctl -e -q -p /etc/sysctl.d/90-tributary.conf"
-
-
-def test_settings_as_they_should_be_are_one_finding() -> None:
     assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["ok"]
 
 
@@ -90,9 +87,6 @@ def test_counters_that_hint_at_something_are_noted_and_zeros_are_not() -> None:
     findings = multipath.judge_counters(multipath.parse_counters(netstat))
     assert states(*findings) == ["note"]
     assert findings[0].message.startswith("3 times SYNs with MPTCP got no answer")
-
-
-def test_a_kernel_without_mptcp_has_no_counters() -> None:
     assert multipath.parse_counters("TcpExt: A\nTcpExt: 1\n") == {}
 
 
@@ -132,26 +126,21 @@ def test_access_links_are_global_addresses_with_a_gateway_of_their_version() -> 
     assert found == [Access("eth0", "2001:db8::7", None, leaves_by="eth0")]
 
 
-def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule() -> None:
-    (finding,) = links.judge_routes([HOME, STRAY])
+@pytest.mark.parametrize(
+    ("gateway", "via"),
+    [("198.51.100.1", "via 198.51.100.1 "), (None, ""), ("inet6 fe80::1", "via inet6 fe80::1 ")],
+)
+def test_an_address_that_leaves_by_another_link_gets_a_table_and_a_rule(gateway: str | None, via: str) -> None:
+    (finding,) = links.judge_routes([HOME, replace(STRAY, gateway=gateway)])
     assert finding.message == "packets from 198.51.100.7 of lte leave by eth0"
     assert commands(finding) == [
-        "ip -4 route replace default via 198.51.100.1 dev lte table 102",
+        f"ip -4 route replace default {via}dev lte table 102",
         "ip -4 rule add from 198.51.100.7 lookup 102",
     ]
 
 
-@pytest.mark.parametrize(("gateway", "via"), [(None, ""), ("inet6 fe80::1", "via inet6 fe80::1 ")])
-def test_a_link_without_a_gateway_of_its_ip_version_gets_its_route_as_well(gateway: str | None, via: str) -> None:
-    (finding,) = links.judge_routes([HOME, replace(STRAY, gateway=gateway)])
-    assert commands(finding)[0] == f"ip -4 route replace default {via}dev lte table 102"
-
-
-def test_routes_by_source_are_ok_where_each_leaves_by_its_own() -> None:
+def test_each_address_leaves_by_its_own_link_and_there_is_one() -> None:
     assert states(*links.judge_routes([HOME])) == ["ok"]
-
-
-def test_no_access_link_at_all_is_wrong() -> None:
     assert states(*links.judge_routes([])) == ["wrong"]
 
 
@@ -227,30 +216,23 @@ def test_a_converter_that_is_not_enabled_need_not_listen() -> None:
     assert len(services.judge_listeners([Listener("squid", "*:3128", True)], ["tributary-converter"])) == 2
 
 
-@pytest.mark.parametrize(("policy", "state"), [("drop", "ok"), ("accept", "wrong")])
-def test_a_firewall_drops_what_comes_in(policy: str, state: str) -> None:
-    chain = {"family": "inet", "table": "filter", "hook": "input", "policy": policy}
-    assert states(services.judge_firewall({"nftables": [{"metainfo": {}}, {"chain": chain}]})) == [state]
-
-
 @pytest.mark.parametrize(
-    ("families", "state", "told"),
+    ("families", "policy", "state", "told"),
     [
-        (("inet",), "ok", "dropped by inet filter"),
-        (("ip", "ip6"), "ok", "dropped by ip filter and ip6 filter"),
-        (("ip",), "wrong", "can be reached over IPv6: ip filter"),
-        (("ip6",), "wrong", "can be reached over IPv4: ip6 filter"),
-        (("bridge",), "wrong", "can be reached"),
+        ("inet", "drop", "ok", "dropped by inet filter"),
+        ("inet", "accept", "wrong", "can be reached"),
+        ("ip ip6", "drop", "ok", "dropped by ip filter and ip6 filter"),
+        ("ip", "drop", "wrong", "can be reached over IPv6: ip filter"),
+        ("ip6", "drop", "wrong", "can be reached over IPv4: ip6 filter"),
+        ("bridge", "drop", "wrong", "can be reached"),
     ],
 )
-def test_a_firewall_is_one_for_both_ip_versions(families: tuple[str, ...], state: str, told: str) -> None:
-    hook = {"table": "filter", "hook": "input", "policy": "drop"}
-    finding = services.judge_firewall({"nftables": [{"chain": {"family": family, **hook}} for family in families]})
+def test_a_firewall_drops_what_comes_in_by_both_ip_versions(families: str, policy: str, state: str, told: str) -> None:
+    hook = {"table": "filter", "hook": "input", "policy": policy}
+    chains = [{"chain": {"family": family, **hook}} for family in families.split()]
+    finding = services.judge_firewall({"nftables": [{"metainfo": {}}, *chains]})
     assert states(finding) == [state]
     assert told in finding.message
-
-
-def test_without_nft_there_is_no_firewall() -> None:
     assert states(services.judge_firewall(services.parse_ruleset(""))) == ["wrong"]
 
 

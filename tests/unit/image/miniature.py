@@ -14,15 +14,13 @@ from image.check.on_rpi import MODELS
 from image.make import disk, firmware, menu
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
-from image.make.identity import Identity
-from image.make.layout import layout
+from image.make.layout import Spec
 from image.make.texts import texts
 from image.progress import Progress
 from image.upgrade.boot_partition import fill
 from tributary.paths import ROOT
 
 NAME = "tributary-miniature-0.1.0"
-IDENTITY = Identity.of(NAME)
 SECONDS = 1_795_280_493
 TOOLS = ("sfdisk", "bmaptool", "fdtget", "mkfs.vfat", "mcopy", "mkfs.ext4", "debugfs", "dumpe2fs")
 
@@ -32,21 +30,14 @@ needs_tools = pytest.mark.skipif(
 )
 
 
-class Quiet(Progress):
-    """Shows nothing."""
-
-    def begin(self, step: str, place: str, seconds: float | None = None) -> None: ...
-    def update(self, done: float | None = None, doing: str = "") -> None: ...
-    def end(self, cached: bool = False) -> None: ...
-    def note(self, text: str) -> None: ...
-    def event(self, name: str, facts: object, lines: list[str]) -> None: ...
-    def failed(self, code: int, message: str, notes: list[str]) -> None: ...
+def spec(board: str | Board, role: Role = Role.GATEWAY) -> Spec:
+    """An image for the ``board`` as it is."""
+    return Spec(BOARDS[board] if isinstance(board, str) else board, role, NAME, SECONDS)
 
 
-def small(board: str) -> Board:
-    """The board with partitions that are made fast; 40 MiB is about the least that can be FAT32."""
-    full = BOARDS[board]
-    return replace(full, boot_bytes=40 * MIB, slot_bytes=24 * MIB)
+def small(board: str, role: Role = Role.GATEWAY) -> Spec:
+    """With partitions that are made fast; 40 MiB is about the least that can be FAT32."""
+    return spec(replace(BOARDS[board], boot_bytes=40 * MIB, slot_bytes=24 * MIB), role)
 
 
 def device_tree(model: str, compatible: str) -> bytes:
@@ -84,8 +75,7 @@ def boot_image() -> bytes:
 def root_folder(folder: Path, board: str, role: Role) -> Path:
     """The root, boot partition's files and all, as root.py leaves it."""
     root = folder / "root"
-    drive = layout(small(board), IDENTITY)
-    for text in texts(small(board), role, drive):
+    for text in texts(small(board, role)):
         put(root, text.path, text.content)
     for path, content in _system(role).items():
         put(root, path, content)
@@ -136,7 +126,7 @@ def _put_kernel(root: Path, board: str) -> None:
 
 
 def _put_x86(root: Path) -> None:
-    put(root, "boot/firmware/grub/grub.cfg", menu.menu(layout(small("x86"), IDENTITY)))
+    put(root, "boot/firmware/grub/grub.cfg", menu.menu(small("x86").layout))
     put(root, "boot/firmware/grub/grubenv", menu.environment())
     put(root, "boot/grub/core.img", core_image())
     put(root, "boot/grub/boot.img", boot_image())
@@ -151,7 +141,7 @@ def _put_rpi(root: Path) -> None:
         put(root, f"usr/lib/linux-image-6.12/broadcom/{tree}", made)
     for path in ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"):
         put(root, f"usr/lib/firmware/brcm/{path}", b"x")
-    for text in firmware.card(layout(small("rpi"), IDENTITY)):
+    for text in firmware.card(small("rpi").layout):
         put(root, text.path, text.content)
     fill(root, root / "boot/firmware/a")
 
@@ -161,8 +151,6 @@ def made(root: Path, board: str) -> Path:
     boot = root.parent / "boot"
     (root / "boot/firmware").rename(boot)
     (root / "boot/firmware").mkdir()
-    plan = disk.Plan(small(board), IDENTITY, Path("/nowhere"), SECONDS)
-    found = layout(plan.board, IDENTITY)
     path = root.parent / "disk.img"
-    disk.Disk(plan, found, path, Runner(root.parent / "log", Quiet())).make(root, boot)
+    disk.Disk(small(board), path, Runner(root.parent / "log", Progress())).make(root, boot)
     return path

@@ -106,53 +106,8 @@ def test_what_cannot_be_written_whole_is_named_and_in_nobodys_way(tmp_path: Path
     enrol(authority, "milan", 30)
 
 
-@pytest.mark.parametrize(
-    "addresses",
-    [
-        "x,",
-        "https://etcd.example:2379",
-        "etcd.example:2379",
-        "192.0.2.9:2379",
-        "192.0.2",
-        "192.0.2.999",
-        "[2001:db8::1]",
-        "fe80::1%eth0",
-        "münchen.example",
-        "a b",
-        "-a.example",
-        "a..example",
-    ],
-)
-@pytest.mark.parametrize("option", ["--etcd", "--handoff-switch", "--handoff-back-end"])
-def test_what_is_no_address_is_refused(
-    option: str, addresses: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["enrol", "a", f"{option}={addresses}", "--authority", str(tmp_path / "a")])
-    assert ended.value.code == Exit.USAGE
-    assert "accepted: IP addresses and host names: 192.0.2.1,etcd.example" in capsys.readouterr().err
-    assert not (tmp_path / "a").exists()
-
-
 def test_blanks_around_addresses_are_no_part_of_them(tmp_path: Path) -> None:
     main(["enrol", "m1", "--etcd", "192.0.2.9, etcd-1.example ,2001:db8::1", "--authority", str(tmp_path / "a")])
     names = read(tmp_path / "a/m1").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.9", "2001:db8::1"]
     assert names.get_values_for_type(x509.DNSName) == ["etcd-1.example"]
-
-
-@pytest.mark.parametrize("words", [["root"], ["etcd"], ["a/b"], ["a", "--days", "0"]])
-def test_wrong_arguments(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["enrol", *words, "--authority", str(tmp_path / "a")])
-    assert ended.value.code == Exit.USAGE
-    assert "accepted: " in capsys.readouterr().err
-    assert not (tmp_path / "a").exists()
-
-
-def test_a_certificate_has_one_purpose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["enrol", "a", "--authority", str(tmp_path / "a"), "--handoff-front", "--handoff-switch", "192.0.2.1"]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == Exit.USAGE
-    assert "not allowed with" in capsys.readouterr().err

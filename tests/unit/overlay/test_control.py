@@ -9,40 +9,22 @@ import pytest
 from overlay import __main__ as command
 from overlay import control
 
+QUIET = {
+    "converter": None,
+    "converter_silent": False,
+    "pressure_percent": 0,
+    "delays": 0,
+    "estimated": 0,
+    "servers": 0,
+    "routes": None,
+}
+LONDON = {"converter": "192.0.2.1:5124", "pressure_percent": 35, "delays": 2, "routes": {"version": 40, "age_s": 70}}
 NODES = [
-    {
-        "name": "london",
-        "address": "192.0.2.1:5460",
-        "converter": "192.0.2.1:5124",
-        "converter_silent": False,
-        "pressure_percent": 35,
-        "delays": 2,
-        "estimated": 0,
-        "servers": 0,
-        "routes": {"version": 40, "age_s": 70},
-    },
-    {
-        "name": "milan",
-        "address": "192.0.2.2:5460",
-        "converter": None,
-        "converter_silent": True,
-        "pressure_percent": 0,
-        "delays": 1,
-        "estimated": 0,
-        "servers": 0,
-        "routes": None,
-    },
-    {
-        "name": "paris",
-        "address": "192.0.2.3:5460",
-        "converter": None,
-        "converter_silent": False,
-        "pressure_percent": 0,
-        "delays": 0,
-        "estimated": 5,
-        "servers": 3,
-        "routes": {"version": None, "age_s": None},
-    },
+    QUIET | {"name": "london", "address": "192.0.2.1:5460"} | LONDON,
+    QUIET | {"name": "milan", "address": "192.0.2.2:5460", "converter_silent": True, "delays": 1},
+    QUIET
+    | {"name": "paris", "address": "192.0.2.3:5460", "estimated": 5, "servers": 3}
+    | {"routes": {"version": None, "age_s": None}},
 ]
 TABLES = [
     {"ingress": "london", "version": 41, "age_s": 12, "egresses": 1},
@@ -73,11 +55,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """By which arguments etcd was reached."""
     asked: list[str] = []
 
-    def status(reached: Sequence[str]) -> Any:
+    def ask(_command: str, reached: Sequence[str]) -> Any:
         asked.append(" ".join(reached))
         return STATUS
 
-    monkeypatch.setattr(control, "status", status)
+    monkeypatch.setattr(control, "ask", ask)
     return asked
 
 
@@ -95,12 +77,5 @@ def test_the_status_in_words_and_as_json(asked: list[str], capsys: pytest.Captur
 
 
 def test_nobody_there() -> None:
-    nothing: dict[str, Any] = {
-        "controller": None,
-        "waiting": [],
-        "computed_s": None,
-        "refused": [],
-        "nodes": [],
-        "tables": [],
-    }
+    nothing = STATUS | {"controller": None, "waiting": [], "refused": [], "nodes": [], "tables": []}
     assert control.text(nothing).splitlines()[0] == "controller: none; tables stay as they are"

@@ -6,20 +6,12 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_interface
 
 from router.identifiers import MAIN
+from router.links.model import Link
 from router.settings import RouterSettings
-from router.state.plan import (
-    Add,
-    AddEndpoint,
-    ChangeEndpoint,
-    ConfigureTunnel,
-    CreateTunnel,
-    Operation,
-    Remove,
-    RemoveEndpoint,
-    RemoveTunnel,
-    SetLimits,
-    command,
-)
+from router.state.owned import OwnershipRecord
+from router.state.plan import Add, Change, NumberedEndpoint, Operation, Remove, TunnelInterface, command
+from router.state.reconciler import Reconciler
+from router.tunnels.model import TunnelConfig
 from tributary.kernel.state import (
     EVERYWHERE,
     Endpoint,
@@ -71,6 +63,7 @@ class Plug:
 
 
 DSL = Plug(Interface(2, "eth0"), ("192.168.1.2/24",), ("192.168.1.1",))
+LAN = Plug(Interface(4, "end0"))
 LTE = Plug(Interface(3, "usb0"), ("10.64.0.2/30", "2001:db8:2::2/64"), ("10.64.0.1", "2001:db8:2::1"), 1025)
 
 
@@ -109,16 +102,16 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
                 rules.append(rule)
             case Remove(Rule() as rule):
                 rules.remove(rule)
-            case AddEndpoint(number, endpoint):
+            case Add(NumberedEndpoint(number, endpoint)):
                 assert number not in endpoints
                 assert endpoint.address not in {each.address for each in endpoints.values()}
                 endpoints[number] = endpoint
-            case RemoveEndpoint(number, endpoint):
+            case Remove(NumberedEndpoint(number, endpoint)):
                 assert endpoints.pop(number) == endpoint
-            case ChangeEndpoint(number, endpoint):
+            case Change(NumberedEndpoint(number, endpoint)):
                 assert endpoints[number].address == endpoint.address
                 endpoints[number] = endpoint
-            case SetLimits(new):
+            case Change(Limits() as new):
                 limits = new
     there = _interfaces(observed.interfaces, operations)
     indices = {interface.index for interface in there}
@@ -151,12 +144,12 @@ def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) 
     there = {interface.name: interface for interface in observed}
     for operation in operations:
         match operation:
-            case CreateTunnel(name):
+            case Add(TunnelInterface(name)):
                 assert name not in there
                 there[name] = Interface(max(each.index for each in there.values()) + 100, name)
-            case ConfigureTunnel(setup):
-                assert setup.name in there
-            case RemoveTunnel(name):
+            case Change(TunnelConfig(name)):
+                assert name in there
+            case Remove(TunnelInterface(name)):
                 del there[name]
     return tuple(there.values())
 
@@ -165,7 +158,8 @@ def changed(observed: KernelState, now: KernelState) -> KernelState:
     """The house ``now``, with what was installed in ``observed`` as far as the kernel keeps it."""
     known = {interface.name for interface in now.interfaces}
     tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
-    now = replace(now, interfaces=(*now.interfaces, *tunnels))
+    lan = [each for each in observed.addresses if each.interface == LAN.interface.index]
+    now = replace(now, interfaces=(*now.interfaces, *tunnels), addresses=(*now.addresses, *lan))
     there = {interface.index for interface in now.interfaces}
     ours = [
         route
@@ -177,7 +171,54 @@ def changed(observed: KernelState, now: KernelState) -> KernelState:
     )
 
 
+def link(reconciler: Reconciler, name: str) -> Link:
+    """One of its links."""
+    return next(each for each in reconciler.links if each.name == name)
+
+
 def texts(operations: Iterable[Operation], observed: KernelState) -> list[str]:
     """The steps as commands of ip(8)."""
     names = {interface.index: interface.name for interface in observed.interfaces}
     return [command(operation, names) for operation in operations]
+
+
+class Script:
+    """A reconciler and the kernel that it acts upon."""
+
+    def __init__(
+        self, kernel: KernelState | None = None, text: str = SETTINGS, memory: OwnershipRecord | None = None
+    ) -> None:
+        self.reconciler = Reconciler(settings(text), memory or OwnershipRecord())
+        self.kernel = kernel or KernelState()
+
+    def step(self, wall: float = 0) -> list[str]:
+        """The commands of one reconciliation, which are then done."""
+        operations = self.reconciler.reconcile(self.kernel, wall).operations
+        said = texts(operations, self.kernel)
+        self.kernel = after(self.kernel, operations)
+        return said
+
+    def reconcile(self, wall: float = 0) -> list[str]:
+        """The commands that follow until nothing follows any more."""
+        said: list[str] = []
+        while more := self.step(wall):
+            said += more
+        return said
+
+    def now(self, *plugs: Plug, wall: float = 0) -> list[str]:
+        """The commands that follow when the house looks so."""
+        self.kernel = changed(self.kernel, house(*plugs))
+        return self.reconcile(wall)
+
+    def answered(self, *links: str) -> list[str]:
+        """The target answers by these links; the commands that follow."""
+        for name in links:
+            self.reconciler.health.record(name, 0.02)
+        return self.reconcile()
+
+    def failed(self, *links: str) -> list[str]:
+        """It fails to answer by these so often that they count as silent; the commands that follow."""
+        for _ in range(3):
+            for name in links:
+                self.reconciler.health.record(name, None)
+        return self.reconcile()

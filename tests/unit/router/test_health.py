@@ -11,14 +11,18 @@ from tributary.settings.units import Duration
 PROBE = Probe(interval=Duration.parse("10s"), timeout=Duration.parse("2s"), failures=3)
 
 
-def both() -> Health:
+def both(*metered: str) -> Health:
     health = Health(PROBE)
-    health.set_links(["dsl", "lte"])
+    health.set_links(["dsl", "lte"], metered)
     return health
 
 
-def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answers() -> None:
-    health = both()
+@pytest.fixture
+def health() -> Health:
+    return both()
+
+
+def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answers(health: Health) -> None:
     health.record("lte", 0.05)
     for _ in range(2):
         health.record("dsl", None)
@@ -27,8 +31,7 @@ def test_a_link_is_taken_out_after_so_many_failures_in_a_row_while_another_answe
     assert health.down == {"dsl"}
 
 
-def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_link_back() -> None:
-    health = both()
+def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_link_back(health: Health) -> None:
     health.record("lte", 0.05)
     for rtt in (None, None, 0.01, None, None):
         health.record("dsl", rtt)
@@ -43,8 +46,7 @@ def test_one_answer_between_begins_the_count_anew_and_three_in_a_row_bring_a_lin
     assert health.records["dsl"].rtt == 0.03
 
 
-def test_a_link_that_begins_to_answer_is_asked_again_soon() -> None:
-    health = both()
+def test_a_link_that_begins_to_answer_is_asked_again_soon(health: Health) -> None:
     health.start_due(0)
     health.record("lte", 0.05)
     for _ in range(3):
@@ -143,8 +145,7 @@ def test_a_link_that_is_held_is_no_reason_to_shun_the_one_that_is_used() -> None
 
 
 def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
-    health = Health(PROBE)
-    health.set_links(["dsl", "lte"], metered=["lte"])
+    health = both("lte")
     assert health.start_due(0) == ["dsl", "lte"]
     health.record("dsl", 0.01)
     health.record("lte", 0.05)
@@ -156,8 +157,7 @@ def test_a_metered_link_is_asked_less_often_until_it_fails() -> None:
 
 
 def test_an_answer_from_before_a_link_failed_says_nothing_so_others_are_asked_at_once() -> None:
-    health = Health(PROBE)
-    health.set_links(["dsl", "lte"], metered=["lte"])
+    health = both("lte")
     health.start_due(0)
     for name in ("dsl", "lte"):
         health.record(name, 0.01)
@@ -175,8 +175,7 @@ def test_an_answer_from_before_a_link_failed_says_nothing_so_others_are_asked_at
 
 
 def test_an_answer_from_after_a_link_failed_shows_that_it_is_the_link() -> None:
-    health = Health(PROBE)
-    health.set_links(["dsl", "lte"], metered=["lte"])
+    health = both("lte")
     health.start_due(0)
     health.record("lte", 0.05)
     health.record("dsl", 0.01)
@@ -188,8 +187,7 @@ def test_an_answer_from_after_a_link_failed_shows_that_it_is_the_link() -> None:
     assert health.down == {"dsl"}
 
 
-def test_when_no_link_answers_none_is_taken_out() -> None:
-    health = both()
+def test_when_no_link_answers_none_is_taken_out(health: Health) -> None:
     health.record("lte", 0.05)
     for _ in range(9):
         health.record("lte", None)
@@ -197,8 +195,7 @@ def test_when_no_link_answers_none_is_taken_out() -> None:
     assert not health.down
 
 
-def test_the_first_link_to_answer_again_shows_that_the_other_is_dead() -> None:
-    health = both()
+def test_the_first_link_to_answer_again_shows_that_the_other_is_dead(health: Health) -> None:
     for _ in range(9):
         health.record("lte", None)
         health.record("dsl", None)
@@ -206,8 +203,7 @@ def test_the_first_link_to_answer_again_shows_that_the_other_is_dead() -> None:
     assert health.down == {"dsl"}
 
 
-def test_a_link_that_was_out_stays_out_while_the_target_is_away() -> None:
-    health = both()
+def test_a_link_that_was_out_stays_out_while_the_target_is_away(health: Health) -> None:
     health.record("lte", 0.05)
     for _ in range(3):
         health.record("dsl", None)
@@ -216,16 +212,16 @@ def test_a_link_that_was_out_stays_out_while_the_target_is_away() -> None:
     assert health.down == {"dsl"}
 
 
-def test_probes_are_due_at_once_then_each_interval() -> None:
-    health = both()
+def test_probes_are_due_at_once_then_each_interval(health: Health) -> None:
     assert health.start_due(100.0) == ["dsl", "lte"]
     assert health.start_due(100.0) == []
     assert health.next_due == 110.0
     assert health.start_due(110.0) == ["dsl", "lte"]
 
 
-def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_but_a_dead_link_can_wait() -> None:
-    health = both()
+def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_and_a_dead_link_can_wait(
+    health: Health,
+) -> None:
     health.start_due(100.0)
     health.record("lte", 0.05)
     health.record("dsl", None)
@@ -239,8 +235,7 @@ def test_after_a_failure_the_next_probe_is_due_when_this_ones_time_is_over_but_a
     assert health.start_due(112.0) == ["dsl"]
 
 
-def test_a_link_that_was_down_begins_anew_and_an_answer_for_one_that_is_gone_is_nothing() -> None:
-    health = both()
+def test_a_link_that_was_down_begins_anew_and_an_answer_for_one_that_is_gone_is_nothing(health: Health) -> None:
     health.record("lte", 0.05)
     for _ in range(3):
         health.record("dsl", None)

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, settings
+from tests.unit.router.house import DSL, LAN, LTE, SETTINGS, Plug, after, settings
 from tests.unit.router.test_tunnels import FIRST, SECOND, Script
 from tributary.kernel.state import Interface
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment, table
 
-LAN = Plug(Interface(4, "end0"))
 MORE = 'lan = "end0"\n'
 HERE = check(table(FIRST) | {"prefix": "2001:db8:1:1::/64"}, Enrolment, "test")
 THERE = check(table(SECOND) | {"gateway": "203.0.113.9", "prefix": "2001:db8:2:7::/64"}, Enrolment, "test")

@@ -7,14 +7,11 @@ import pytest
 
 from router import api
 from router.lan.npt import DELETE_TABLE, PrefixMapping, PrefixTranslation, rules
-from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
-from tributary.kernel.state import Interface, KernelState
+from tests.unit.router.house import DSL, LAN, LTE, SETTINGS, Script, cut, settings, texts
 from tributary.prefix_delegation import TOKEN, prefix_of
 from tributary.settings.errors import CommandError
 
-LAN = Plug(Interface(4, "end0"))
 BOTH = (
     replace(
         DSL,
@@ -30,33 +27,15 @@ PRIVATE = IPv6Network("fd12:3456:789a:1::/64")
 TRANSLATED = f'lan = "end0"\nlan_ipv6 = "translated"\nlan_prefix = "{PRIVATE}"\n'
 
 
-class Script:
-    """A keeper without tunnels, and the kernel that it acts upon."""
+def addresses(script: Script) -> list[str]:
+    """Those of the LAN's interface."""
+    return [str(each.address) for each in script.kernel.addresses if each.interface == LAN.interface.index]
 
-    def __init__(self, more: str, links: str = SETTINGS, memory: OwnershipRecord | None = None) -> None:
-        self.reconciler = Reconciler(settings(more + links), memory or OwnershipRecord())
-        self.kernel = KernelState()
 
-    def now(self, *plugs: Plug, wall: float = 0) -> list[str]:
-        """The commands that follow when the house looks so, until nothing follows any more."""
-        standing = [each for each in self.kernel.addresses if each.interface == LAN.interface.index]
-        found = changed(self.kernel, house(*plugs))
-        self.kernel = replace(found, addresses=(*found.addresses, *standing))
-        said: list[str] = []
-        while operations := self.reconciler.reconcile(self.kernel, wall).operations:
-            said += texts(operations, self.kernel)
-            self.kernel = after(self.kernel, operations)
-        return said
-
-    @property
-    def addresses(self) -> list[str]:
-        return [str(each.address) for each in self.kernel.addresses if each.interface == LAN.interface.index]
-
-    @property
-    def ways(self) -> dict[str, int | None]:
-        """The tables for what comes from networks."""
-        rules = self.kernel.rules
-        return {str(each.packets): each.table for each in rules if isinstance(each.packets, IPv6Network)}
+def tables(script: Script) -> dict[str, int | None]:
+    """The tables for what comes from networks."""
+    rules = script.kernel.rules
+    return {str(each.packets): each.table for each in rules if isinstance(each.packets, IPv6Network)}
 
 
 def test_the_prefix_is_known_by_the_address_that_networkd_makes() -> None:
@@ -66,7 +45,7 @@ def test_the_prefix_is_known_by_the_address_that_networkd_makes() -> None:
 
 
 def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -> None:
-    script = Script(LINK)
+    script = Script(text=LINK + SETTINGS)
     said = script.now(*BOTH)
     for wanted in (
         "ip -6 route add 2001:db8:a1::/64 dev end0 metric 9 proto 84",
@@ -91,72 +70,72 @@ def test_the_best_link_s_prefix_is_given_out_and_what_has_one_s_leaves_by_it() -
 
 
 def test_a_prefix_whose_link_is_gone_is_refused_for_as_long_as_devices_may_have_it() -> None:
-    script = Script(LINK)
+    script = Script(text=LINK + SETTINGS)
     script.now(*BOTH)
     said = script.now(cut(replace(BOTH[0], addresses=(), gateways=())), *BOTH[1:])
     assert {"ip address del 2001:db8:a1::1/64 dev end0", "ip address add 2001:db8:a2::1/64 dev end0"} <= set(said)
     assert "ip -6 route add default dev end0 table 8409 metric 1 proto 84" in said
-    assert script.ways == {"2001:db8:a1::/64": 8409, "2001:db8:a2::/64": 8402}
+    assert tables(script) == {"2001:db8:a1::/64": 8409, "2001:db8:a2::/64": 8402}
     # A daemon that was restarted meanwhile knows it of the route that is still there.
     script.reconciler = Reconciler(settings(LINK + SETTINGS), script.reconciler.record)
     assert script.now(*BOTH[1:], wall=100) == []
     script.now(*BOTH[1:], wall=8000)
-    assert script.ways == {"2001:db8:a2::/64": 8402}
+    assert tables(script) == {"2001:db8:a2::/64": 8402}
     script.now(*BOTH, wall=8000)
-    assert script.addresses == ["2001:db8:a1::1"]
-    assert script.ways == {"2001:db8:a1::/64": 8401, "2001:db8:a2::/64": 8402}
+    assert addresses(script) == ["2001:db8:a1::1"]
+    assert tables(script) == {"2001:db8:a1::/64": 8401, "2001:db8:a2::/64": 8402}
 
 
 def test_a_link_that_is_a_backup_gives_no_addresses_while_a_better_one_works() -> None:
     links = SETTINGS + 'use = "backup"\n'
-    script = Script(LINK, links)
+    script = Script(text=LINK + links)
     script.now(replace(BOTH[0], addresses=DSL.addresses), *BOTH[1:])
-    assert script.addresses == []
+    assert addresses(script) == []
     script.now(cut(DSL), *BOTH[1:])
-    assert script.addresses == ["2001:db8:a2::1"]
+    assert addresses(script) == ["2001:db8:a2::1"]
 
 
 def test_a_link_without_the_setting_keeps_its_prefix_to_itself() -> None:
-    script = Script('lan = "end0"\n')
+    script = Script(text='lan = "end0"\n' + SETTINGS)
     assert not [each for each in script.now(*BOTH) if "end0" in each]
-    assert script.ways == {}
+    assert tables(script) == {}
 
 
 def test_what_by_passes_to_a_link_without_ipv6_is_refused_over_ipv6_alone() -> None:
-    said = Script("bypass = true\n").now(DSL, BOTH[1])
+    said = Script(text="bypass = true\n" + SETTINGS).now(DSL, BOTH[1])
     assert "ip rule add priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
     assert "ip -6 rule add priority 8393 fwmark 0x8401 unreachable protocol 84" in said
     assert "ip -6 rule add priority 8393 fwmark 0x8402 lookup 8402 protocol 84" in said
 
 
 def test_private_addresses_stand_while_they_can_be_translated() -> None:
-    script = Script(TRANSLATED)
+    script = Script(text=TRANSLATED + SETTINGS)
     said = script.now(*BOTH)
     assert "ip address add fd12:3456:789a:1::1/64 dev end0" in said
     assert [each for each in said if each.startswith("nft")] == [
         "nft --file - (table inet tributary-translated: fd12:3456:789a:1::/64 of end0 becomes 2001:db8:a1::/64 by eth0,"
         " 2001:db8:a2::/64 by usb0)"
     ]
-    assert script.ways == {}
+    assert tables(script) == {}
     said = script.now(cut(BOTH[0]), *BOTH[1:])
     assert [each for each in said if "nft" in each or "end0" in each] == [
         "ip -6 route del fd12:3456:789a:1::/64 dev end0 table 8401 metric 1 proto 84",
         f"nft --file - (table inet tributary-translated: {PRIVATE} of end0 becomes 2001:db8:a2::/64 by usb0)",
     ]
-    assert script.addresses == ["fd12:3456:789a:1::1"]
+    assert addresses(script) == ["fd12:3456:789a:1::1"]
     script.now(cut(BOTH[0]), cut(BOTH[1]), LAN)
-    assert script.addresses == []
+    assert addresses(script) == []
 
 
 def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_end() -> None:
-    script = Script(TRANSLATED)
+    script = Script(text=TRANSLATED + SETTINGS)
     script.now(*BOTH)
     assert script.reconciler.record.has_translation
     script.reconciler = Reconciler(settings(TRANSLATED + SETTINGS), script.reconciler.record)
     assert [each for each in script.now(*BOTH) if "nft" in each]
     said = texts(script.reconciler.removal(script.kernel), script.kernel)
     assert "nft delete table inet tributary-translated" in said
-    script = Script(LINK, memory=script.reconciler.record)
+    script = Script(text=LINK + SETTINGS, memory=script.reconciler.record)
     assert "nft delete table inet tributary-translated" in script.now(*BOTH)
     assert not script.reconciler.record.has_translation
 

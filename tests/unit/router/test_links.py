@@ -100,12 +100,7 @@ def test_links_rank_by_priority_then_by_the_file_and_backups_come_last() -> None
     priority = 50
     """
     found = links(settings(text), house())
-    assert [(link.name, link.rank, link.slot) for link in found] == [
-        ("d", 0, 3),
-        ("b", 1, 1),
-        ("c", 2, 2),
-        ("a", 3, 0),
-    ]
+    assert [(link.name, link.rank, link.slot) for link in found] == [("d", 0, 3), ("b", 1, 1), ("c", 2, 2), ("a", 3, 0)]
 
 
 def test_two_modems_that_give_the_same_address_leave_it_to_the_first_link() -> None:
@@ -181,7 +176,7 @@ def test_a_modem_that_gives_the_lans_own_network_is_one_finding_and_other_links_
     assert found["dsl"].down is Reason.LAN_NETWORK and not found["dsl"].next_hops
     assert found["lte"].down is None
     (finding, *_) = diagnosis.of_link(diagnosis.LinkFacts("dsl", found["dsl"].down))
-    assert finding.code is diagnosis.DiagnosisCode.LAN_NETWORK and "dsl" in finding.text
+    assert finding.code is diagnosis.Code.LAN_NETWORK and "dsl" in finding.text
 
 
 def test_a_gateway_that_is_this_box_itself_is_none_also_where_no_lan_is_named() -> None:

@@ -2,14 +2,7 @@
 
 from router.probes.mptcp import AGAIN, SOON, Verdict, Verdicts, outside
 from tests.unit.router.house import DSL, LTE, SETTINGS, settings
-from tests.unit.router.test_tunnels import FIRST, Script
-
-
-def script(more: str = "") -> Script:
-    made = Script(FIRST, more=more)
-    made.now(DSL, LTE)
-    made.answered("dsl", "lte")
-    return made
+from tests.unit.router.test_tunnels import Script, answering
 
 
 def ways(verdicts: Verdicts) -> dict[str, str]:
@@ -21,16 +14,16 @@ def ways(verdicts: Verdicts) -> dict[str, str]:
 
 
 def test_inside_each_tunnel_the_converter_is_asked_and_past_it_the_server_of_the_settings() -> None:
-    assert ways(script().reconciler.verdicts) == {
+    assert ways(answering().reconciler.verdicts) == {
         "dsl": "tb1 10.84.0.18 10.84.0.1:5124",
         "lte": "tb2 10.84.0.19 10.84.0.1:5124",
     }
-    both = script('probe.mptcp_target = "198.51.100.7:443"\n').reconciler.verdicts
+    both = answering('probe.mptcp_target = "198.51.100.7:443"\n').reconciler.verdicts
     assert ways(both)["lte outside"] == "usb0 10.64.0.2 198.51.100.7:443" and len(both.results) == 0
 
 
 def test_without_tunnels_the_converter_is_asked_by_the_links() -> None:
-    made = script()
+    made = answering()
     made.reconciler.change_settings(settings(SETTINGS + '[probe]\ntarget = "203.0.113.5:5124"'))
     made.reconcile()
     assert ways(made.reconciler.verdicts) == {
@@ -40,13 +33,13 @@ def test_without_tunnels_the_converter_is_asked_by_the_links() -> None:
 
 
 def test_nobody_is_asked_inside_while_the_gateway_does_not_answer() -> None:
-    made = Script(FIRST)
+    made = Script()
     made.now(DSL)
     assert ways(made.reconciler.verdicts) == {}
 
 
 def test_a_connection_speaks_mptcp_or_plain_tcp() -> None:
-    verdicts = script().reconciler.verdicts
+    verdicts = answering().reconciler.verdicts
     assert verdicts.start_due(100.0) == ["dsl", "lte"]
     assert not verdicts.on_mptcp("dsl", speaks=True, is_refused=False, now=100.1)
     assert not verdicts.on_mptcp("lte", speaks=False, is_refused=False, now=100.1)
@@ -55,7 +48,7 @@ def test_a_connection_speaks_mptcp_or_plain_tcp() -> None:
 
 
 def test_where_mptcp_gets_no_answer_and_plain_tcp_does_it_is_dropped() -> None:
-    verdicts = script().reconciler.verdicts
+    verdicts = answering().reconciler.verdicts
     verdicts.start_due(100.0)
     assert verdicts.on_mptcp("dsl", speaks=None, is_refused=False, now=102.0)
     verdicts.on_plain_tcp("dsl", answered=True, now=102.1)
@@ -66,14 +59,14 @@ def test_where_mptcp_gets_no_answer_and_plain_tcp_does_it_is_dropped() -> None:
 
 
 def test_a_refusal_tells_nothing() -> None:
-    verdicts = script().reconciler.verdicts
+    verdicts = answering().reconciler.verdicts
     verdicts.start_due(100.0)
     assert not verdicts.on_mptcp("dsl", speaks=None, is_refused=True, now=100.1)
     assert verdicts.results == {}
 
 
 def test_what_comes_late_of_a_way_that_is_another_now_tells_nothing() -> None:
-    made = script('probe.mptcp_target = "198.51.100.7:443"\n')
+    made = answering('probe.mptcp_target = "198.51.100.7:443"\n')
     verdicts = made.reconciler.verdicts
     verdicts.start_due(100.0)
     made.now(LTE)

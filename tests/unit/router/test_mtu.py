@@ -104,36 +104,32 @@ def test_once_an_answers_time_is_known_the_next_one_is_not_waited_for_so_long() 
 WAY = Path("eth0", ip_address("192.168.1.2"), ip_address("203.0.113.5"), 1500)
 
 
-def measured(paths: Paths, most: int = 1492) -> None:
-    assert paths.start_due(100.0) == ["dsl"]
-    assert paths.next_probe("dsl") == (WAY, 1500, 1.0)
-    paths.too_large("dsl", most, 100.1)
-    paths.answered("dsl", 0.02, 100.2)
+@pytest.fixture
+def paths() -> Paths:
+    """With a way that was measured."""
+    made = Paths()
+    made.set_paths({"dsl": WAY})
+    assert made.start_due(100.0) == ["dsl"]
+    assert made.next_probe("dsl") == (WAY, 1500, 1.0)
+    made.too_large("dsl", 1492, 100.1)
+    made.answered("dsl", 0.02, 100.2)
+    return made
 
 
-def test_a_way_is_measured_at_once_and_then_each_hour() -> None:
-    paths = Paths()
-    paths.set_paths({"dsl": WAY})
-    measured(paths)
+def test_a_way_is_measured_at_once_and_then_each_hour(paths: Paths) -> None:
     assert (paths.results, paths.reached) == ({"dsl": 1492}, {"dsl": True})
     assert paths.next_probe("dsl") is None and paths.start_due(200.0) == []
     assert paths.next_due == 100.2 + AGAIN
 
 
-def test_another_way_is_another_measurement_and_late_answers_for_the_old_one_count_nothing() -> None:
-    paths = Paths()
-    paths.set_paths({"dsl": WAY})
-    measured(paths)
+def test_another_way_is_another_measurement_and_late_answers_for_the_old_one_count_nothing(paths: Paths) -> None:
     paths.set_paths({"dsl": replace(WAY, source=ip_address("192.168.1.3"))})
     assert paths.results == {}
     paths.answered("dsl", 0.02, 101.0)
     assert paths.results == {} and paths.start_due(101.0) == ["dsl"]
 
 
-def test_what_was_known_stays_when_nobody_answers_the_next_time() -> None:
-    paths = Paths()
-    paths.set_paths({"dsl": WAY})
-    measured(paths)
+def test_what_was_known_stays_when_nobody_answers_the_next_time(paths: Paths) -> None:
     assert paths.start_due(100.2 + AGAIN) == ["dsl"]
     for _ in range(6):
         paths.lost("dsl", 5000.0)
@@ -158,10 +154,7 @@ def test_a_gateway_that_answers_no_pings_is_asked_less_and_less(metered: bool, m
     assert measured_again and paths.next_due == now + (METERED if metered else AGAIN)
 
 
-def test_a_link_by_which_the_tunnel_is_silent_is_measured_at_once_and_then_each_minute() -> None:
-    paths = Paths()
-    paths.set_paths({"dsl": WAY})
-    measured(paths)
+def test_a_link_by_which_the_tunnel_is_silent_is_measured_at_once_and_then_each_minute(paths: Paths) -> None:
     paths.recheck({"dsl"}, 200.0)
     assert paths.reached == {} and paths.start_due(200.0) == ["dsl"]
     paths.answered("dsl", 0.02, 200.1)

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from router.links.overflow import Candidates, Overflow, Rates
 from tributary.kernel.state import Octets
 
@@ -38,14 +40,18 @@ class Script:
 TOLD = {"dsl": Rates(download=50e6, upload=10e6)}
 
 
+@pytest.fixture
+def script() -> Script:
+    return Script(told=TOLD)
+
+
 def test_it_waits_while_nothing_is_carried() -> None:
     script = Script()
     script.carry(100, dsl=0.001)
     assert script.standby == {"lte"}
 
 
-def test_a_link_of_a_known_rate_is_full_at_85_percent_for_two_seconds() -> None:
-    script = Script(told=TOLD)
+def test_a_link_of_a_known_rate_is_full_at_85_percent_for_two_seconds(script: Script) -> None:
     script.carry(60, dsl=42)
     assert script.standby == {"lte"}
     script.carry(1, dsl=43)
@@ -56,8 +62,7 @@ def test_a_link_of_a_known_rate_is_full_at_85_percent_for_two_seconds() -> None:
     assert script.standby == set()
 
 
-def test_it_goes_back_when_all_has_fitted_without_it_for_ten_seconds_and_not_before() -> None:
-    script = Script(told=TOLD)
+def test_it_goes_back_when_all_has_fitted_without_it_for_ten_seconds_and_not_before(script: Script) -> None:
     script.carry(2, dsl=48)
     script.carry(30, dsl=48, lte=20)
     script.carry(9, dsl=20, lte=10)
@@ -68,8 +73,7 @@ def test_it_goes_back_when_all_has_fitted_without_it_for_ten_seconds_and_not_bef
     assert script.standby == {"lte"}
 
 
-def test_between_full_and_fitting_it_stays_as_it_is() -> None:
-    script = Script(told=TOLD)
+def test_between_full_and_fitting_it_stays_as_it_is(script: Script) -> None:
     script.carry(100, dsl=40)
     assert script.standby == {"lte"}
     script.carry(2, dsl=48)
@@ -77,8 +81,7 @@ def test_between_full_and_fitting_it_stays_as_it_is() -> None:
     assert script.standby == set()
 
 
-def test_a_link_that_changes_is_full_by_what_it_can_carry_now() -> None:
-    script = Script(told=TOLD)
+def test_a_link_that_changes_is_full_by_what_it_can_carry_now(script: Script) -> None:
     script.carry(60, dsl=20)
     assert script.standby == {"lte"}
     script.capacities = {"dsl": Rates(download=22e6, upload=10e6)}
@@ -91,8 +94,7 @@ def test_a_link_that_changes_is_full_by_what_it_can_carry_now() -> None:
     assert script.standby == {"lte"}
 
 
-def test_an_upload_fills_it_as_a_download_does() -> None:
-    script = Script(told=TOLD)
+def test_an_upload_fills_it_as_a_download_does(script: Script) -> None:
     script.carry(2, up=9, dsl=1)
     assert script.standby == set()
 
@@ -151,8 +153,7 @@ def test_what_was_seen_lately_is_what_a_link_can_carry() -> None:
     assert script.standby == {"lte"}
 
 
-def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_needed() -> None:
-    script = Script(told=TOLD)
+def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_needed(script: Script) -> None:
     script.carry(2, dsl=48)
     script.overflow.set_candidates(script.candidates)
     assert script.standby == set()
@@ -160,8 +161,7 @@ def test_when_a_link_before_it_comes_or_goes_it_is_asked_anew_whether_it_is_need
     assert script.standby == {"lte"}
 
 
-def test_an_interface_that_counts_anew_is_not_full() -> None:
-    script = Script(told=TOLD)
+def test_an_interface_that_counts_anew_is_not_full(script: Script) -> None:
     script.carry(10, dsl=20)
     script.received.clear()
     script.carry(1)

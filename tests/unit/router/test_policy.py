@@ -8,7 +8,7 @@ import pytest
 
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, cut, house, settings
+from tests.unit.router.house import DSL, LTE, cut, house, link, settings
 from tributary.kernel import clock
 
 NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = ["22:00-06:00", "12:00-13:30"]'
@@ -19,7 +19,7 @@ def why(time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False) ->
     reconciler = Reconciler(settings(NIGHT), OwnershipRecord())
     wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
     reconciler.reconcile(house(cut(DSL) if dsl_is_cut else DSL, LTE), wall, is_synchronized=is_synchronized)
-    return reconciler.states["lte"].down
+    return link(reconciler, "lte").reason
 
 
 @pytest.mark.parametrize("time", ["22:00", "23:59", "00:00", "05:59", "12:00", "13:29"])
@@ -44,7 +44,7 @@ def test_hours_are_those_of_the_time_zone_that_is_said() -> None:
     reconciler = Reconciler(settings('time_zone = "Asia/Tokyo"\n' + NIGHT), OwnershipRecord())
     for hour, down in ((2, IN_WORDS + "12:00"), (3, None), (4, None), (5, IN_WORDS + "22:00"), (13, None)):
         reconciler.reconcile(house(DSL, LTE), datetime(2026, 11, 24, hour, tzinfo=UTC).timestamp())
-        assert reconciler.states["lte"].down == down
+        assert link(reconciler, "lte").reason == down
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from router.links.model import Reason
 from router.probes import captive_portal_option
-from router.probes.portal import AGAIN, PAGE, PortalPath, login_page
-from tests.unit.router.house import DSL, LTE, Plug
-from tests.unit.router.test_tunnels import FIRST, Script
+from router.probes.portal import AGAIN, PAGE, login_page
+from tests.unit.router.house import DSL, Plug, link
+from tests.unit.router.test_tunnels import FIRST, Script, answering
 
 FOUND = b"HTTP/1.1 302 Found\r\nServer: x\r\nLocation: http://10.1.0.1:8080/login?from=a\r\n\r\n"
 
@@ -41,8 +41,7 @@ SAID = "https://portal.example/api"
 
 
 @pytest.mark.parametrize(
-    ("answer", "page"),
-    [(b"", SAID), (b"HTTP/1.1 200 OK\r\n\r\n", SAID), (FOUND, "http://10.1.0.1:8080/login?from=a")],
+    ("answer", "page"), [(b"", SAID), (b"HTTP/1.1 200 OK\r\n\r\n", SAID), (FOUND, "http://10.1.0.1:8080/login?from=a")]
 )
 def test_what_a_network_says_by_dhcp_counts_unless_it_leads_elsewhere(answer: bytes, page: str) -> None:
     assert login_page(answer, SAID) == page
@@ -71,9 +70,7 @@ def test_where_networkd_notes_nothing_or_the_interface_is_gone_nothing_was_said(
 
 
 def silent(*links: str) -> Script:
-    script = Script(FIRST)
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
+    script = answering()
     script.failed(*links)
     return script
 
@@ -86,15 +83,15 @@ def test_a_link_with_a_login_page_says_so_until_the_gateway_answers() -> None:
     script = silent("lte")
     reconciler = script.reconciler
     assert reconciler.portals.start_due(100.0) == ["lte"]
-    assert reconciler.portals.path("lte") == PortalPath("usb0", ip_address("10.64.0.2"))
+    assert reconciler.portals.path("lte") == ("usb0", ip_address("10.64.0.2"))
     reconciler.portals.on_response("lte", FOUND, None, 100.1)
     script.reconcile()
-    assert reconciler.states["lte"].down is Reason.CAPTIVE_PORTAL
+    assert link(reconciler, "lte").reason is Reason.CAPTIVE_PORTAL
     assert reconciler.portals.next_due == 100.1 + AGAIN
     script.answered("lte")
-    assert str(reconciler.states["lte"].down) == Reason.NO_ANSWER.value and reconciler.portals.results == {}
+    assert link(reconciler, "lte").reason is Reason.NO_ANSWER and reconciler.portals.results == {}
     script.answered("lte", "lte")
-    assert reconciler.states["lte"].down is None
+    assert link(reconciler, "lte").reason is None
 
 
 def test_silence_and_late_answers_tell_nothing() -> None:

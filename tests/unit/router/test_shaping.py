@@ -7,7 +7,6 @@ import pytest
 from router.links.model import links
 from router.shaping.autorate import Direction
 from router.shaping.model import (
-    AppliedShapes,
     ChangeRates,
     InstalledQdiscs,
     Kind,
@@ -79,15 +78,6 @@ def test_what_nobody_wants_is_taken_away_also_half_of_it() -> None:
 
 def test_a_qdisc_of_somebody_else_s_keeps_its_interface_from_being_shaped() -> None:
     assert operations([SHAPE], InstalledQdiscs(foreign=frozenset({"usb0"}))) == []
-
-
-def test_given_is_what_was_carried_out_last() -> None:
-    given = AppliedShapes()
-    given.record(SetShape(SHAPE))
-    given.record(ChangeRates(UP_ALONE))
-    assert given.shapes == {"usb0": UP_ALONE}
-    given.record(RemoveShape("usb0"))
-    assert given.shapes == {}
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,20 @@
 """What the daemon does about tunnels, as scripts: what the kernel says, and the commands that follow."""
 
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import IPv4Network, ip_address
 
 import pytest
 
 from command.link import lines
 from router import api
+from router.identifiers import FIRST_METRIC, MAIN, PROTOCOL, is_owned_route
 from router.state.owned import OwnershipRecord
-from router.state.plan import ConfigureTunnel, CreateTunnel
+from router.state.plan import Add, Change, TunnelInterface
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, changed, cut, house, settings, texts
+from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, cut, house, settings, texts
+from tests.unit.router.house import Script as Reconciling
 from tests.unit.tributary.wireguard.test_enrolment import GIVEN
-from tributary.kernel.state import Interface, KernelState
+from tributary.kernel.state import Interface, Route
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 from tributary.settings.hosts import Target
@@ -22,38 +24,35 @@ FIRST = check(GIVEN | {"gateway": "203.0.113.5"}, Enrolment, "test")
 SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.0.32/28"}, Enrolment, "test")
 
 
-class Script:
-    """A keeper with an enrolment or more, and the kernel that it acts upon."""
+OVERFLOW = SETTINGS.replace("[wan.lte]", 'use = "overflow"\n[wan.lte]\nuse = "overflow"')
+
+
+class Script(Reconciling):
+    """One with an enrolment or more."""
 
     def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
-        tables = "".join(map(text, enrolments or (FIRST,)))
-        self.reconciler = Reconciler(settings(more + SETTINGS + tables), memory or OwnershipRecord())
-        self.kernel = KernelState()
+        super().__init__(None, more + SETTINGS + "".join(map(text, enrolments or (FIRST,))), memory)
 
-    def now(self, *plugs: Plug) -> list[str]:
-        """The commands that follow when the house looks so, until nothing follows any more."""
-        self.kernel = changed(self.kernel, house(*plugs))
-        return self.reconcile()
 
-    def reconcile(self) -> list[str]:
-        said: list[str] = []
-        while operations := self.reconciler.reconcile(self.kernel, 0).operations:
-            said += texts(operations, self.kernel)
-            self.kernel = after(self.kernel, operations)
-        return said
+@pytest.fixture
+def both() -> Script:
+    """With two links."""
+    script = Script()
+    script.now(DSL, LTE)
+    return script
 
-    def answered(self, *links: str) -> list[str]:
-        """The gateway answers by these links; the commands that follow."""
-        for link in links:
-            self.reconciler.health.record(link, 0.02)
-        return self.reconcile()
 
-    def failed(self, *links: str) -> list[str]:
-        """It fails to answer by these so often that they count as dead; the commands that follow."""
-        for _ in range(3):
-            for link in links:
-                self.reconciler.health.record(link, None)
-        return self.reconcile()
+def answering(more: str = "") -> Script:
+    """The gateway answers by both links, and as quickly."""
+    script = Script(more=more)
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    return script
+
+
+@pytest.fixture
+def answered() -> Script:
+    return answering()
 
 
 def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_no_other_link() -> None:
@@ -81,25 +80,20 @@ def test_each_link_gets_a_tunnel_with_a_mark_and_what_a_tunnel_sends_leaves_by_n
     assert max(rules) < min(sent)
 
 
-def test_everything_else_goes_into_its_tunnel_once_the_gateway_answers() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    assert script.answered("lte") == [
+def test_everything_else_goes_into_its_tunnel_once_the_gateway_answers(both: Script) -> None:
+    assert both.answered("lte") == [
         "ip route del default via 10.64.0.1 dev usb0 onlink metric 2 proto 84 src 10.64.0.2",
         "ip route del default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2",
         "ip route add default dev tb0 metric 1 proto 84 src 10.84.0.17",
     ]
-    script.answered("dsl", "lte")
-    back = script.failed("dsl", "lte")
+    both.answered("dsl", "lte")
+    back = both.failed("dsl", "lte")
     assert "ip route del default dev tb0 metric 1 proto 84 src 10.84.0.17" in back
     assert "ip route add default via 192.168.1.1 dev eth0 onlink metric 1 proto 84 src 192.168.1.2" in back
 
 
-def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_probes() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    said = script.failed("dsl")
+def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_probes(answered: Script) -> None:
+    said = answered.failed("dsl")
     assert said[0] == "ip mptcp endpoint delete id 128"
     assert "ip route del 10.84.0.1/32 dev tb1 metric 1 proto 84 src 10.84.0.18" in said
     assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
@@ -108,18 +102,14 @@ def test_a_link_by_which_the_gateway_does_not_answer_keeps_its_tunnel_for_the_pr
     assert [each for each in said if each.startswith("wg set tb0")]
 
 
-def test_the_tunnel_for_everything_else_is_set_again_when_the_best_link_has_changed() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    assert script.reconcile() == []
-    said = script.now(cut(DSL), LTE)
+def test_the_tunnel_for_everything_else_is_set_again_when_the_best_link_has_changed(both: Script) -> None:
+    assert both.reconcile() == []
+    said = both.now(cut(DSL), LTE)
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
 
 
-def test_another_address_of_a_link_sets_its_tunnel_again_and_leaves_its_endpoint_alone() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    said = script.now(replace(DSL, addresses=("192.168.1.77/24",)), LTE)
+def test_another_address_of_a_link_sets_its_tunnel_again_and_leaves_its_endpoint_alone(both: Script) -> None:
+    said = both.now(replace(DSL, addresses=("192.168.1.77/24",)), LTE)
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0", "tb1"]
     assert not [each for each in said if "mptcp" in each]
 
@@ -187,11 +177,8 @@ def test_a_step_that_failed_is_tried_again() -> None:
     script = Script()
     script.now(DSL)
     assert script.reconcile() == []
-    [operation] = [
-        each for each in Script().reconciler.reconcile(house(DSL), 0).operations if isinstance(each, ConfigureTunnel)
-    ][:1]
-    script.reconciler.on_failure(operation)
-    assert [each.split()[2] for each in script.reconcile()] == [operation.config.name]
+    script.reconciler.on_failure(Change(script.reconciler.gateways.applied["tb1"]))
+    assert [each.split()[2] for each in script.reconcile()] == ["tb1"]
 
 
 def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
@@ -230,8 +217,8 @@ def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() 
 
 def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
     script = Script()
-    operations = script.reconciler.reconcile(house(DSL), 0).operations
-    script.reconciler.on_failure(next(each for each in operations if isinstance(each, CreateTunnel)))
+    assert Add(TunnelInterface("tb0")) in script.reconciler.reconcile(house(DSL), 0).operations
+    script.reconciler.on_failure(Add(TunnelInterface("tb0")))
     assert script.reconciler.record.tunnels == {"tb1", "tb2"}
 
 
@@ -348,44 +335,31 @@ def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> N
     assert "ip rule del priority 8393 fwmark 0x8401 lookup 8401 protocol 84" in said
 
 
-def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_by_no_subflow() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    script.reconciler.health.recheck_all()
-    assert script.reconciler.health.start_due(50.0) == ["dsl", "lte"]
-    assert script.reconciler.health.timeout("dsl") < 1
-    script.reconciler.health.record("dsl", None)
+def test_a_link_that_is_silent_in_a_conversation_is_left_by_everything_else_and_by_no_subflow(answered: Script) -> None:
+    answered.reconciler.health.recheck_all()
+    assert answered.reconciler.health.start_due(50.0) == ["dsl", "lte"]
+    assert answered.reconciler.health.timeout("dsl") < 1
+    answered.reconciler.health.record("dsl", None)
     # The gateway itself may be away: nothing is left before it answers by another link.
-    assert script.reconcile() == []
-    said = script.answered("lte")
+    assert answered.reconcile() == []
+    said = answered.answered("lte")
     assert "ip route del default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in said
     assert [each.split()[2] for each in said if each.startswith("wg set")] == ["tb0"]
-    assert script.reconciler.health.timeout("dsl") > 1
-    best = [route for route in script.kernel.routes if route.table == 8400 and route.destination.version == 4]
+    assert answered.reconciler.health.timeout("dsl") > 1
+    best = [route for route in answered.kernel.routes if route.table == 8400 and route.destination.version == 4]
     assert [route.interface for route in best] == [LTE.interface.index]
-    assert {str(each.address) for each in script.kernel.endpoints.values()} == {"10.84.0.18", "10.84.0.19"}
-    back = script.answered("dsl")
+    assert {str(each.address) for each in answered.kernel.endpoints.values()} == {"10.84.0.18", "10.84.0.19"}
+    back = answered.answered("dsl")
     assert "ip route add default via 192.168.1.1 dev eth0 onlink table 8400 metric 1 proto 84" in back
     assert [each.split()[2] for each in back if each.startswith("wg set")] == ["tb0"]
 
 
-def test_a_doubt_that_all_links_answer_changes_nothing() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    script.reconciler.health.recheck_all()
-    assert script.answered("dsl", "lte") == []
-
-
-def test_a_doubt_that_no_link_answers_changes_nothing() -> None:
-    script = Script()
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    script.reconciler.health.recheck_all()
+@pytest.mark.parametrize("rtt", [0.02, None], ids=["all answer", "none answers"])
+def test_a_doubt_that_all_links_answer_alike_changes_nothing(answered: Script, rtt: float | None) -> None:
+    answered.reconciler.health.recheck_all()
     for link in ("dsl", "lte"):
-        script.reconciler.health.record(link, None)
-    assert script.reconcile() == []
+        answered.reconciler.health.record(link, rtt)
+    assert answered.reconcile() == []
 
 
 def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
@@ -455,3 +429,68 @@ def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there
     assert script.reconciler.fail_back(50.0 + scout.required)
     script.reconcile()
     assert outside(script, "tb2") == FOUR
+
+
+def quick(script: Script, **ms: float) -> list[str]:
+    """Six answers by each of these links after so many milliseconds; the commands that follow."""
+    for _ in range(6):
+        for link, each in ms.items():
+            script.reconciler.health.record(link, each / 1000)
+    return script.reconcile()
+
+
+def beginning(script: Script) -> list[str]:
+    """The links that begin sessions, as the status has them."""
+    return [link["name"] for link in api.status(script.reconciler, 0, 0)["wan"] if link["begins_sessions"]]
+
+
+def test_of_equal_links_the_quickest_begins_sessions_and_there_is_a_route_inside_all_the_time(answered: Script) -> None:
+    assert quick(answered, dsl=80, lte=20) == ["ip route add 10.84.0.1/32 dev tb2 metric 0 proto 84 src 10.84.0.19"]
+    assert beginning(answered) == ["lte"]
+    assert quick(answered, dsl=10) == ["ip route del 10.84.0.1/32 dev tb2 metric 0 proto 84 src 10.84.0.19"]
+    assert beginning(answered) == ["dsl"]
+
+
+def test_answers_of_long_ago_say_nothing_of_how_quick_a_link_is(answered: Script) -> None:
+    quick(answered, dsl=80, lte=20)
+    quick(answered, lte=200)
+    assert beginning(answered) == ["dsl"]
+
+
+def test_a_link_that_failed_has_to_show_again_that_it_is_quick(answered: Script) -> None:
+    quick(answered, dsl=80, lte=20)
+    answered.reconciler.health.record("lte", None)
+    answered.answered("lte")
+    assert beginning(answered) == ["dsl"]
+    quick(answered, lte=20)
+    assert beginning(answered) == ["lte"]
+
+
+def test_the_quickest_stays_when_the_first_link_comes_back_of_which_nothing_is_known(answered: Script) -> None:
+    quick(answered, dsl=80, lte=20)
+    answered.now(LTE)
+    answered.now(DSL, LTE)
+    assert beginning(answered) == ["lte"]
+
+
+def test_an_overflow_link_on_standby_begins_no_session() -> None:
+    script = Script()
+    script.reconciler.change_settings(settings(OVERFLOW + text(FIRST)))
+    script.now(DSL, LTE)
+    script.answered("dsl", "lte")
+    assert script.reconciler.overflow.standby == {"lte"}
+    quick(script, dsl=80, lte=20)
+    assert beginning(script) == ["dsl"]
+
+
+def test_without_tunnels_no_link_is_said_to_begin_sessions() -> None:
+    reconciler = Reconciler(settings(), OwnershipRecord())
+    reconciler.reconcile(house(DSL, LTE), 0)
+    assert [link["begins_sessions"] for link in api.status(reconciler, 0, 0)["wan"]] == [False, False]
+
+
+def test_routes_of_others_with_our_protocol_and_no_metric_are_not_ours() -> None:
+    inside = Route(MAIN, IPv4Network("10.84.0.1/32"), None, 7, FIRST_METRIC, PROTOCOL)
+    assert is_owned_route(inside)
+    assert not is_owned_route(replace(inside, destination=IPv4Network("198.51.100.0/24")))
+    assert not is_owned_route(replace(inside, gateway=ip_address("10.1.0.1")))

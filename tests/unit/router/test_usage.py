@@ -10,7 +10,7 @@ from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, f
 from router.links.usage_file import UsageFile
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, after, house, settings, texts
+from tests.unit.router.house import DSL, LTE, after, house, link, settings, texts
 from tributary.kernel.state import Octets
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -209,10 +209,10 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
         *said
     }
     kernel = after(kernel, operations)
-    assert reconciler.states["lte"].down == "monthly cap of 1MB used up, resets on 2026-12-01"
+    assert link(reconciler, "lte").reason == "monthly cap of 1MB used up, resets on 2026-12-01"
     assert not [route for route in kernel.routes if route.interface == LTE.interface.index and route.protocol == 84]
     assert reconciler.reconcile(kernel, NOON).operations == ()
     december = datetime(2026, 12, 1).timestamp()
     back = texts(reconciler.reconcile(kernel, december).operations, kernel)
     assert "ip route del unreachable default metric 9 proto 84" in back
-    assert reconciler.states["lte"].down is None
+    assert link(reconciler, "lte").reason is None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from matplotlib.figure import Figure
 
 from experiments.study.readings import Point, Reading, Readings, Verdict
@@ -29,7 +30,7 @@ def readings(scenario: Scenario[Any], rule: Rule) -> Readings:
 
 def judged(scenario: Scenario[Any], rule: Rule) -> Sequence[Verdict]:
     """What ``scenario`` says of them."""
-    return scenario.judge(scenario.options(), topology(scenario), readings(scenario, rule))
+    return scenario.judged(scenario.options(), topology(scenario), readings(scenario, rule))
 
 
 def failed(scenario: Scenario[Any], rule: Rule) -> list[str]:
@@ -52,6 +53,28 @@ def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:
     figure = Figure()
     scenario.drawn(figure, topology(scenario), readings(scenario, rule))
     return figure
+
+
+def claims_test(
+    scenario: Scenario[Any],
+    good: Rule,
+    *broken: tuple[Rule, *tuple[str, ...]],
+    panels: int = 0,
+    differing_too: bool = False,
+) -> Callable[[Rule, list[str]], None]:
+    """A test that ``good`` readings hold every claim, and one for each of the rows ``broken``: readings of that rule
+    break these claims and no other. With ``differing_too`` those count as well that are known to differ. Good ones are
+    drawn in so many ``panels``, unless that is 0.
+    """
+    rows = [pytest.param(good, [], id="good"), *(pytest.param(rule, claims, id=claims[0]) for rule, *claims in broken)]
+
+    @pytest.mark.parametrize(("rule", "claims"), rows)
+    def test(rule: Rule, claims: list[str]) -> None:
+        assert [*failed(scenario, rule), *(differing(scenario, rule) if differing_too else ())] == claims
+        if rule is good and panels:
+            assert len(drawn(scenario, good).axes) == panels
+
+    return test
 
 
 def but(good: Rule, chosen: Mapping[str, str], **changed: float) -> Rule:

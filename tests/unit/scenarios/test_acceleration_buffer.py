@@ -2,7 +2,7 @@
 
 from experiments.scenarios.acceleration_buffer import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, claims_test
 
 
 def good(point: Point) -> dict[str, float]:
@@ -10,16 +10,10 @@ def good(point: Point) -> dict[str, float]:
     return {"rate_mbps": 90 * min(1.0, float(point["ratio"]) / 2)}
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 1
-
-
-def test_a_larger_buffer_that_helps_fails_its_claim() -> None:
-    (claim,) = failed(SCENARIO, but(good, {"ratio": "4"}, rate_mbps=95))
-    assert claim.startswith("twice the receive buffer")
-
-
-def test_a_smaller_one_that_does_not_hurt_fails_its_claim() -> None:
-    (claim,) = failed(SCENARIO, but(good, {"ratio": "0.5"}, rate_mbps=89))
-    assert claim.startswith("half of it")
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (but(good, {"ratio": "4"}, rate_mbps=95), "twice the receive buffer reaches 97 % of the most"),
+    (but(good, {"ratio": "0.5"}, rate_mbps=89), "half of it does not reach 80 %"),
+    panels=1,
+)

@@ -2,7 +2,7 @@
 
 from experiments.scenarios.acceleration_start import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed
+from tests.unit.scenarios.made_up import but, claims_test, drawn
 
 
 def good(point: Point) -> dict[str, float]:
@@ -10,11 +10,13 @@ def good(point: Point) -> dict[str, float]:
     return {"start_ms": 60.0 if point["processor"] == "5%" else 3.0}
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
+def test_each_limit_has_its_place() -> None:
     assert [len(axes.get_xticks()) for axes in drawn(SCENARIO, good).axes] == [4, 5]
 
 
-def test_a_start_that_needs_more_memory_fails_its_claim() -> None:
-    (claim,) = failed(SCENARIO, but(good, {"memory": "6MB"}, start_ms=13.0))
-    assert claim == "it takes a connection in time, with 6MB"
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (but(good, {"memory": "6MB"}, start_ms=13.0), "it takes a connection in time, with 6MB"),
+    panels=2,
+)

@@ -1,10 +1,8 @@
 """Verdicts on the buffer that is needed by packets of each size."""
 
-import pytest
-
 from experiments.scenarios.buffer_mtu import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import Rule, drawn, failed
+from tests.unit.scenarios.made_up import Rule, claims_test
 from tributary.settings.units import Size
 
 
@@ -21,17 +19,13 @@ def needing(megabytes_at: dict[int, float]) -> Rule:
 GOOD = {1500: 0.48, 1280: 0.48, 1000: 0.68, 576: 1.36}
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, needing(GOOD)) == []
-    assert len(drawn(SCENARIO, needing(GOOD)).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("changed", "broken"),
-    [
-        ({1000: 0.34}, "packets of 1000 bytes need no smaller buffer than those of 1500"),
-        ({1280: 0.96}, "for packets of 1280 bytes a buffer in proportion to what they carry is enough"),
-    ],
+test_claims = claims_test(
+    SCENARIO,
+    needing(GOOD),
+    (needing(GOOD | {1000: 0.34}), "packets of 1000 bytes need no smaller buffer than those of 1500"),
+    (
+        needing(GOOD | {1280: 0.96}),
+        "for packets of 1280 bytes a buffer in proportion to what they carry is enough",
+    ),
+    panels=2,
 )
-def test_readings_that_break_a_claim_fail_it_and_no_other(changed: dict[int, float], broken: str) -> None:
-    assert failed(SCENARIO, needing(GOOD | changed)) == [broken]

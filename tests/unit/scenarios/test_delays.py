@@ -1,12 +1,10 @@
 """Verdicts on what waits in a receiver whose paths differ in delay."""
 
-import pytest
-
 from experiments.scenarios.delays import SCENARIO, DelaysOptions
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point
 from experiments.testbed.topology import Profile
-from tests.unit.scenarios.made_up import Rule, but, differing, drawn, failed, topology
+from tests.unit.scenarios.made_up import but, claims_test, differing, failed, topology
 from tributary.settings.files import check, load
 from tributary.settings.units import Duration
 
@@ -17,26 +15,19 @@ def good(point: Point) -> dict[str, float]:
     return {"seconds": 6.0, "steady_mbps": 55.0, "waiting_kb": 5 + 1.5 * 40e6 / 8 * difference / 2 / 1000}
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
-        (
-            but(good, {"difference": "0s"}, waiting_kb=250.0),
-            "with delays that are alike no more than two bursts of the scheduler wait",
-        ),
-        (
-            but(good, {"difference": "80ms"}, waiting_kb=60.0),
-            "with a difference of 80ms what the shorter path brings meanwhile waits in the client",
-        ),
-    ],
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (
+        but(good, {"difference": "0s"}, waiting_kb=250.0),
+        "with delays that are alike no more than two bursts of the scheduler wait",
+    ),
+    (
+        but(good, {"difference": "80ms"}, waiting_kb=60.0),
+        "with a difference of 80ms what the shorter path brings meanwhile waits in the client",
+    ),
+    panels=2,
 )
-def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: str) -> None:
-    assert failed(SCENARIO, rule) == [broken]
 
 
 def test_a_burst_that_waits_differs_from_the_paper_and_fails_nothing() -> None:

@@ -6,7 +6,7 @@ from experiments.scenarios.grid import SCENARIO
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point
 from experiments.testbed.topology import Profile, Topology
-from tests.unit.scenarios.made_up import but, drawn, failed, judged
+from tests.unit.scenarios.made_up import but, claims_test, judged
 from tributary.settings.files import load
 
 PROFILE = load(SCENARIO.profile, Profile)
@@ -26,16 +26,19 @@ def ground_of(point: Point) -> TestbedBlueprint:
     return blueprint
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 1
-
-
-def test_a_pair_that_is_slower_than_its_best_link_is_named() -> None:
-    slow = but(good, HARD | {"by": "squid"}, steady_mbps=45.5)
-    assert failed(SCENARIO, slow) == [
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (
+        but(good, HARD | {"by": "squid"}, steady_mbps=45.5),
         "95 % of the best single link or more (second link 50mbit, 200ms, 1% loss; squid)",
-    ]
+    ),
+    (
+        but(good, HARD | {"settings": "kernel"}, steady_mbps=80),
+        "the appliance's settings cost nothing anywhere (worst: second link 50mbit, 200ms, 1% loss)",
+    ),
+    panels=1,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +61,6 @@ def test_a_slow_pair_is_explained_by_a_larger_send_buffer_or_not(ample: float, b
     slow = but(good, HARD | {"settings": "appliance", "by": "squid"}, steady_mbps=45.5)
     slow = but(slow, HARD | {"settings": "ample"}, steady_mbps=ample)
     assert {verdict.because for verdict in judged(SCENARIO, slow)} == {"", because}
-
-
-def test_settings_that_cost_something_are_seen() -> None:
-    costly = but(good, HARD | {"settings": "kernel"}, steady_mbps=80)
-    assert failed(SCENARIO, costly) == [
-        "the appliance's settings cost nothing anywhere (worst: second link 50mbit, 200ms, 1% loss)",
-    ]
 
 
 def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.scenarios import handoff_backends, handoff_faults, handoff_scale, handoff_sizes
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import drawn, failed, judged
+from tests.unit.scenarios.made_up import but, claims_test, drawn, failed, judged
 
 
 def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
@@ -42,20 +42,24 @@ def test_a_proxy_that_is_not_here_is_no_claim() -> None:
     drawn(handoff_sizes.SCENARIO, rule)
 
 
-def backends(point: Point, more: float = 300, passed: float = 1) -> Mapping[str, float]:
+def backends(point: Point) -> Mapping[str, float]:
     ours = point["by"] == "handoff"
-    longer = more if ours and point["next"] == "another" else 0
-    return {"request_us": 2500 + longer, "front_percent": passed if ours else 105}
+    longer = 300 if ours and point["next"] == "another" else 0
+    return {"request_us": 2500 + longer, "front_percent": 1 if ours else 105}
 
 
-def test_another_back_end_costs_little_and_nothing_passes_the_front() -> None:
-    scenario = handoff_backends.SCENARIO
-    assert failed(scenario, backends) == []
-    assert failed(scenario, lambda point: backends(point, more=1500)) == [
-        "another back end costs a request less than a millisecond"
-    ]
-    assert failed(scenario, lambda point: backends(point, passed=100)) == ["no answer passes the front"]
-    assert len(drawn(scenario, backends).axes[0].patches) == 6
+OURS = {"by": "handoff", "next": "another"}
+test_claims_on_back_ends = claims_test(
+    handoff_backends.SCENARIO,
+    backends,
+    (but(backends, OURS, request_us=4000), "another back end costs a request less than a millisecond"),
+    (but(backends, OURS, front_percent=100), "no answer passes the front"),
+    panels=1,
+)
+
+
+def test_each_back_end_has_its_bar_by_each_contender() -> None:
+    assert len(drawn(handoff_backends.SCENARIO, backends).axes[0].patches) == 6
 
 
 def test_the_first_request_of_a_connection_is_not_counted() -> None:
@@ -63,18 +67,19 @@ def test_the_first_request_of_a_connection_is_not_counted() -> None:
     assert told == {"request_us": 2300, "front_percent": 10}
 
 
-def scale(point: Point, most: float = 8, passed: float = 1) -> Mapping[str, float]:
+def scale(point: Point, most: float = 8) -> Mapping[str, float]:
     number = int(point["back_ends"])
     links = 1 if point["by"] in ("nginx", "haproxy") else min(number, most)
-    return {"mbps": 190 * links, "front_cpu_percent": 2 * links, "front_percent": passed}
+    return {"mbps": 190 * links, "front_cpu_percent": 2 * links, "front_percent": 1}
 
 
-def test_throughput_grows_with_the_back_ends_while_the_front_idles() -> None:
-    scenario = handoff_scale.SCENARIO
-    assert failed(scenario, scale) == []
-    assert failed(scenario, lambda point: scale(point, most=5)) == ["8 back ends give nearly 8 times what one gives"]
-    assert failed(scenario, lambda point: scale(point, passed=100)) == ["the front's link idles"]
-    assert len(drawn(scenario, scale).axes) == 2
+test_claims_on_scale = claims_test(
+    handoff_scale.SCENARIO,
+    scale,
+    (lambda point: scale(point, most=5), "8 back ends give nearly 8 times what one gives"),
+    (but(scale, {"by": "handoff"}, front_percent=100), "the front's link idles"),
+    panels=2,
+)
 
 
 def faults(point: Point, reset: float = 0.7, wrong: float = 0, whole: float = 1) -> Mapping[str, float]:
@@ -106,4 +111,5 @@ def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
 def test_what_it_stands_on_is_the_same_for_all_points(module: object) -> None:
     scenario = module.SCENARIO  # type: ignore[attr-defined]
     options = scenario.options()
-    assert len({scenario.blueprint(options, None, point) for point in scenario.points(options, None)}) == 1
+    first, *others = (scenario.blueprint(options, None, point) for point in scenario.points(options, None))
+    assert all(other == first for other in others)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from experiments.scenarios import home
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, drawn, failed, judged, quoted
+from tests.unit.scenarios.made_up import but, claims_test, judged, quoted
 
 SCENARIO = home.SCENARIO
 
@@ -29,47 +29,33 @@ def good(point: Point) -> Mapping[str, float]:
     return {"dsl_mbps": 38, "bonded_mbps": bonded, "sum_mbps": 57, "share_percent": bonded / 0.57, "seconds": 10}
 
 
-def test_tunnels_that_bond_all_and_keep_calls_hold_every_claim() -> None:
-    assert failed(SCENARIO, good) == []
+def test_rates_cuts_and_waiting_are_judged() -> None:
     assert len(judged(SCENARIO, good)) == 4 + 2 + 2 * 4 + 2
-    assert len(drawn(SCENARIO, good).axes) == 6
 
 
-def test_what_is_not_bonded_is_seen() -> None:
-    assert failed(SCENARIO, but(good, {"leg": "wireguard", "links": "3"}, share_percent=94)) == [
-        "3 links are bonded (wireguard)"
-    ]
-    stripped = but(good, {"leg": "wireguard", "what": "stripped"}, share_percent=66)
-    assert failed(SCENARIO, stripped) == [
-        "2 links are bonded past a provider that strips MPTCP's option, too (wireguard)"
-    ]
-
-
-def test_a_plain_leg_that_outdoes_its_one_link_is_not_stripped() -> None:
-    claims = failed(SCENARIO, but(good, {"leg": "plain", "what": "stripped"}, bonded_mbps=56))
-    assert claims == ["where the plain leg has one link left"]
-
-
-def test_a_call_that_waits_or_is_known_by_two_addresses_and_a_download_that_waits_are_seen() -> None:
-    for how, gap in (("carrier", 1.5), ("silence", 18)):
-        assert failed(SCENARIO, but(good, {"leg": "wireguard", "what": how}, udp_gap_s=gap)) == [
-            f"a call goes on through a cut ({how}, wireguard)"
-        ]
-    assert failed(SCENARIO, but(good, {"leg": "wireguard", "what": "carrier"}, kept_address=0)) == [
-        "with one address (carrier, wireguard)"
-    ]
-    assert failed(SCENARIO, but(good, {"leg": "plain", "what": "silence"}, tcp_gap_s=6)) == [
-        "a download goes on through a cut (silence, plain)"
-    ]
-
-
-def test_a_call_that_waits_although_the_router_knows_the_rates_is_seen_and_so_is_one_that_never_waits() -> None:
-    assert failed(SCENARIO, but(good, {"what": "rates"}, added_ms=60)) == [
-        "where the router knows the links' rates it does not"
-    ]
-    assert failed(SCENARIO, but(good, {"what": "waiting"}, added_ms=5)) == [
-        "a call waits behind a download that fills a link"
-    ]
+WIREGUARD, PLAIN = {"leg": "wireguard"}, {"leg": "plain"}
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (but(good, WIREGUARD | {"links": "3"}, share_percent=94), "3 links are bonded (wireguard)"),
+    (
+        but(good, WIREGUARD | {"what": "stripped"}, share_percent=66),
+        "2 links are bonded past a provider that strips MPTCP's option, too (wireguard)",
+    ),
+    # A plain leg that outdoes its one link is not stripped.
+    (but(good, PLAIN | {"what": "stripped"}, bonded_mbps=56), "where the plain leg has one link left"),
+    (
+        but(good, WIREGUARD | {"what": "carrier"}, udp_gap_s=1.5),
+        "a call goes on through a cut (carrier, wireguard)",
+    ),
+    (but(good, WIREGUARD | {"what": "silence"}, udp_gap_s=18), "a call goes on through a cut (silence, wireguard)"),
+    (but(good, WIREGUARD | {"what": "carrier"}, kept_address=0), "with one address (carrier, wireguard)"),
+    (but(good, PLAIN | {"what": "silence"}, tcp_gap_s=6), "a download goes on through a cut (silence, plain)"),
+    # A call that waits although the router knows the rates, and one that never waits.
+    (but(good, {"what": "rates"}, added_ms=60), "where the router knows the links' rates it does not"),
+    (but(good, {"what": "waiting"}, added_ms=5), "a call waits behind a download that fills a link"),
+    panels=6,
+)
 
 
 def test_shares_gaps_and_what_a_tunnel_costs_are_quoted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from experiments.scenarios.legacy import SCENARIO
 from experiments.study.readings import Point, Readings
 from experiments.testbed.topology import Topology
-from tests.unit.scenarios.made_up import Rule, but, drawn, failed, readings, topology
+from tests.unit.scenarios.made_up import but, claims_test, readings, topology
 
 
 def good(point: Point) -> dict[str, float]:
@@ -15,26 +15,19 @@ def good(point: Point) -> dict[str, float]:
     return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps}
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
-        (but(good, {"link": "wireless", "family": "ipv6"}, steady_mbps=17.9), "TCP over wireless fills it (ipv6)"),
-        (but(good, {"link": "wired", "family": "ipv4"}, steady_mbps=89), "TCP over wired fills it (ipv4)"),
-    ],
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (but(good, {"link": "wireless", "family": "ipv6"}, steady_mbps=17.9), "TCP over wireless fills it (ipv6)"),
+    (but(good, {"link": "wired", "family": "ipv4"}, steady_mbps=89), "TCP over wired fills it (ipv4)"),
+    panels=2,
 )
-def test_a_link_that_is_not_filled_fails_its_claim(rule: Rule, broken: str) -> None:
-    assert failed(SCENARIO, rule) == [broken]
 
 
 def test_a_reading_at_every_point_is_needed() -> None:
     some = Readings(each for each in readings(SCENARIO, good) if each.point["family"] == "ipv4")
     with pytest.raises(KeyError):
-        SCENARIO.judge(SCENARIO.options(), topology(SCENARIO), some)
+        SCENARIO.judged(SCENARIO.options(), topology(SCENARIO), some)
 
 
 def test_points_follow_the_links() -> None:

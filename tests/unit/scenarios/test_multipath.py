@@ -1,10 +1,8 @@
 """Verdicts on MPTCP over both links."""
 
-import pytest
-
 from experiments.scenarios.multipath import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import Rule, but, differing, drawn, failed
+from tests.unit.scenarios.made_up import but, claims_test, differing
 
 
 def good(point: Point) -> dict[str, float]:
@@ -22,30 +20,21 @@ def test_a_second_link_that_is_full_differs_from_the_paper_and_fails_nothing() -
     assert not any(claim.startswith(idle) for claim in differing(SCENARIO, lambda point: dict(unused(point))))
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
-        (
-            but(good, {"by": "squid", "family": "ipv4"}, steady_mbps=100),
-            ["they reach 90 % of the paths' sum (squid, ipv4)"],
-        ),
-        (
-            but(good, {"by": "native", "family": "ipv6"}, steady_mbps=94),
-            [
-                "both paths together beat the best one (native, ipv6)",
-                "they reach 90 % of the paths' sum (native, ipv6)",
-            ],
-        ),
-        (
-            but(good, {"by": "native", "family": "ipv4"}, wired_bytes=24e6, wireless_bytes=26e6),
-            ["the better path carries most (native, ipv4)"],
-        ),
-    ],
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (
+        but(good, {"by": "squid", "family": "ipv4"}, steady_mbps=100),
+        "they reach 90 % of the paths' sum (squid, ipv4)",
+    ),
+    (
+        but(good, {"by": "native", "family": "ipv6"}, steady_mbps=94),
+        "both paths together beat the best one (native, ipv6)",
+        "they reach 90 % of the paths' sum (native, ipv6)",
+    ),
+    (
+        but(good, {"by": "native", "family": "ipv4"}, wired_bytes=24e6, wireless_bytes=26e6),
+        "the better path carries most (native, ipv4)",
+    ),
+    panels=2,
 )
-def test_readings_that_break_a_claim_fail_it_and_no_other(rule: Rule, broken: list[str]) -> None:
-    assert failed(SCENARIO, rule) == broken

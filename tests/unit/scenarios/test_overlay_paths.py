@@ -1,10 +1,8 @@
 """Verdicts on chains of converters."""
 
-import pytest
-
 from experiments.scenarios.overlay_paths import SCENARIO
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, differing, drawn, failed
+from tests.unit.scenarios.made_up import but, claims_test
 
 PERCENTILES = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 
@@ -19,21 +17,26 @@ def good(point: Point) -> dict[str, float]:
     return values
 
 
-def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(SCENARIO, good) == []
-    assert len(drawn(SCENARIO, good).axes) == 3
-
-
-@pytest.mark.parametrize(
-    ("rounds", "changed", "broken"),
-    [
-        ("1", {"shortest_longer_p100_percent": 0.1}, "one round: as short as the shortest path, for every pair"),
-        ("1", {"tree_pairs_40_longer_percent": 9.0}, "one round: tree takes over 40 % longer for 10 % of the pairs"),
-        ("5", {"minimax_pairs_longer_percent": 19.0}, "5 rounds, beside minimax: less time for 20 % of the pairs"),
-        ("5", {"tree_longer_p99_percent": 17.0}, "5 rounds, beside tree: up to 15 % less time"),
-        ("10", {"minimax_fewer_converters_percent": 13.9}, "10 rounds, beside minimax: 14 % fewer converters"),
-    ],
+test_claims = claims_test(
+    SCENARIO,
+    good,
+    (
+        but(good, {"rounds": "1"}, shortest_longer_p100_percent=0.1),
+        "one round: as short as the shortest path, for every pair",
+    ),
+    (
+        but(good, {"rounds": "1"}, tree_pairs_40_longer_percent=9.0),
+        "one round: tree takes over 40 % longer for 10 % of the pairs",
+    ),
+    (
+        but(good, {"rounds": "5"}, minimax_pairs_longer_percent=19.0),
+        "5 rounds, beside minimax: less time for 20 % of the pairs",
+    ),
+    (but(good, {"rounds": "5"}, tree_longer_p99_percent=17.0), "5 rounds, beside tree: up to 15 % less time"),
+    (
+        but(good, {"rounds": "10"}, minimax_fewer_converters_percent=13.9),
+        "10 rounds, beside minimax: 14 % fewer converters",
+    ),
+    panels=3,
+    differing_too=True,
 )
-def test_what_does_not_hold_is_seen(rounds: str, changed: dict[str, float], broken: str) -> None:
-    rule = but(good, {"rounds": rounds}, **changed)
-    assert [*failed(SCENARIO, rule), *differing(SCENARIO, rule)] == [broken]

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from experiments.scenarios import throttle_again, throttle_first, throttle_long, throttle_midway
 from experiments.scenarios.throttling import ThrottleOptions, policy_for
 from experiments.study.readings import Point
 from experiments.study.scenario import Scenario
-from tests.unit.scenarios.made_up import Rule, but, differing, drawn, failed, topology
+from tests.unit.scenarios.made_up import Rule, but, claims_test, differing, topology
 
 FIRST, AGAIN, LONG = throttle_first.SCENARIO, throttle_again.SCENARIO, throttle_long.SCENARIO
 MIDWAY = throttle_midway.SCENARIO
@@ -40,57 +38,41 @@ def good(scenario: Scenario[Any]) -> Rule:
     return rule
 
 
-@pytest.mark.parametrize(("scenario", "panels"), [(FIRST, 2), (AGAIN, 2), (MIDWAY, 2), (LONG, 4)])
-def test_good_readings_hold_every_claim_and_can_be_drawn(scenario: Scenario[Any], panels: int) -> None:
-    assert failed(scenario, good(scenario)) == []
-    assert len(drawn(scenario, good(scenario)).axes) == panels
+def claims(scenario: Scenario[Any], *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2) -> object:
+    """A test of what each hold claims, and of an ``own`` claim: where which values break it."""
+    rule, native = good(scenario), {"by": "native", "family": "ipv6", "held": HELD[scenario.name]}
+    return claims_test(
+        scenario,
+        rule,
+        (but(rule, native, wired_after_mbps=5.3), "wired is held to its rate, on the wire (native, ipv6)"),
+        (but(rule, native, subflows=3.0), "no subflow was lost or made anew (native, ipv6)"),
+        *((but(rule, where, **changed), claim) for where, changed, claim in own),
+        panels=panels,
+    )
 
 
-@pytest.mark.parametrize("scenario", [FIRST, AGAIN, MIDWAY, LONG])
-@pytest.mark.parametrize(
-    ("changed", "broken"),
-    [
-        ({"wired_after_mbps": 5.3}, "wired is held to its rate, on the wire (native, ipv6)"),
-        ({"subflows": 3.0}, "no subflow was lost or made anew (native, ipv6)"),
-    ],
+STAYS = (
+    {"by": "native", "family": "ipv6"},
+    {"wireless_after_mbps": 0.9},
+    "the load moves: others carry more meanwhile, on the wire (native, ipv6)",
 )
-def test_a_hold_that_fails_is_seen(scenario: Scenario[Any], changed: dict[str, float], broken: str) -> None:
-    chosen = {"by": "native", "family": "ipv6", "held": HELD[scenario.name]}
-    assert failed(scenario, but(good(scenario), chosen, **changed)) == [broken]
-
-
-@pytest.mark.parametrize("scenario", [FIRST, AGAIN, MIDWAY])
-def test_a_load_that_stays_on_the_held_path_is_seen(scenario: Scenario[Any]) -> None:
-    rule = but(good(scenario), {"by": "native", "family": "ipv6"}, wireless_after_mbps=0.9)
-    assert failed(scenario, rule) == ["the load moves: others carry more meanwhile, on the wire (native, ipv6)"]
-
-
-def test_a_path_that_carried_nothing_before_proves_nothing() -> None:
-    rule = but(good(MIDWAY), {"by": "squid", "family": "ipv4"}, wired_before_mbps=1.9)
-    assert failed(MIDWAY, rule) == ["wired carried far more before (squid, ipv4)"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "broken"),
-    [
-        ({"wireless_after_mbps": 16.9}, "wireless is filled meanwhile, on the wire (squid, ipv4)"),
-        ({"wireless_bytes": 29e6}, "wireless carries more of the file than unthrottled (squid, ipv4)"),
-        ({"mbps": 18.9}, "the whole beats legacy TCP over wireless (squid, ipv4)"),
-    ],
+SQUID = {"by": "squid", "family": "ipv4"}
+LATE = "the hold comes by itself, soon after the join (squid, ipv4)"
+test_first = claims(FIRST, STAYS, (SQUID, {"enforcement_ms": 120.0}, LATE))
+test_again = claims(AGAIN, STAYS, (SQUID, {"enforcement_ms": 0.4}, "the hold does not wait for the join (squid, ipv4)"))
+test_midway = claims(MIDWAY, STAYS, (SQUID, {"wired_before_mbps": 1.9}, "wired carried far more before (squid, ipv4)"))
+test_long = claims(
+    LONG,
+    *(
+        (SQUID | {"held": "always"}, changed, f"{claim} (squid, ipv4)")
+        for changed, claim in (
+            ({"wireless_after_mbps": 16.9}, "wireless is filled meanwhile, on the wire"),
+            ({"wireless_bytes": 29e6}, "wireless carries more of the file than unthrottled"),
+            ({"mbps": 18.9}, "the whole beats legacy TCP over wireless"),
+        )
+    ),
+    panels=4,
 )
-def test_a_load_that_does_not_move_is_seen(changed: dict[str, float], broken: str) -> None:
-    chosen = {"by": "squid", "family": "ipv4", "held": "always"}
-    assert failed(LONG, but(good(LONG), chosen, **changed)) == [broken]
-
-
-def test_a_hold_that_comes_late_is_seen() -> None:
-    rule = but(good(FIRST), {"by": "squid", "family": "ipv6"}, enforcement_ms=120.0)
-    assert failed(FIRST, rule) == ["the hold comes by itself, soon after the join (squid, ipv6)"]
-
-
-def test_an_installed_rule_that_waits_for_the_join_is_seen() -> None:
-    rule = but(good(AGAIN), {"by": "native", "family": "ipv4"}, enforcement_ms=0.4)
-    assert failed(AGAIN, rule) == ["the hold does not wait for the join (native, ipv4)"]
 
 
 def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subflow_alone() -> None:

@@ -88,14 +88,14 @@ def full(point: Point) -> dict[str, float]:
 def test_claims_are_judged_at_each_value_by_the_links_of_that_value() -> None:
     made = order("wired.rate=50mbit,10mbit")
     readings = made_up(made.scenario, full)
-    verdicts = made.scenario.judge(made.options, made.topology, readings)
+    verdicts = made.scenario.judged(made.options, made.topology, readings)
     assert {verdict.bound for verdict in verdicts if "over wired" in verdict.claim} == {
         "at least 45.0 Mbit/s",
         "at least 9.0 Mbit/s",
     }
     assert all(verdict.holds for verdict in verdicts)
     slow = Readings(replace(each, values={**each.values, "steady_mbps": 1.0}) for each in readings)
-    assert not any(verdict.holds for verdict in made.scenario.judge(made.options, made.topology, slow))
+    assert not any(verdict.holds for verdict in made.scenario.judged(made.options, made.topology, slow))
 
 
 def test_all_combinations_are_drawn() -> None:

@@ -24,20 +24,9 @@ def test_dry_run_tells_what_would_be_measured(capsys: pytest.CaptureFixture[str]
     assert len(lines) == 5
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ("size=2", "accepted: a size"),
-        ("colour=blue", "one of the keys repeat, size, warm_up"),
-        ("repeat=0", "at least 1"),
-        ("size", "accepted: KEY=VALUE"),
-        ("wired.rate=fast", "accepted: a rate"),
-        ("dsl.rate=1mbit", "one of the links wired, wireless"),
-    ],
-)
-def test_a_wrong_setting_is_refused_by_name(change: str, complaint: str) -> None:
-    with pytest.raises(CommandError, match=complaint) as failure:
-        main(["run", "legacy", "--dry-run", "--set", change])
+def test_a_wrong_setting_is_refused_by_name() -> None:
+    with pytest.raises(CommandError, match="one of the keys repeat, size, warm_up") as failure:
+        main(["run", "legacy", "--dry-run", "--set", "colour=blue"])
     assert failure.value.code == Exit.USAGE
 
 

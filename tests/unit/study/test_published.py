@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from experiments.study import tidy
 from experiments.study.__main__ import main
 from experiments.study.catalogue import EVERYTHING
+from experiments.study.folder import Record
 from experiments.study.papers import table
 from experiments.study.published import publish, published
 from experiments.testbed.topology import Profile, Topology
@@ -21,6 +23,14 @@ RESULTS = ROOT / "docs/results"
 KEPT = sorted(path.name for path in (RESULTS / "experiment").iterdir() if path.is_dir())
 
 
+@cache
+def kept(name: str) -> Record:
+    """What is published of an experiment."""
+    record = published(RESULTS / "experiment" / name)
+    assert record is not None
+    return record
+
+
 def test_little_is_tracked() -> None:
     listed = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "docs/results"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
@@ -30,23 +40,21 @@ def test_little_is_tracked() -> None:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_the_readings_give_the_verdicts_again(name: str) -> None:
-    record, scenario = published(RESULTS / "experiment" / name), EVERYTHING[name]
-    assert record is not None
+    record, scenario = kept(name), EVERYTHING[name]
     plan = record.manifest["plan"]
     options = scenario.options.model_validate(plan["options"], strict=False)
     topology = Topology.of(check(plan["links"], Profile, name))
-    again = scenario.judge(options, topology, record.readings)
+    again = scenario.judged(options, topology, record.readings)
     assert [(each.claim, each.bound, each.holds) for each in again] == [
         (each.claim, each.bound, each.holds) for each in record.verdicts
     ]
 
 
 def test_what_is_published_is_read_back_as_it_was(tmp_path: Path) -> None:
-    record = published(RESULTS / "experiment/multipath")
-    assert record is not None and record.plot is not None
+    record = kept("multipath")
     publish(record, tmp_path / "multipath")
     again = published(tmp_path / "multipath")
-    assert again is not None
+    assert again is not None and again.plot is not None
     assert list(again.readings) == list(record.readings)
     assert (again.manifest, again.testbeds, again.verdicts, again.plot) == (
         record.manifest,
@@ -81,9 +89,7 @@ def test_a_page_has_all_that_was_published_beside_it(tmp_path: Path) -> None:
 
 def test_the_papers_table_is_made_from_what_is_published() -> None:
     """Each figure beside ours: the page that is kept is the one that the kept readings give."""
-    records = {name: record for name in KEPT for record in [published(RESULTS / "experiment" / name)] if record}
-    page = table(records)
-    assert (RESULTS / "papers.md").read_text() == page
+    assert (RESULTS / "papers.md").read_text() == table({name: kept(name) for name in KEPT})
 
 
 def test_what_is_not_published_is_said_so() -> None:
@@ -127,21 +133,12 @@ def test_a_value_has_its_unit_in_a_column_of_its_own(name: str, told: tuple[str,
 def test_no_kept_value_has_its_unit_in_its_name_alone() -> None:
     """Milliseconds a gigabyte, megabytes and the like have their unit in the column, not "1" as if they were counts."""
     units = re.compile(r"_(s|ms|us|ns|kb|mb|gb|[kmg]bps|bytes|percent|pct|second)$")
-    names = {
-        name
-        for each in KEPT
-        for record in [published(RESULTS / "experiment" / each)]
-        if record
-        for reading in record.readings
-        for name in reading.values
-    }
+    names = {name for each in KEPT for reading in kept(each).readings for name in reading.values}
     assert [name for name in sorted(names) if units.search(name) and tidy.quantity(name)[1] == "1"] == []
 
 
 def test_every_kept_value_is_a_row() -> None:
     for name in KEPT:
-        record = published(RESULTS / "experiment" / name)
-        assert record is not None
-        header, *rows = tidy.values(name, record.readings)
-        assert len(rows) == sum(len(reading.values) for reading in record.readings)
+        header, *rows = tidy.values(name, kept(name).readings)
+        assert len(rows) == sum(len(reading.values) for reading in kept(name).readings)
         assert {len(row) for row in rows} == {len(header)}

@@ -13,8 +13,6 @@ from experiments.study.readings import (
     Verdict,
     at_least,
     at_most,
-    no_less_than,
-    no_more_than,
     within,
     worst,
 )
@@ -97,10 +95,10 @@ THEIRS = Repeated({1: 48.0, 2: 68.0, 3: 88.0})
 def test_what_is_measured_together_is_compared_repetition_by_repetition() -> None:
     """Two that differ by 2 in each repetition differ, however much the repetitions do: intervals would overlap."""
     assert OURS.estimate.margin > 40
-    assert no_less_than("more", OURS, THEIRS, "Mbit/s").decision is HOLDS
-    assert no_more_than("less", OURS, THEIRS, "Mbit/s").decision is FAILS
+    assert at_least("more", OURS, THEIRS, "Mbit/s").decision is HOLDS
+    assert at_most("less", OURS, THEIRS, "Mbit/s").decision is FAILS
     noisy = Repeated({1: 60.0, 2: 66.0, 3: 90.0})
-    told = no_less_than("more", OURS, noisy, "Mbit/s", because="it rains")
+    told = at_least("more", OURS, noisy, "Mbit/s", because="it rains")
     assert (told.decision, told.because) == (UNDECIDED, "it rains")
     assert "from the bound, by repetition" in told.measured
 
@@ -108,7 +106,7 @@ def test_what_is_measured_together_is_compared_repetition_by_repetition() -> Non
 def test_repetitions_that_only_one_side_has_are_left_out() -> None:
     assert (OURS - Repeated({2: 70.0, 4: 1.0})).numbers == {2: 0.0}
     with pytest.raises(KeyError):
-        no_less_than("more", OURS, Repeated({4: 1.0}), "Mbit/s")
+        at_least("more", OURS, Repeated({4: 1.0}), "Mbit/s")
 
 
 def test_what_must_never_be_is_not_judged_on_average() -> None:

@@ -48,7 +48,7 @@ def write_run(
     made_up = readings(scenario, rule)
     for reading in made_up:
         folder.add(replace(reading, values={**reading.values, "stolen_percent": 1.5}))
-    verdicts = scenario.judge(scenario.options(), topology(scenario), made_up)
+    verdicts = scenario.judged(scenario.options(), topology(scenario), made_up)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     (folder.path / "plot.svg").write_text(PLOT)
     return folder.path

@@ -6,6 +6,9 @@ from typing import Any
 
 from throttler.service.status import SessionStatus, Status, decode
 
+COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
+"""Those of a class."""
+
 _RULE = {
     "name": "wired-slow",
     "runtime": False,
@@ -113,7 +116,8 @@ def answer(**changes: Any) -> Status:
 
 def unread(status: Status) -> Status:
     """The same, but none of its classes could be read."""
-    return replace(status, classes=tuple(replace(entry, counters=None) for entry in status.classes))
+    nothing = dict.fromkeys(COUNTERS)
+    return replace(status, classes=tuple(replace(entry, **nothing) for entry in status.classes))  # type: ignore[arg-type]
 
 
 def session(status: Status, **changes: Any) -> SessionStatus:

@@ -17,7 +17,7 @@ from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
 from throttler.service.metrics_server import listen_address, respond
 from throttler.service.metrics_server import server as listen
-from throttler.service.status import ClassCounters, Status
+from throttler.service.status import Status
 from tributary.daemons.request_server import Server
 from tributary.settings.errors import CommandError, Exit
 
@@ -66,10 +66,12 @@ def test_every_metric_has_help_and_no_label_names_a_client() -> None:
 
 def classes(*counts: tuple[str, int | None]) -> Status:
     """An answer with classes of these owners and bytes sent; None is not read."""
-    template = answer().classes[0]
+    (read,), (not_read,) = answer().classes, unread(answer()).classes
     return answer(
         classes=tuple(
-            replace(template, owner=owner, counters=None if sent is None else ClassCounters(sent, 1, 0, 10))
+            replace(not_read, owner=owner)
+            if sent is None
+            else replace(read, owner=owner, sent_bytes=sent, backlog_bytes=10)
             for owner, sent in counts
         )
     )
@@ -192,30 +194,28 @@ def test_a_page_of_any_size_arrives_whole(server: Server) -> None:
     assert found == [page]
 
 
-def test_a_request_byte_by_byte_is_answered(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("pieces", "start", "end"),
+    [
+        ([bytes([byte]) for byte in b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"], b"HTTP/1.1 200 ", b"\r\n\r\nx 1\n"),
+        ([b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000], b"HTTP/1.1 431 ", b""),
+    ],
+    ids=["byte by byte", "without end"],
+)
+def test_a_request_in_pieces_is_answered_and_one_without_end_refused(
+    server: Server, pieces: list[bytes], start: bytes, end: bytes
+) -> None:
     found: list[bytes] = []
 
     def client() -> None:
         with socket.create_connection(server.address, timeout=10) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for byte in b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n":
-                connection.sendall(bytes([byte]))
+            for piece in pieces:
+                connection.sendall(piece)
             found.append(b"".join(iter(lambda: connection.recv(65536), b"")))
 
     serve_while(server, client)
-    assert found[0].endswith(b"\r\n\r\nx 1\n")
-
-
-def test_a_head_without_end_is_refused(server: Server) -> None:
-    found: list[bytes] = []
-
-    def client() -> None:
-        with socket.create_connection(server.address, timeout=10) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000)
-            found.append(b"".join(iter(lambda: connection.recv(65536), b"")))
-
-    serve_while(server, client)
-    assert found[0].startswith(b"HTTP/1.1 431 ")
+    assert found[0].startswith(start) and found[0].endswith(end)
 
 
 def test_connections_are_bounded_in_number_and_time() -> None:

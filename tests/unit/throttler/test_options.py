@@ -42,11 +42,7 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
         "0101080a323b3e6c62d43e89 1e1601017df87092ca0d5735a46c287fdfa5ea190004 0101",
         (MpCapable(1, 0x01, CLIENT_KEY, LISTENER_KEY, data_length=4),),
     ),
-    (
-        "data ACK",
-        "0101080a62d43e89323b3e6c 1e0c2003a06b6277c6dcf0f3",
-        (Dss(0, bytes.fromhex("03a06b6277c6dcf0f3")),),
-    ),
+    ("data ACK", "0101080a62d43e89323b3e6c 1e0c2003a06b6277c6dcf0f3", (Dss(0, bytes.fromhex("03a06b6277c6dcf0f3")),)),
     (
         "address",
         "0101080a62d43e89323b3e6c 1e1030010a000201459f61c9f2757d92",

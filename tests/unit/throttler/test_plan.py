@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from throttler.policy.decide import Assignment, ClassRates, Owner
 from throttler.policy.model import PER_CLIENT
 from throttler.policy.values import Direction, SharedBy
@@ -23,46 +25,45 @@ def minors(elements: tuple[Element, ...]) -> list[int]:
     return [element.htb.minor for element in elements]
 
 
-def test_what_is_installed_and_wanted_needs_no_step() -> None:
-    table = ClassTable()
+@pytest.fixture
+def table() -> ClassTable:
+    return ClassTable()
+
+
+def test_what_is_installed_and_wanted_needs_no_step(table: ClassTable) -> None:
     table.step({7: [assignment(1)]}, 0)
     assert table.step({7: [assignment(1)]}, 0).is_empty
 
 
-def test_other_sessions_are_left_alone() -> None:
-    table = ClassTable()
+def test_other_sessions_are_left_alone(table: ClassTable) -> None:
     table.step({7: [assignment(1)], 8: [assignment(2)]}, 0)
     plan = table.step({7: []}, 0)
     assert [element.subflow for element in plan.remove] == [assignment(1).subflow]
     assert [subflow for _, subflow in table.class_keys[8]] == [assignment(2).subflow]
 
 
-def test_another_rate_changes_the_class_and_moves_no_element() -> None:
-    table = ClassTable()
+def test_another_rate_changes_the_class_and_moves_no_element(table: ClassTable) -> None:
     opened = table.step({7: [assignment(1)]}, 0).open
     slower = ClassRates(1_000_000, 1_000_000, 3)
     plan = table.step({7: [assignment(1, rates=slower)]}, 0)
     assert plan == Plan(change=(replace(opened[0], rates=slower),))
 
 
-def test_another_rule_moves_the_element_to_another_class_in_one_step() -> None:
-    table = ClassTable()
+def test_another_rule_moves_the_element_to_another_class_in_one_step(table: ClassTable) -> None:
     table.step({7: [assignment(1)]}, 0)
     plan = table.step({7: [replace(assignment(1), owner=Owner("other", SharedBy.SUBFLOW, "x"))]}, 0)
     assert (minors(plan.remove), minors(plan.add)) == ([1], [2])
     assert [htb.minor for htb in plan.drain] == [1]
 
 
-def test_a_client_shares_one_class_that_goes_with_its_last_subflow() -> None:
-    table = ClassTable()
+def test_a_client_shares_one_class_that_goes_with_its_last_subflow(table: ClassTable) -> None:
     plan = table.step({7: [assignment(1, shared_by=SharedBy.CLIENT)], 8: [assignment(2, shared_by=SharedBy.CLIENT)]}, 0)
     assert len(plan.open) == 1 and minors(plan.add) == [1, 1]
     assert table.step({7: []}, 0).drain == ()
     assert [htb.minor for htb in table.step({8: []}, 0).drain] == [1]
 
 
-def test_a_class_is_closed_a_grace_after_its_last_element_left() -> None:
-    table = ClassTable()
+def test_a_class_is_closed_a_grace_after_its_last_element_left(table: ClassTable) -> None:
     table.step({7: [assignment(1)]}, 0)
     (drained,) = table.step({7: []}, 5).drain
     assert table.next_close == 5 + GRACE
@@ -71,8 +72,7 @@ def test_a_class_is_closed_a_grace_after_its_last_element_left() -> None:
     assert table.next_close is None
 
 
-def test_a_client_with_many_subflows_has_the_rest_of_them_in_one_class() -> None:
-    table = ClassTable()
+def test_a_client_with_many_subflows_has_the_rest_of_them_in_one_class(table: ClassTable) -> None:
     plan = table.step({7: [assignment(number) for number in range(PER_CLIENT + 10)]}, 0)
     assert len(plan.open) == PER_CLIENT + 1
     assert len(set(minors(plan.add)[PER_CLIENT:])) == 1
@@ -130,8 +130,7 @@ def test_one_client_may_have_as_many_classes_as_the_policy_says() -> None:
     assert len(table) == 9
 
 
-def test_the_sessions_of_an_owner_are_known_until_they_leave() -> None:
-    table = ClassTable()
+def test_the_sessions_of_an_owner_are_known_until_they_leave(table: ClassTable) -> None:
     by_client = assignment(1, shared_by=SharedBy.CLIENT)
     table.step({7: [by_client], 8: [assignment(2, shared_by=SharedBy.CLIENT)], 9: [assignment(3)]}, 0)
     assert set(table.sharers(by_client.owner)) == {7, 8}

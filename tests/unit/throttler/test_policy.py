@@ -33,11 +33,7 @@ def policy_of(text: str, folder: Path) -> Policy:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            "[[rules]]",
-            "[[rules]]\ncolour = 1",
-            "rules[0].colour = 1: accepted: one of the keys backup, borrow, ",
-        ),
+        ("[[rules]]", "[[rules]]\ncolour = 1", "rules[0].colour = 1: accepted: one of the keys backup, borrow, "),
         ("[[rules]]", "[[rule]]", "rules = '(missing)': accepted: 1 to 1000 tables [[rules]]"),
         ("5mbit", "5", "rules[0].rate = '5': accepted: a rate above zero with its unit"),
         ('"5mbit"', "5", "rules[0].rate = 5: accepted: a rate above zero with its unit"),
@@ -58,22 +54,10 @@ def policy_of(text: str, folder: Path) -> Policy:
         ('"eth1"', '"eth1\\nqdisc"', "paths.wireless.interface = 'eth1\\nqdisc': accepted: the name of a network"),
         ('"eth1"', '"sixteencharacter"', "paths.wireless.interface = 'sixteencharacter': accepted: the name of a"),
         ('rate = "5mbit"', 'rate = "5mbit"\n[[rules]]\nname = "slow"\npath = "wired"\nrate = "1mbit"', "rules[1].name"),
-        (
-            "[[rules]]",
-            "[links.eth9]\n[[rules]]",
-            "links.eth9 = 'eth9': accepted: one of the paths' interfaces: ",
-        ),
-        (
-            "[[rules]]",
-            "[[rules]]\nports = [70000]",
-            "rules[0].ports = [70000]: accepted: a list of ports from 1",
-        ),
+        ("[[rules]]", "[links.eth9]\n[[rules]]", "links.eth9 = 'eth9': accepted: one of the paths' interfaces: "),
+        ("[[rules]]", "[[rules]]\nports = [70000]", "rules[0].ports = [70000]: accepted: a list of ports from 1"),
         ("[[rules]]", "[[rules]]\nclients = ['10.0.0.1/8']", "accepted: a list of networks without host bits"),
-        (
-            "[[rules]]",
-            "[[rules]]\nmax_subflows = 1",
-            "rules[0].max_subflows = 1: accepted: at least min_subflows",
-        ),
+        ("[[rules]]", "[[rules]]\nmax_subflows = 1", "rules[0].max_subflows = 1: accepted: at least min_subflows"),
         ("[[rules]]", "[[rules]]\nhours = '25:00-26:00'", "accepted: a span of local time, such as '18:00-23:00'"),
         ("[[rules]]", "[[rules]]\ndays = ['someday']", "accepted: a list of days out of mon, tue"),
         ("[[rules]]", "[[rules]]\ndirection = 'down'", "accepted: 'download', 'upload' or 'both'"),
@@ -106,6 +90,11 @@ def test_a_wrong_policy_gets_one_line(old: str, new: str, message: str, tmp_path
     assert "\n" not in str(caught.value)
 
 
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return policy_of(GOOD, tmp_path)
+
+
 def subflow(number: int, interface: str, backup: bool = False) -> Subflow:
     name = FourTuple("10.0.1.1", 3128, f"10.0.{number}.2", 40000)
     return Subflow(name, interface, number, initial=number == 1, backup=backup, since=0)
@@ -127,8 +116,7 @@ def test_below_the_least_number_of_subflows_nothing_is_throttled(tmp_path: Path)
     assert throttled_by(policy_of(GOOD, tmp_path), subflow(1, "eth0")) == {}
 
 
-def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(tmp_path: Path) -> None:
-    policy = policy_of(GOOD, tmp_path)
+def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(policy: Policy) -> None:
     session = (subflow(1, "eth0"), subflow(2, "eth1"), subflow(3, "eth0"))
     assert throttled_by(policy, *session) == {"10.0.1.2": "slow", "10.0.3.2": "slow"}
     (assignment,) = Matcher(policy).assignments(policy.rules[0], Session(7, 0, session), session[0], context(policy))
@@ -144,8 +132,7 @@ def test_from_the_least_number_on_every_subflow_on_the_path_is_throttled(tmp_pat
     )
 
 
-def test_a_backup_does_not_count_but_is_throttled(tmp_path: Path) -> None:
-    policy = policy_of(GOOD, tmp_path)
+def test_a_backup_does_not_count_but_is_throttled(policy: Policy) -> None:
     assert throttled_by(policy, subflow(1, "eth0"), subflow(2, "eth1", backup=True)) == {}
     assert throttled_by(policy, subflow(1, "eth1"), subflow(2, "eth1"), subflow(3, "eth0", backup=True)) == {
         "10.0.3.2": "slow"
@@ -180,8 +167,7 @@ def test_each_condition_chooses_subflows(condition: str, expected: set[str], tmp
     assert set(throttled_by(policy, *session)) == expected
 
 
-def test_a_rule_out_of_force_is_passed_over(tmp_path: Path) -> None:
-    policy = policy_of(GOOD, tmp_path)
+def test_a_rule_out_of_force_is_passed_over(policy: Policy) -> None:
     session = Session(7, 0, (subflow(1, "eth0"), subflow(2, "eth1")))
     assert Matcher(policy).rule(session, session.subflows[0], EvaluationContext(frozenset())) is None
 
@@ -251,10 +237,7 @@ def test_a_rule_for_both_directions_gives_two_assignments_and_borrowing_takes_th
     assignments = Matcher(policy).assignments(policy.rules[0], session, session.subflows[0], context(policy))
     assert [
         (str(assignment.direction), assignment.rates.rate, assignment.rates.ceiling) for assignment in assignments
-    ] == [
-        ("download", 5_000_000, 100_000_000),
-        ("upload", 5_000_000, 20_000_000),
-    ]
+    ] == [("download", 5_000_000, 100_000_000), ("upload", 5_000_000, 20_000_000)]
 
 
 def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
@@ -267,8 +250,7 @@ def test_who_has_spent_the_quota_gets_the_slower_rate(tmp_path: Path) -> None:
     assert rates == [1_000_000, 5_000_000]
 
 
-def test_a_rule_set_live_replaces_its_namesake_or_comes_first(tmp_path: Path) -> None:
-    policy = policy_of(GOOD, tmp_path)
+def test_a_rule_set_live_replaces_its_namesake_or_comes_first(policy: Policy) -> None:
     slower = policy.rules[0].model_copy(update={"rate": PositiveRate.parse("1mbit")})
     assert with_rule(policy, slower, last=False).rules == (slower,)
     other = slower.model_copy(update={"name": "other"})

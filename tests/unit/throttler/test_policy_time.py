@@ -63,21 +63,21 @@ RULE = Rule(
 OWNER = Owner("lte", SharedBy.CLIENT, "198.51.100.2")
 
 
-def metered() -> Quotas:
-    quotas = Quotas()
-    quotas.open(1, OWNER, RULE, 0, SATURDAY)
-    return quotas
+@pytest.fixture
+def quotas() -> Quotas:
+    """With one class."""
+    made = Quotas()
+    made.open(1, OWNER, RULE, 0, SATURDAY)
+    return made
 
 
-def test_a_quota_is_spent_by_what_its_counter_shows() -> None:
-    quotas = metered()
+def test_a_quota_is_spent_by_what_its_counter_shows(quotas: Quotas) -> None:
     assert not quotas.read(1, 99_000_000, SECOND, SATURDAY)
     assert quotas.read(1, 100_000_000, SECOND, SATURDAY)
     assert quotas.exhausted == {OWNER}
 
 
-def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left() -> None:
-    quotas = metered()
+def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left(quotas: Quotas) -> None:
     # 100 MB at 80 Mbit/s last 10 s.
     assert quotas.next_reading == 5 * SECOND
     assert quotas.due(4 * SECOND) == [] and quotas.due(5 * SECOND) == [1]
@@ -85,8 +85,8 @@ def test_counters_are_read_before_the_class_can_have_passed_half_of_what_is_left
     assert quotas.next_reading == 7.5 * SECOND
 
 
-def test_a_class_at_full_speed_is_cut_within_half_a_percent_by_few_readings() -> None:
-    quotas, now, readings = metered(), 0, 0
+def test_a_class_at_full_speed_is_cut_within_half_a_percent_by_few_readings(quotas: Quotas) -> None:
+    now, readings = 0, 0
     while not quotas.exhausted:
         assert quotas.next_reading is not None
         now = quotas.next_reading
@@ -97,8 +97,7 @@ def test_a_class_at_full_speed_is_cut_within_half_a_percent_by_few_readings() ->
     assert readings < 12
 
 
-def test_what_a_client_used_is_counted_over_all_of_its_classes() -> None:
-    quotas = metered()
+def test_what_a_client_used_is_counted_over_all_of_its_classes(quotas: Quotas) -> None:
     quotas.read(1, 60_000_000, SECOND, SATURDAY)
     quotas.close(1)
     quotas.open(2, OWNER, RULE, SECOND, SATURDAY)
@@ -106,8 +105,7 @@ def test_what_a_client_used_is_counted_over_all_of_its_classes() -> None:
     assert [amount for _, _, amount in quotas.used()] == [100_000_000]
 
 
-def test_a_new_day_starts_a_new_quota() -> None:
-    quotas = metered()
+def test_a_new_day_starts_a_new_quota(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     assert not quotas.renew(SATURDAY.replace(hour=23, minute=59))
     assert quotas.renew(SATURDAY.replace(day=22))
@@ -116,8 +114,7 @@ def test_a_new_day_starts_a_new_quota() -> None:
     assert [amount for _, _, amount in quotas.used()] == [10_000_000]
 
 
-def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
-    quotas = metered()
+def test_what_was_used_survives_a_restart_in_the_same_period_only(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     again, tomorrow = Quotas(), Quotas()
     again.load(as_json(quotas.used()), [RULE], SATURDAY.replace(hour=20))
@@ -125,8 +122,7 @@ def test_what_was_used_survives_a_restart_in_the_same_period_only() -> None:
     assert again.exhausted == {OWNER} and tomorrow.exhausted == frozenset()
 
 
-def test_a_larger_quota_after_a_reload_is_not_exhausted() -> None:
-    quotas = metered()
+def test_a_larger_quota_after_a_reload_is_not_exhausted(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.set_rules([RULE.model_copy(update={"quota": Quota(Size.parse("200MB"), Period.DAY)})])
     assert quotas.exhausted == frozenset()
@@ -134,8 +130,7 @@ def test_a_larger_quota_after_a_reload_is_not_exhausted() -> None:
     assert as_json(quotas.used()) == []
 
 
-def test_a_rule_that_loses_its_quota_is_not_metered_any_more() -> None:
-    quotas = metered()
+def test_a_rule_that_loses_its_quota_is_not_metered_any_more(quotas: Quotas) -> None:
     quotas.set_rules([EVENING])
     assert quotas.due(10 * SECOND) == []
     assert not quotas.read(1, 100_000_000, SECOND, SATURDAY)
@@ -150,8 +145,7 @@ def test_a_class_that_was_there_before_its_quota_begins_at_what_it_shows_then() 
     assert [amount for _, _, amount in quotas.used()] == [50_000_000]
 
 
-def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
-    quotas = metered()
+def test_who_used_nothing_and_has_no_class_is_forgotten(quotas: Quotas) -> None:
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.close(1)
     quotas.renew(SATURDAY)
@@ -160,10 +154,9 @@ def test_who_used_nothing_and_has_no_class_is_forgotten() -> None:
     assert as_json(quotas.used()) == []
 
 
-def test_meters_are_bounded_and_who_has_spent_all_is_forgotten_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meters_are_bounded_and_who_has_spent_all_goes_last(quotas: Quotas, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the shared_by "client" each /64 of IPv6 is one, and has a meter for a whole month."""
     monkeypatch.setattr(quotas_module, "METERS", 64)
-    quotas = metered()
     quotas.read(1, 100_000_000, SECOND, SATURDAY)
     quotas.close(1)
     for number in range(2, 1000):

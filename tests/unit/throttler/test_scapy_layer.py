@@ -64,8 +64,7 @@ def test_several_mptcp_options_stand_in_one_header() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    ["", "01", "0101ff", "100102", "50ff", "3001", "40", "1203" + "00" * 8, "7001" + "00" * 8],
+    "body", ["", "01", "0101ff", "100102", "50ff", "3001", "40", "1203" + "00" * 8, "7001" + "00" * 8]
 )
 def test_what_is_malformed_or_has_reserved_bits_set_survives_as_bytes(body: str) -> None:
     data = bytes.fromhex(body)

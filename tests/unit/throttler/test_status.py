@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.unit.throttler.answer import answer, document, unread
+from tests.unit.throttler.answer import COUNTERS, answer, document, unread
 from throttler.service.status import decode, encode
 from tributary.settings.errors import CommandError, Exit
-
-COUNTERS = ("sent_bytes", "sent_packets", "dropped_packets", "backlog_bytes")
 
 
 def test_json_and_back_is_the_same_member_by_member_and_in_order() -> None:

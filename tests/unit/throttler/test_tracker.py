@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -69,19 +70,31 @@ class Script:
         interface = "wired" if subflow == FIRST else "wireless"
         return list(self.tracker.handle(Segment(self.now, interface, outgoing, *source, *destination, flags, options)))
 
-    def open(self, subflow: FourTuple = FIRST, listener_key: bytes = LISTENER_KEY) -> list[Event]:
-        return [
-            *self.client(SYN, MpCapable(1, 1), subflow=subflow),
-            *self.listener(SYN | ACK, MpCapable(1, 1, listener_key), subflow=subflow),
-            *self.client(ACK, MpCapable(1, 1, CLIENT_KEY, listener_key), subflow=subflow),
-        ]
+    def ask(self, subflow: FourTuple = FIRST) -> list[Event]:
+        """The first packet of a session."""
+        return self.client(SYN, MpCapable(1, 1), subflow=subflow)
 
-    def join(self, subflow: FourTuple = SECOND_SUBFLOW, proof: bytes = HMAC_A, backup: bool = False) -> list[Event]:
-        return [
-            *self.client(SYN, MpJoinSyn(backup, 3, TOKEN, CLIENT_NONCE), subflow=subflow),
-            *self.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=subflow),
-            *self.client(ACK, MpJoinAck(proof), subflow=subflow),
-        ]
+    def answer(self, subflow: FourTuple = FIRST, key: bytes = LISTENER_KEY) -> list[Event]:
+        return self.listener(SYN | ACK, MpCapable(1, 1, key), subflow=subflow)
+
+    def prove(self, subflow: FourTuple = FIRST, key: bytes = LISTENER_KEY) -> list[Event]:
+        """The third one."""
+        return self.client(ACK, MpCapable(1, 1, CLIENT_KEY, key), subflow=subflow)
+
+    def open(self, subflow: FourTuple = FIRST, listener_key: bytes = LISTENER_KEY) -> list[Event]:
+        return [*self.ask(subflow), *self.answer(subflow, listener_key), *self.prove(subflow, listener_key)]
+
+    def ask_join(self, subflow: FourTuple = SECOND_SUBFLOW, nonce: bytes = CLIENT_NONCE) -> list[Event]:
+        return self.client(SYN, MpJoinSyn(False, 3, TOKEN, nonce), subflow=subflow)
+
+    def answer_join(self, subflow: FourTuple = SECOND_SUBFLOW, proof: bytes = HMAC_B) -> list[Event]:
+        return self.listener(SYN | ACK, MpJoinSynAck(False, 1, proof, LISTENER_NONCE), subflow=subflow)
+
+    def prove_join(self, subflow: FourTuple = SECOND_SUBFLOW, proof: bytes = HMAC_A) -> list[Event]:
+        return self.client(ACK, MpJoinAck(proof), subflow=subflow)
+
+    def join(self, subflow: FourTuple = SECOND_SUBFLOW, proof: bytes = HMAC_A) -> list[Event]:
+        return [*self.ask_join(subflow), *self.answer_join(subflow), *self.prove_join(subflow, proof)]
 
     def count(self, what: Count) -> int:
         return self.tracker.counts[what]
@@ -97,8 +110,8 @@ def test_a_first_handshake_announces_the_initial_subflow(script: Script) -> None
 
 
 def test_the_keys_may_come_with_the_first_data_when_the_third_ack_was_lost(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.ask()
+    script.answer()
     assert len(script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY, data_length=4))) == 1
 
 
@@ -107,7 +120,7 @@ def test_a_join_is_announced_at_its_third_ack_and_not_before(script: Script) -> 
     assert script.client(SYN, MpJoinSyn(True, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW) == []
     answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
     assert script.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW) == []
-    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == [
+    assert script.prove_join() == [
         SubflowEstablished(script.now, TOKEN, SECOND_SUBFLOW, "wireless", address_id=3, backup=True)
     ]
 
@@ -131,21 +144,9 @@ def test_the_interface_is_the_one_that_the_answer_leaves_by(script: Script) -> N
 
 
 def test_every_segment_twice_changes_nothing(script: Script) -> None:
-    events: list[Event] = []
-    for _ in range(2):
-        events += script.client(SYN, MpCapable(1, 1))
-    for _ in range(2):
-        events += script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
-    for _ in range(2):
-        events += script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY))
-    for _ in range(2):
-        events += script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
-    for _ in range(2):
-        answer = MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE)
-        events += script.listener(SYN | ACK, answer, subflow=SECOND_SUBFLOW)
-    for _ in range(2):
-        events += script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)
-    assert len(events) == 2
+    first = (script.ask, script.answer, script.prove)
+    joined = (script.ask_join, script.answer_join, script.prove_join)
+    assert len([event for step in (*first, *joined) for _ in range(2) for event in step()]) == 2
 
 
 def test_join_with_unknown_token_is_ignored(script: Script) -> None:
@@ -157,37 +158,35 @@ def test_join_with_wrong_hmac_is_ignored_and_the_right_one_still_taken(script: S
     script.open()
     assert script.join(proof=bytes(20)) == []
     assert script.count(Count.WRONG_HMAC) == 1
-    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+    assert len(script.prove_join()) == 1
 
 
-def test_join_answered_with_a_wrong_hmac_is_ignored(script: Script) -> None:
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [(lambda script: script.answer_join(proof=bytes(8)), Count.WRONG_HMAC), (lambda _: None, Count.UNANSWERED)],
+    ids=["a wrong HMAC", "nothing"],
+)
+def test_join_answered_wrongly_is_ignored(script: Script, answer: Callable[[Script], object], counted: Count) -> None:
     script.open()
-    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
-    script.listener(SYN | ACK, MpJoinSynAck(False, 1, bytes(8), LISTENER_NONCE), subflow=SECOND_SUBFLOW)
-    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
-    assert script.count(Count.WRONG_HMAC) == 1
-
-
-def test_join_without_an_answer_is_ignored(script: Script) -> None:
-    script.open()
-    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
-    assert script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
-    assert script.count(Count.UNANSWERED) == 1
+    script.ask_join()
+    answer(script)
+    assert script.prove_join() == []
+    assert script.count(counted) == 1
 
 
 def test_a_client_cannot_answer_its_own_syn(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
+    script.ask()
     script.client(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.prove() == []
     assert script.count(Count.WRONG_DIRECTION) == 1
 
 
 def test_a_forged_syn_does_not_replace_the_nonce_of_an_answered_one(script: Script) -> None:
     script.open()
-    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
-    script.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=SECOND_SUBFLOW)
-    script.client(SYN, MpJoinSyn(False, 3, TOKEN, bytes(4)), subflow=SECOND_SUBFLOW)
-    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+    script.ask_join()
+    script.answer_join()
+    script.ask_join(nonce=bytes(4))
+    assert len(script.prove_join()) == 1
 
 
 @pytest.mark.parametrize(
@@ -203,23 +202,23 @@ def test_a_forged_syn_does_not_replace_the_nonce_of_an_answered_one(script: Scri
     ],
 )
 def test_an_answer_that_is_not_mptcp_version_1_is_a_fallback(script: Script, answer: list[Option]) -> None:
-    script.client(SYN, MpCapable(1, 1))
+    script.ask()
     script.listener(SYN | ACK, *answer)
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.prove() == []
     assert script.count(Count.FALLBACK) == 1
 
 
 def test_a_third_ack_without_the_option_is_a_fallback(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.ask()
+    script.answer()
     assert script.client(ACK | FIN) == []
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.prove() == []
     assert script.count(Count.FALLBACK) == 1
 
 
 def test_a_third_ack_with_a_wrong_key_is_ignored(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.ask()
+    script.answer()
     assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, CLIENT_KEY)) == []
     assert script.count(Count.WRONG_KEY) == 1
 
@@ -246,10 +245,10 @@ def test_a_subflow_ends_when_both_sides_sent_fin(script: Script) -> None:
 
 
 def test_a_reset_of_a_handshake_forgets_it(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.ask()
+    script.answer()
     script.listener(RST)
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.prove() == []
 
 
 def test_a_fast_close_with_the_receivers_key_ends_the_session(script: Script) -> None:
@@ -293,10 +292,10 @@ def test_a_port_used_again_ends_the_old_subflow(script: Script) -> None:
 
 
 def test_a_handshake_that_takes_longer_than_a_minute_is_forgotten(script: Script) -> None:
-    script.client(SYN, MpCapable(1, 1))
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY))
+    script.ask()
+    script.answer()
     script.now += 61 * SECOND
-    assert script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY)) == []
+    assert script.prove() == []
     assert script.count(Count.HALF_OPEN_EXPIRED) == 1
 
 

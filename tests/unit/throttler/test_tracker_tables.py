@@ -13,8 +13,6 @@ from tests.unit.throttler.test_tracker import (
     CLIENT_NONCE,
     FIN,
     FIRST,
-    HMAC_A,
-    HMAC_B,
     LISTENER_KEY,
     LISTENER_NONCE,
     RST,
@@ -37,7 +35,7 @@ from tributary.mptcp.events import (
 )
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.keys import address_hmac, join_hmac, token
-from tributary.wire.options import AddAddr, MpCapable, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
+from tributary.wire.options import AddAddr, MpFastclose, MpJoinAck, MpJoinSyn, MpJoinSynAck, RemoveAddr
 
 
 @pytest.fixture
@@ -123,8 +121,8 @@ def test_a_join_to_an_adopted_session_is_taken_when_the_listener_answered(adopte
 
 
 def test_a_join_to_an_adopted_session_without_an_answer_is_ignored(adopted: Script) -> None:
-    adopted.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
-    assert adopted.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW) == []
+    adopted.ask_join()
+    assert adopted.prove_join() == []
     assert adopted.count(Count.UNANSWERED) == 1
 
 
@@ -179,18 +177,18 @@ SMALL = Limits(half_open=200, half_open_of_client=150, subflows=200, subflows_of
 def syns(script: Script, addresses: list[str], count: int) -> None:
     for number in range(count):
         source = FourTuple("10.0.1.1", 3128, addresses[number % len(addresses)], 1024 + number)
-        script.client(SYN, MpCapable(1, 1), subflow=source)
+        script.ask(source)
 
 
 def finish(script: Script, subflow: FourTuple = FIRST) -> list[Event]:
-    script.listener(SYN | ACK, MpCapable(1, 1, LISTENER_KEY), subflow=subflow)
-    return script.client(ACK, MpCapable(1, 1, CLIENT_KEY, LISTENER_KEY), subflow=subflow)
+    script.answer(subflow)
+    return script.prove(subflow)
 
 
 @pytest.mark.parametrize("addresses", [["10.9.9.9"], ["10.9.9.9", "10.9.9.8"], ["fd00::1", "fd00::2", "fd00::3:0"]])
 def test_a_flood_of_syns_spares_the_handshakes_of_others(addresses: list[str]) -> None:
     script = Script(SMALL)
-    script.client(SYN, MpCapable(1, 1))
+    script.ask()
     syns(script, addresses, 2000)
     assert len(finish(script)) == 1
 
@@ -198,8 +196,8 @@ def test_a_flood_of_syns_spares_the_handshakes_of_others(addresses: list[str]) -
 def test_a_flood_from_very_many_addresses_does_not_single_out_who_opens_two() -> None:
     script = Script(SMALL)
     other = replace(FIRST, remote_port=40009)
-    script.client(SYN, MpCapable(1, 1))
-    script.client(SYN, MpCapable(1, 1), subflow=other)
+    script.ask()
+    script.ask(other)
     syns(script, [f"10.9.{number}.9" for number in range(190)], 190)
     assert len(finish(script)) == 1
     assert script.count(Count.HALF_OPEN_EVICTED) == 0
@@ -213,12 +211,12 @@ def test_joins_from_forged_addresses_count_for_the_session_that_they_name() -> N
     victim = FourTuple("10.0.1.1", 3128, "10.0.5.2", 5)
     key = bytes(8)
     script.open(subflow=victim, listener_key=key)
-    script.client(SYN, MpJoinSyn(False, 3, TOKEN, CLIENT_NONCE), subflow=SECOND_SUBFLOW)
+    script.ask_join()
     for number in range(2000):
         forged = FourTuple("10.0.1.1", 3128, f"10.{number % 250}.9.9", number)
         script.client(SYN, MpJoinSyn(False, 3, token(key), bytes(4)), subflow=forged)
-    script.listener(SYN | ACK, MpJoinSynAck(False, 1, HMAC_B, LISTENER_NONCE), subflow=SECOND_SUBFLOW)
-    assert len(script.client(ACK, MpJoinAck(HMAC_A), subflow=SECOND_SUBFLOW)) == 1
+    script.answer_join()
+    assert len(script.prove_join()) == 1
     assert script.count(Count.HALF_OPEN_EVICTED) == 1850
 
 

@@ -58,15 +58,8 @@ def test_a_home_routers_settings_are_refused_without_their_secret(what: str) -> 
         check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
     message = str(caught.value)
     assert message.startswith("router.toml: ") and ": accepted: " in message
-    assert SECRET[2:-3] not in message
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_neither_does_what_is_behind_the_message(what: str) -> None:
-    """A traceback would show it."""
-    with pytest.raises(CommandError) as caught:
-        check(tomllib.loads(WRONG[what]), RouterSettings, "router.toml")
-    assert SECRET[2:-3] not in str(caught.value.__cause__)
+    # A traceback would show the cause as well.
+    assert SECRET[2:-3] not in f"{message} {caught.value.__cause__}"
 
 
 CARD = 'role = "router"\n[wan.dsl]\ninterface = "end1"\n[wan.lte]\ninterface = "usb0"\n'

@@ -15,7 +15,7 @@ use super::origin::REPORT;
 use super::plan::{Limits, Plan};
 use super::stats::Stats;
 use crate::bulk::print_report;
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::{self, Attempt as _, Failure};
 use crate::random::Random;
 use crate::route::Route;
 use crate::seconds::seconds;
@@ -97,7 +97,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     if right {
         Ok(())
     } else {
-        Err(Failure::Wrong(
+        Err(failure::wrong(
             "not every byte and every end was as planned".to_owned(),
         ))
     }
@@ -127,7 +127,7 @@ async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Stats {
 async fn one(route: &Route, plan: &Plan) -> Stats {
     let opened = timeout(OPEN_WITHIN, async {
         let mut stream = route.open().await?;
-        stream.write_all(format!("{plan}\n").as_bytes()).await?;
+        stream.write_all((plan.to_line() + "\n").as_bytes()).await?;
         Ok::<_, io::Error>(stream)
     });
     match opened.await {

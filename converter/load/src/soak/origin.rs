@@ -9,6 +9,7 @@ use clap::Args;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+use tributary_program::print_ready;
 
 use super::ends::play;
 use super::plan::Plan;
@@ -40,8 +41,8 @@ pub async fn run_origin(options: &OriginOptions) -> Result<(), Failure> {
     sockets::allow_descriptors(50_000);
     let listener = sockets::listen(options.listen, options.mptcp)
         .attempt(format!("listening on {}", options.listen))?;
-    println!("ready");
-    Ok(serve(listener).await?)
+    print_ready();
+    serve(listener).await.attempt("a connection")
 }
 
 /// Serves every connection that `listener` gets; returns only if it gets no more.
@@ -65,9 +66,9 @@ async fn connection(mut stream: TcpStream, shared: &Shared) {
         report(&mut stream, shared).await.ok();
         return;
     }
-    let stats = match line.parse::<Plan>() {
-        Ok(plan) => play(stream, &plan.parts().1, &received).await,
-        Err(()) => Stats {
+    let stats = match Plan::of_line(&line) {
+        Some(plan) => play(stream, &plan.parts().1, &received).await,
+        None => Stats {
             without_plan: 1,
             ..Stats::default()
         },

@@ -22,7 +22,7 @@ use tributary_sys::bpf::{self, Run};
 use tributary_sys::{array, device_number};
 
 use crate::leg::Flow;
-use crate::translation::Translation;
+use crate::translation::{Action, Translation};
 
 pub use connection::{Connection, Limits};
 pub use table::{Devices, Seen};
@@ -40,17 +40,6 @@ const LEAD: &str = "lead";
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
-
-/// What the kernel's program does with an Ethernet frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// It leaves it to others.
-    Unspecified,
-    /// It drops it.
-    Drop,
-    /// It sends it out elsewhere.
-    Redirect,
-}
 
 /// The program in the kernel, and its table. Both end with this, and what is attached is detached.
 pub struct Translator {

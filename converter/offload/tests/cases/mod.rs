@@ -5,7 +5,7 @@ pub mod segment;
 
 use std::net::SocketAddr;
 
-use tributary_offload::{Event, Leg, Outcome, Refusal, Timestamps, Translation};
+use tributary_offload::{Action, Leg, Timestamps, Translation};
 
 use segment::{ACK, FIN, Ip, PSH, RST, SYN, Segment, sack, timestamps};
 
@@ -106,7 +106,7 @@ pub struct Case {
     pub name: &'static str,
     pub translation: Translation,
     pub packet: Vec<u8>,
-    pub outcome: Outcome,
+    pub action: Action,
     pub result: Vec<u8>,
 }
 
@@ -122,196 +122,118 @@ pub fn upward(ip: Ip) -> Translation {
 
 /// The table for both versions, and what only one of them has.
 pub fn cases() -> Vec<Case> {
-    let mut all: Vec<_> = [Ip::V4, Ip::V6].into_iter().flat_map(of_both).collect();
-    all.extend(of_ipv4());
-    all.extend(of_ipv6());
-    all
+    let both = [Ip::V4, Ip::V6].into_iter().flat_map(of_both);
+    both.chain(of_ipv4()).chain(of_ipv6()).collect()
 }
 
-fn of_both(ip: Ip) -> Vec<Case> {
-    let mut all = forwarded(ip);
-    all.extend(options(ip));
-    all.extend(windows(ip));
-    all.extend(left_alone(ip));
-    all.extend(events(ip));
-    all.extend(refused(ip));
-    all.extend(refused_options(ip));
-    all
+fn of_both(ip: Ip) -> impl Iterator<Item = Case> {
+    let all = [
+        forwarded(ip),
+        windows(ip),
+        left_alone(ip),
+        refused(ip),
+        refused_options(ip),
+    ];
+    all.into_iter().flatten()
 }
 
-fn forward(ip: Ip, name: &'static str, event: Event, from: &Segment, to: &Segment) -> Case {
+fn goes(ip: Ip, name: &'static str, from: &Segment, to: &Segment) -> Case {
     Case {
         ip,
         name,
         translation: upward(ip),
         packet: from.encode(),
-        outcome: Outcome::Forward(event),
+        action: Action::Redirect,
         result: to.encode(),
     }
 }
 
 fn forwarded(ip: Ip) -> Vec<Case> {
-    let goes = |name, from: Segment, to: Segment| forward(ip, name, Event::Goes, &from, &to);
-    let both =
-        |change: &dyn Fn(Segment) -> Segment| (change(from_client(ip)), change(at_server(ip)));
-    let mut cases = vec![goes("the next bytes", from_client(ip), at_server(ip))];
-    let mut add = |name, event, (from, to): (Segment, Segment)| {
-        cases.push(forward(ip, name, event, &from, &to));
-    };
-    add(
-        "numbers beyond the wrap of sequence, acknowledgement and both clocks",
-        Event::Goes,
-        (
-            Segment {
-                seq: 2_000_100,
-                ack: 1_000_500,
-                options: timestamps(20_010, 10_020),
-                ..from_client(ip)
-            },
-            Segment {
-                seq: 0,
-                ack: 0,
-                options: timestamps(0, 0),
-                ..at_server(ip)
-            },
-        ),
-    );
-    add(
-        "payload of even length",
-        Event::Goes,
-        both(&|s| Segment {
-            payload: vec![7; 1000],
-            ..s
-        }),
-    );
-    add(
-        "no payload",
-        Event::Goes,
-        both(&|s| Segment {
-            payload: vec![],
-            ..s
-        }),
-    );
-    cases.push(Case {
-        ip,
-        name: "padding behind the packet stays",
-        translation: upward(ip),
-        packet: [from_client(ip).encode(), vec![1, 2, 3]].concat(),
-        outcome: Outcome::Forward(Event::Goes),
-        result: [at_server(ip).encode(), vec![1, 2, 3]].concat(),
-    });
-    cases
-}
-
-/// Options that are rewritten.
-fn options(ip: Ip) -> Vec<Case> {
-    let with_options = |from, to| {
-        (
-            Segment {
-                options: from,
-                ..from_client(ip)
-            },
-            Segment {
-                options: to,
-                ..at_server(ip)
-            },
+    let both = |name, change: &dyn Fn(&mut Segment)| {
+        goes(
+            ip,
+            name,
+            &from_client(ip).with(change),
+            &at_server(ip).with(change),
         )
     };
-    let mut cases = vec![];
-    let mut add = |name, event, (from, to): (Segment, Segment)| {
-        cases.push(forward(ip, name, event, &from, &to));
+    let options = |name, from: &[Vec<u8>], to: &[Vec<u8>]| {
+        let from = from_client(ip).with(|s| s.options = from.concat());
+        goes(
+            ip,
+            name,
+            &from,
+            &at_server(ip).with(|s| s.options = to.concat()),
+        )
     };
-    add("no options", Event::Goes, with_options(vec![], vec![]));
-    add(
-        "a selective acknowledgement across the wrap, behind timestamps",
-        Event::Goes,
-        with_options(
-            [
+    let numbers = |seq, ack, tsval, tsecr| {
+        move |s: &mut Segment| (s.seq, s.ack, s.options) = (seq, ack, timestamps(tsval, tsecr))
+    };
+    let padded = |segment: Segment| [segment.encode(), vec![1, 2, 3]].concat();
+    vec![
+        both("the next bytes", &|_| {}),
+        goes(
+            ip,
+            "numbers beyond the wrap of sequence, acknowledgement and both clocks",
+            &from_client(ip).with(numbers(2_000_100, 1_000_500, 20_010, 10_020)),
+            &at_server(ip).with(numbers(0, 0, 0, 0)),
+        ),
+        both("payload of even length", &|s| s.payload = vec![7; 1000]),
+        both("no payload", &|s| s.payload = vec![]),
+        Case {
+            packet: padded(from_client(ip)),
+            result: padded(at_server(ip)),
+            ..both("padding behind the packet stays", &|_| {})
+        },
+        options("no options", &[], &[]),
+        options(
+            "a selective acknowledgement across the wrap, behind timestamps",
+            &[
                 timestamps(20_001, 10_001),
                 sack(&[(1_000_400, 1_000_600), (1_000_700, 1_000_800)]),
-            ]
-            .concat(),
-            [
+            ],
+            &[
                 timestamps(u32::MAX - 8, u32::MAX - 18),
                 sack(&[(u32::MAX - 99, 100), (200, 300)]),
-            ]
-            .concat(),
+            ],
         ),
-    );
-    add(
-        "four selective acknowledgements",
-        Event::Goes,
-        with_options(
-            sack(&[
-                (1_000_000, 1_000_001),
-                (1_000_002, 1_000_003),
-                (1_000_004, 1_000_005),
-                (1_000_500, 1_000_501),
-            ]),
-            sack(&[
+        options(
+            "four selective acknowledgements",
+            &[sack(
+                &[0, 2, 4, 500].map(|at| (1_000_000 + at, 1_000_001 + at)),
+            )],
+            &[sack(&[
                 (u32::MAX - 499, u32::MAX - 498),
                 (u32::MAX - 497, u32::MAX - 496),
                 (u32::MAX - 495, u32::MAX - 494),
                 (0, 1),
-            ]),
+            ])],
         ),
-    );
-    add(
-        "options at odd offsets, and what is behind the end of their list",
-        Event::Goes,
-        with_options(
-            [&[1][..], &timestamps(20_001, 10_001)[2..], &[0, 8, 9, 8, 9]].concat(),
-            [
-                &[1][..],
-                &timestamps(u32::MAX - 8, u32::MAX - 18)[2..],
-                &[0, 8, 9, 8, 9],
-            ]
-            .concat(),
+        options(
+            "options at odd offsets, and what is behind the end of their list",
+            &[
+                timestamps(20_001, 10_001)[1..].to_vec(),
+                vec![0, 8, 9, 8, 9],
+            ],
+            &[
+                timestamps(u32::MAX - 8, u32::MAX - 18)[1..].to_vec(),
+                vec![0, 8, 9, 8, 9],
+            ],
         ),
-    );
-    cases
-}
-
-/// What is not mere data.
-fn events(ip: Ip) -> Vec<Case> {
-    let both =
-        |change: &dyn Fn(Segment) -> Segment| (change(from_client(ip)), change(at_server(ip)));
-    let flagged = |flags| both(&|segment| Segment { flags, ..segment });
-    let mut cases = vec![];
-    let mut add = |name, event, (from, to): (Segment, Segment)| {
-        cases.push(forward(ip, name, event, &from, &to));
-    };
-    add("an end of the data", Event::Fin, flagged(FIN | ACK));
-    add("a reset", Event::Reset, flagged(RST | ACK));
-    let unacknowledged = |segment: Segment, flags| Segment {
-        flags,
-        ack: 0,
-        ..segment
-    };
-    let clock = |segment: &Segment| {
-        segment.options[4..8]
-            .try_into()
-            .map(u32::from_be_bytes)
-            .expect("a timestamp")
-    };
-    add(
-        "a reset without acknowledgement, which echoes nothing",
-        Event::Reset,
-        both(&|s| Segment {
-            options: timestamps(clock(&s), 0),
-            ..unacknowledged(s, RST)
+        both("an end of the data", &|s| s.flags = FIN | ACK),
+        both("a reset", &|s| s.flags = RST | ACK),
+        both(
+            "a reset without acknowledgement, which echoes nothing",
+            &|s| {
+                (s.flags, s.ack) = (RST, 0);
+                s.options[8..].fill(0);
+            },
+        ),
+        both("a new beginning, whose window has no scale", &|s| {
+            (s.flags, s.ack, s.window) = (SYN, 0, 64240);
+            s.options = vec![2, 4, 5, 180];
         }),
-    );
-    add(
-        "a new beginning, whose window has no scale",
-        Event::Syn,
-        both(&|s| Segment {
-            options: vec![2, 4, 5, 180],
-            window: 64240,
-            ..unacknowledged(s, SYN)
-        }),
-    );
-    cases
+    ]
 }
 
 /// Windows by the scales of who sends them and of who gets them.
@@ -324,39 +246,23 @@ fn windows(ip: Ip) -> Vec<Case> {
         ("a window that just fits", 14, 0, 3, 49152),
         ("the greatest of all windows", 14, 14, 65535, 65535),
     ];
-    table
-        .into_iter()
-        .map(|(name, scale_in, scale_out, from, to)| {
-            let from = Segment {
-                window: from,
-                ..from_client(ip)
-            };
-            let to = Segment {
-                window: to,
-                ..at_server(ip)
-            };
-            let case = forward(ip, name, Event::Goes, &from, &to);
-            let translation = Translation {
-                scale_in,
-                scale_out,
-                ..upward(ip)
-            };
-            Case {
-                translation,
-                ..case
-            }
-        })
-        .collect()
+    let case = |(name, scale_in, scale_out, from, to)| {
+        let from = from_client(ip).with(|s| s.window = from);
+        let mut case = goes(ip, name, &from, &at_server(ip).with(|s| s.window = to));
+        (case.translation.scale_in, case.translation.scale_out) = (scale_in, scale_out);
+        case
+    };
+    table.map(case).into()
 }
 
-fn unchanged(ip: Ip, name: &'static str, outcome: Outcome, packet: Vec<u8>) -> Case {
+fn unchanged(ip: Ip, name: &'static str, action: Action, packet: Vec<u8>) -> Case {
     Case {
         ip,
         name,
         translation: upward(ip),
         result: packet.clone(),
         packet,
-        outcome,
+        action,
     }
 }
 
@@ -367,112 +273,94 @@ fn with_byte(ip: Ip, at: usize, value: u8) -> Vec<u8> {
 }
 
 fn left_alone(ip: Ip) -> Vec<Case> {
-    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
-    let other = Segment {
-        source: end(ip, "10.1.0.2:41001", "[2001:db8:1:8000::2]:41001"),
-        ..from_client(ip)
-    };
-    let elsewhere = Segment {
-        destination: end(ip, "10.1.0.3:8080", "[2001:db8:2::1]:8080"),
-        ..from_client(ip)
-    };
+    let other = end(ip, "10.1.0.2:41001", "[2001:db8:1:8000::2]:41001");
+    let elsewhere = end(ip, "10.1.0.3:8080", "[2001:db8:2::1]:8080");
     let protocol = match ip {
         Ip::V4 => 9,
         Ip::V6 => 6,
     };
-    vec![
-        not_ours("another port", other.encode()),
-        not_ours("another address", elsewhere.encode()),
-        not_ours("the other direction", at_server(ip).encode()),
-        not_ours("another protocol", with_byte(ip, protocol, 17)),
-        not_ours("no version of IP", with_byte(ip, 0, 0x55)),
-        not_ours(
-            "ports cut off",
-            from_client(ip).encode()[..ip.header() + 2].to_vec(),
+    let cut = from_client(ip).encode()[..ip.header() + 2].to_vec();
+    [
+        (
+            "another port",
+            from_client(ip).with(|s| s.source = other).encode(),
         ),
+        (
+            "another address",
+            from_client(ip).with(|s| s.destination = elsewhere).encode(),
+        ),
+        ("the other direction", at_server(ip).encode()),
+        ("another protocol", with_byte(ip, protocol, 17)),
+        ("no version of IP", with_byte(ip, 0, 0x55)),
+        ("ports cut off", cut),
     ]
+    .map(|(name, packet)| unchanged(ip, name, Action::Unspecified, packet))
+    .into()
 }
 
 fn refused(ip: Ip) -> Vec<Case> {
-    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
-    let long = from_client(ip).encode().len();
+    let mut cut = from_client(ip).encode();
+    cut.pop();
     // The lower bytes of what it says of its length, and of where the options of TCP end.
     let (length, least) = match ip {
         Ip::V4 => (3, 40),
         Ip::V6 => (5, 20),
     };
     let data_offset = ip.header() + 12;
-    vec![
-        refused(
-            "cut off",
-            Refusal::Malformed,
-            from_client(ip).encode()[..long - 1].to_vec(),
-        ),
-        refused(
+    let scaled = from_client(ip).with(|s| {
+        (s.flags, s.ack) = (SYN, 0);
+        s.options = vec![2, 4, 5, 180, 1, 3, 3, 7];
+    });
+    [
+        ("cut off", cut),
+        (
             "a length without room for TCP",
-            Refusal::Malformed,
             with_byte(ip, length, least - 1),
         ),
-        refused(
+        (
             "a TCP header shorter than any",
-            Refusal::Malformed,
             with_byte(ip, data_offset, 0x40),
         ),
-        refused(
+        (
             "a TCP header longer than its packet",
-            Refusal::Malformed,
             with_byte(ip, data_offset, 0xf0),
         ),
-        refused(
+        (
             "a hop too many",
-            Refusal::TimeToLive,
-            Segment {
-                ttl: 1,
-                ..from_client(ip)
-            }
-            .encode(),
+            from_client(ip).with(|s| s.ttl = 1).encode(),
         ),
-        refused(
-            "a new beginning with a window scale",
-            Refusal::Option,
-            Segment {
-                options: vec![2, 4, 5, 180, 1, 3, 3, 7],
-                flags: SYN,
-                ack: 0,
-                ..from_client(ip)
-            }
-            .encode(),
-        ),
+        ("a new beginning with a window scale", scaled.encode()),
     ]
+    .map(|(name, packet)| unchanged(ip, name, Action::Drop, packet))
+    .into()
 }
 
 /// Options of IPv4, and packets in parts.
 fn of_ipv4() -> Vec<Case> {
     let ip = Ip::V4;
-    let in_parts = |fragment| {
-        Segment {
-            fragment,
-            ..from_client(ip)
-        }
-        .encode()
-    };
-    let with_options = Segment {
-        ip_options: vec![1, 1, 1, 0],
-        ..from_client(ip)
-    };
-    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
-    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
-    vec![
-        not_ours("the rest of a packet in parts", in_parts(0x2010)),
-        not_ours("an IP header shorter than any", with_byte(ip, 0, 0x44)),
-        not_ours("another version", with_byte(ip, 0, 0x65)),
-        refused("IP options", Refusal::IpOptions, with_options.encode()),
-        refused(
-            "the first part of a packet",
-            Refusal::Fragment,
-            in_parts(0x2000),
+    let in_parts = |fragment| from_client(ip).with(|s| s.fragment = fragment).encode();
+    let with_options = from_client(ip).with(|s| s.ip_options = vec![1, 1, 1, 0]);
+    [
+        (
+            "the rest of a packet in parts",
+            Action::Unspecified,
+            in_parts(0x2010),
         ),
+        (
+            "an IP header shorter than any",
+            Action::Unspecified,
+            with_byte(ip, 0, 0x44),
+        ),
+        (
+            "another version",
+            Action::Unspecified,
+            with_byte(ip, 0, 0x65),
+        ),
+        ("IP options", Action::Drop, with_options.encode()),
+        ("the first part of a packet", Action::Drop, in_parts(0x2000)),
     ]
+    .map(|(name, action, packet)| unchanged(ip, name, action, packet))
+    .into()
 }
 
 /// Extension headers, and an address that is none of a packet's.
@@ -483,12 +371,11 @@ fn of_ipv6() -> Vec<Case> {
     extended.splice(40..40, [6, 0, 1, 4, 0, 0, 0, 0]);
     extended[5] += 8;
     extended[6] = 0;
-    let mapped = Segment {
-        source: address("[::ffff:10.1.0.2]:41000"),
-        destination: address("[::ffff:10.1.0.1]:8080"),
-        ..from_client(ip)
-    };
-    let not_ours = |name, packet| unchanged(ip, name, Outcome::NotOurs, packet);
+    let mapped = from_client(ip).with(|s| {
+        s.source = address("[::ffff:10.1.0.2]:41000");
+        s.destination = address("[::ffff:10.1.0.1]:8080");
+    });
+    let not_ours = |name, packet| unchanged(ip, name, Action::Unspecified, packet);
     vec![
         not_ours("an extension header", extended),
         not_ours("another version", with_byte(ip, 0, 0x45)),
@@ -504,62 +391,27 @@ fn of_ipv6() -> Vec<Case> {
 
 /// Options that are none, or that nobody here knows.
 fn refused_options(ip: Ip) -> Vec<Case> {
-    let refused = |name, reason, packet| unchanged(ip, name, Outcome::Refuse(reason), packet);
-    let with = |options: &[u8]| {
-        let options = options.to_vec();
-        Segment {
-            options,
-            ..from_client(ip)
-        }
-        .encode()
-    };
-    vec![
-        refused("an unknown option", Refusal::Option, with(&[30, 4, 0, 0])),
-        refused(
-            "an unknown option behind known ones",
-            Refusal::Option,
-            with(&[timestamps(20_000, 10_000), vec![254, 4, 0, 0]].concat()),
-        ),
-        refused(
-            "MSS outside of a SYN",
-            Refusal::Option,
-            with(&[2, 4, 5, 180]),
-        ),
-        refused("window scale", Refusal::Option, with(&[1, 3, 3, 7])),
-        refused(
-            "an option without length",
-            Refusal::Malformed,
-            with(&[1, 1, 1, 8]),
-        ),
-        refused(
-            "an option of length 0",
-            Refusal::Malformed,
-            with(&[8, 0, 0, 0]),
-        ),
-        refused(
-            "an option of length 1",
-            Refusal::Malformed,
-            with(&[5, 1, 0, 0]),
-        ),
-        refused(
-            "an option that goes on behind the header",
-            Refusal::Malformed,
-            with(&[8, 10, 0, 0]),
-        ),
-        refused(
-            "timestamps of another length",
-            Refusal::Malformed,
-            with(&[8, 4, 0, 0]),
-        ),
-        refused(
+    let behind = [timestamps(20_000, 10_000), vec![254, 4, 0, 0]].concat();
+    let options: [(_, &[u8]); 11] = [
+        ("an unknown option", &[30, 4, 0, 0]),
+        ("an unknown option behind known ones", &behind),
+        ("MSS outside of a SYN", &[2, 4, 5, 180]),
+        ("window scale", &[1, 3, 3, 7]),
+        ("an option without length", &[1, 1, 1, 8]),
+        ("an option of length 0", &[8, 0, 0, 0]),
+        ("an option of length 1", &[5, 1, 0, 0]),
+        ("an option that goes on behind the header", &[8, 10, 0, 0]),
+        ("timestamps of another length", &[8, 4, 0, 0]),
+        (
             "half a selective acknowledgement",
-            Refusal::Malformed,
-            with(&[5, 6, 0, 0, 0, 0, 1, 1]),
+            &[5, 6, 0, 0, 0, 0, 1, 1],
         ),
-        refused(
-            "no selective acknowledgement in its option",
-            Refusal::Malformed,
-            with(&[5, 2, 1, 1]),
-        ),
-    ]
+        ("no selective acknowledgement in its option", &[5, 2, 1, 1]),
+    ];
+    options
+        .map(|(name, options)| {
+            let segment = from_client(ip).with(|s| s.options = options.to_vec());
+            unchanged(ip, name, Action::Drop, segment.encode())
+        })
+        .into()
 }

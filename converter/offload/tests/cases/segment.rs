@@ -51,6 +51,13 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// The same but for this.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// Its bytes, with all checksums computed over everything.
     pub fn encode(&self) -> Vec<u8> {
         let tcp = self.tcp();
@@ -146,15 +153,9 @@ pub fn timestamps(tsval: u32, tsecr: u32) -> Vec<u8> {
 }
 
 pub fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
-    let mut option = vec![
-        1,
-        1,
-        5,
-        u8::try_from(2 + 8 * blocks.len()).expect("4 blocks"),
-    ];
-    for (left, right) in blocks {
-        option.extend(left.to_be_bytes());
-        option.extend(right.to_be_bytes());
-    }
+    let length = u8::try_from(2 + 8 * blocks.len()).expect("4 blocks");
+    let edges = blocks.iter().flat_map(|&(left, right)| [left, right]);
+    let mut option = vec![1, 1, 5, length];
+    option.extend(edges.flat_map(u32::to_be_bytes));
     option
 }

@@ -35,7 +35,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Answer, usize)>, MessageError> {
             Tlv::ExtendedTcpHeader(options) => reply.extended_tcp_header = Some(options),
             Tlv::SupportedTcpExtensions(kinds) => reply.supported_tcp_extensions = Some(kinds),
             Tlv::Error(tlv) => error = Some(tlv),
-            Tlv::PathTrace(_) | Tlv::SourceRoute(_) | Tlv::Unknown { .. } => {}
+            Tlv::PathTrace(_) | Tlv::SourceRoute(_) | Tlv::Reuse | Tlv::Unknown { .. } => {}
             Tlv::Info | Tlv::Connect { .. } | Tlv::Cookie(_) => {
                 return Err(MessageError::UnsupportedTlv(tlv.kind()));
             }

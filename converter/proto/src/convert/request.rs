@@ -8,7 +8,8 @@ use super::option::{TcpOption, option_kind};
 use super::reply::Reply;
 use super::tlv::Tlv;
 
-/// A client's message: an Info TLV, a Connect TLV or both, and Cookie, path trace and source route TLVs with either.
+/// A client's message: an Info TLV, a Connect TLV or both, and Cookie, path trace, source route
+/// and Reuse TLVs with either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Whether the client asks what the converter supports (RFC 8803 section 6.2.3).
@@ -21,6 +22,8 @@ pub struct Request {
     pub path_trace: Vec<u64>,
     /// The converters that it is still to pass (see [`Tlv::SourceRoute`]): `None` leaves the way to the receiver.
     pub source_route: Option<Vec<SocketAddr>>,
+    /// Whether another request may follow on this connection, on which both directions carry frames (see [`Tlv::Reuse`]).
+    pub reuse: bool,
 }
 
 /// The connection that a client asks for.
@@ -107,6 +110,13 @@ impl Request {
         }
     }
 
+    /// Has both directions carry frames, so that another request may follow on the same connection. Only for those that
+    /// know of Reuse TLVs, as [`Self::with_path_trace`].
+    #[must_use]
+    pub fn with_reuse(self, reuse: bool) -> Self {
+        Self { reuse, ..self }
+    }
+
     /// Asks for TCP options, without values, in the SYN to the server, and for the options of its
     /// SYN+ACK. No kinds: only the latter. Without a connection asked for, this changes nothing.
     #[must_use]
@@ -132,7 +142,8 @@ impl Request {
         let source_route = source_route.map(|source_route| {
             Tlv::SourceRoute(source_route.iter().copied().map(mapped).collect())
         });
-        let tlvs: Vec<Tlv> = [info, connect, cookie, path_trace, source_route]
+        let reuse = self.reuse.then_some(Tlv::Reuse);
+        let tlvs: Vec<Tlv> = [info, connect, cookie, path_trace, source_route, reuse]
             .into_iter()
             .flatten()
             .collect();

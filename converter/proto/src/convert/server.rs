@@ -54,6 +54,7 @@ fn parse_whole(message: &[u8], supported: &[u8]) -> Result<Request, MessageError
             Tlv::Connect { peer, options } => request.connect = Some(connect(peer, options)?),
             Tlv::Cookie(cookie) => request.cookie = Some(cookie),
             Tlv::PathTrace(numbers) => request.path_trace = numbers,
+            Tlv::Reuse => request.reuse = true,
             Tlv::SourceRoute(converters) => {
                 let source_route = converters.into_iter().map(canonical);
                 request.source_route = Some(source_route.collect::<Result<_, _>>()?);

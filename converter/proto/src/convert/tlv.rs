@@ -1,4 +1,4 @@
-//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8, and two of this project's own.
+//! The TLVs of RFC 8803 sections 6.2.3 to 6.2.8, and three of this project's own.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -26,6 +26,8 @@ pub mod tlv_type {
     pub const PATH_TRACE: u8 = 192;
     /// Source route TLV, of the same types.
     pub const SOURCE_ROUTE: u8 = 193;
+    /// Reuse TLV, of the same types.
+    pub const REUSE: u8 = 194;
 }
 
 /// Bytes behind the Length of a Base Connect TLV: port and address.
@@ -62,6 +64,9 @@ pub enum Tlv {
     /// Source route: the converters that a request is still to pass, the next one first; behind the last one the server is next.
     /// RFC 8803 does not define it; behind two zero bytes each has two more, its port, and its address as in a Connect TLV.
     SourceRoute(Vec<SocketAddrV6>),
+    /// Reuse: both directions carry frames (see [`super::FrameReader`]), and another request may follow on this connection.
+    /// RFC 8803 does not define it; it has nothing but two zero bytes.
+    Reuse,
     /// A TLV that is none of these.
     Unknown {
         /// Its type.
@@ -83,6 +88,7 @@ impl Tlv {
             Self::Error(_) => tlv_type::ERROR,
             Self::PathTrace(_) => tlv_type::PATH_TRACE,
             Self::SourceRoute(_) => tlv_type::SOURCE_ROUTE,
+            Self::Reuse => tlv_type::REUSE,
             Self::Unknown { kind, .. } => *kind,
         }
     }
@@ -93,7 +99,8 @@ impl Tlv {
         Ok(match kind {
             // Table 1: the length of an Info TLV is 1.
             tlv_type::INFO if body.len() == 2 => Self::Info,
-            tlv_type::INFO => return Err(MessageError::TlvLength(kind)),
+            tlv_type::REUSE if body.len() == 2 => Self::Reuse,
+            tlv_type::INFO | tlv_type::REUSE => return Err(MessageError::TlvLength(kind)),
             tlv_type::CONNECT => parse_connect(body)?,
             tlv_type::EXTENDED_TCP_HEADER => Self::ExtendedTcpHeader(body[2..].to_vec()),
             tlv_type::SUPPORTED_TCP_EXTENSIONS => {
@@ -123,7 +130,7 @@ impl Tlv {
 
     fn emit_body(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         match self {
-            Self::Info => {}
+            Self::Info | Self::Reuse => {}
             Self::Connect { peer, options } => {
                 emit_address(*peer, out);
                 emit_options(options.as_deref(), out)?;

@@ -60,19 +60,21 @@ pub enum Method {
 }
 
 impl Method {
-    pub(crate) fn from_token(token: &str) -> Self {
-        match token {
-            "CONNECT" => Self::Connect,
-            "DELETE" => Self::Delete,
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "OPTIONS" => Self::Options,
-            "PATCH" => Self::Patch,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "TRACE" => Self::Trace,
-            other => Self::Other(other.into()),
-        }
+    /// `None` if it is no token.
+    pub(crate) fn from_token(token: &[u8]) -> Option<Self> {
+        Some(match token {
+            b"CONNECT" => Self::Connect,
+            b"DELETE" => Self::Delete,
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"OPTIONS" => Self::Options,
+            b"PATCH" => Self::Patch,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"TRACE" => Self::Trace,
+            other if is_token(other) => Self::Other(String::from_utf8_lossy(other).into()),
+            _ => return None,
+        })
     }
 
     /// Whether to ask twice has the effect of asking once (RFC 9110 section 9.2.2).

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
-use memchr::memchr;
+use memchr::memchr2;
 
 use super::grammar::is_token_byte;
 use super::request::Request;
@@ -171,15 +171,25 @@ impl HeadReader {
     fn find_end(&mut self, bytes: &[u8], bounds: &Bounds) -> Result<Option<Range<usize>>, Refused> {
         loop {
             self.check_first_byte(bytes)?;
-            let Some(at) = memchr(b'\n', &bytes[self.scanned..]) else {
+            let Some(at) = memchr2(b'\r', b'\n', &bytes[self.scanned..]) else {
                 self.scanned = bytes.len();
                 self.check_size(bytes.len(), bounds)?;
                 return Ok(None);
             };
-            let line_feed = self.scanned + at;
-            self.scanned = line_feed + 1;
+            let end = self.scanned + at;
+            self.check_size(end + 1, bounds)?;
+            match bytes[end..] {
+                [b'\r', b'\n', ..] => {}
+                [b'\r'] => {
+                    self.scanned = end;
+                    return Ok(None);
+                }
+                [b'\r', ..] => return Err(Refused::bad_request("bare CR")), // RFC 9112 section 2.2
+                _ => return Err(Refused::bad_request("bare LF")),
+            }
+            self.scanned = end + 2;
             self.check_size(self.scanned, bounds)?;
-            if self.end_line(&bytes[self.line_start..line_feed], bounds)? {
+            if self.end_line(&bytes[self.line_start..end], bounds)? {
                 return Ok(Some(self.start..self.scanned));
             }
         }
@@ -205,20 +215,18 @@ impl HeadReader {
         }
     }
 
-    /// Takes a line, without its LF; true when the head ends with it.
+    /// Takes a line, without its end; true when the head ends with it.
     fn end_line(&mut self, line: &[u8], bounds: &Bounds) -> Result<bool, Refused> {
-        let Some(line) = line.strip_suffix(b"\r") else {
-            return Err(Refused::bad_request("bare LF"));
-        };
         self.line_start = self.scanned;
-        if line.is_empty() && self.lines > 0 {
-            return Ok(true);
+        match line {
+            [] if self.lines > 0 => return Ok(true),
+            [] => return self.skip_empty_line(bounds).map(|()| false),
+            // RFC 9112 sections 2.2 and 5.2: white space before the first field, or obs-fold
+            [b' ' | b'\t', ..] if self.lines > 0 => {
+                return Err(Refused::bad_request("line folding"));
+            }
+            _ => self.lines += 1,
         }
-        if line.is_empty() {
-            return self.skip_empty_line(bounds).map(|()| false);
-        }
-        check_line(line, self.lines == 0)?;
-        self.lines += 1;
         Ok(false)
     }
 
@@ -230,15 +238,4 @@ impl HeadReader {
         }
         Ok(())
     }
-}
-
-fn check_line(line: &[u8], is_first: bool) -> Result<(), Refused> {
-    if memchr(b'\r', line).is_some() {
-        return Err(Refused::bad_request("bare CR")); // RFC 9112 section 2.2
-    }
-    if !is_first && matches!(line, [b' ' | b'\t', ..]) {
-        // RFC 9112 sections 2.2 and 5.2: white space before the first field, or obs-fold
-        return Err(Refused::bad_request("line folding"));
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! A response as the origin server sends it, and as the client gets it.
 
-use std::io::Write as _;
+use std::cell::RefCell;
 use std::time::SystemTime;
 
 use httpdate::HttpDate;
@@ -203,9 +203,7 @@ impl ResponseWriter<'_> {
         };
         fields.write_end_to_end(also_passes, out);
         if response.status >= 200 && !fields.has(FieldKind::Date) {
-            // RFC 9110 section 6.6.1
-            let date = HttpDate::from((self.clock)().max(SystemTime::UNIX_EPOCH));
-            let _ = write!(out, "Date: {date}\r\n"); // a Vec takes everything
+            write_date((self.clock)(), out);
         }
         write_framing(declared, out);
         self.limits.write_via(response.version, out);
@@ -219,6 +217,24 @@ impl ResponseWriter<'_> {
         }
         out.extend_from_slice(b"\r\n");
     }
+}
+
+thread_local! {
+    /// The last field that was written, and for which second since 1970.
+    static DATE: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+}
+
+/// RFC 9110 section 6.6.1. Made once for each second: that takes as long as to read all of a small head.
+fn write_date(now: SystemTime, out: &mut Vec<u8>) {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    DATE.with_borrow_mut(|(second, field)| {
+        if *second != since.as_secs() {
+            let date = HttpDate::from(SystemTime::UNIX_EPOCH + since);
+            (*second, *field) = (since.as_secs(), format!("Date: {date}\r\n"));
+        }
+        out.extend_from_slice(field.as_bytes());
+    });
 }
 
 /// RFC 9112 section 6.3, in its order.

@@ -7,6 +7,7 @@ mod incremental;
 
 mod client;
 mod cookie;
+mod frames;
 mod properties;
 mod refusals;
 mod server;

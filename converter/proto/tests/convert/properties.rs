@@ -56,13 +56,19 @@ fn tlv() -> impl Strategy<Value = Tlv> {
         error().prop_map(Tlv::Error),
         vec(any::<u64>(), 0..6).prop_map(Tlv::PathTrace),
         vec(peer(), 0..6).prop_map(Tlv::SourceRoute),
+        Just(Tlv::Reuse),
         (31..=255_u8, words(2, 10))
-            .prop_filter("one that is not known", |(kind, _)| {
-                ![tlv_type::PATH_TRACE, tlv_type::SOURCE_ROUTE].contains(kind)
-            })
+            .prop_filter("one that is not known", |(kind, _)| { !OWN.contains(kind) })
             .prop_map(|(kind, value)| Tlv::Unknown { kind, value }),
     ]
 }
+
+/// The types of this project's own.
+const OWN: [u8; 3] = [
+    tlv_type::PATH_TRACE,
+    tlv_type::SOURCE_ROUTE,
+    tlv_type::REUSE,
+];
 
 fn tlvs() -> impl Strategy<Value = Vec<Tlv>> {
     vec(tlv(), 0..6).prop_map(|mut tlvs| {
@@ -95,17 +101,19 @@ fn request() -> impl Strategy<Value = Request> {
         proptest::option::of(words(0, 8)),
         vec(any::<u64>(), 0..6),
         proptest::option::of(vec(target(), 0..6)),
+        any::<bool>(),
     )
         .prop_filter("asks something", |(info, connect, ..)| {
             *info || connect.is_some()
         })
         .prop_map(
-            |(info, connect, cookie, path_trace, source_route)| Request {
+            |(info, connect, cookie, path_trace, source_route, reuse)| Request {
                 info,
                 connect,
                 cookie,
                 path_trace,
                 source_route,
+                reuse,
             },
         )
 }

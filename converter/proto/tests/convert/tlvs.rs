@@ -91,6 +91,7 @@ fn table() -> Vec<(&'static str, Vec<Tlv>)> {
                 "[::ffff:192.0.2.9]:5124".parse().expect("address"),
             ])],
         ),
+        ("0102 2263  c201 0000", vec![Tlv::Reuse]),
         (
             "0102 2263  c801 abcd",
             vec![Tlv::Unknown {

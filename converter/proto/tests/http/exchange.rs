@@ -229,6 +229,26 @@ fn a_client_may_end_its_direction_behind_its_request() {
     );
 }
 
+/// What a kept connection goes by hangs: the request goes elsewhere, if it may be sent twice and nothing has come of an answer.
+#[test]
+fn a_request_leaves_a_connection_by_which_nothing_will_come() {
+    let stays = (Event::ServerUnavailable, Action::Wait);
+    let leaves = Action::End(ExchangeResult::Retry);
+    for (request, is_kept, script) in [
+        (GET, true, vec![(Event::ServerUnavailable, leaves)]),
+        (GET, false, vec![stays.clone()]),
+        (PUT, true, vec![stays.clone()]),
+        (
+            GET,
+            true,
+            vec![(server(b"HTTP/1.1 2"), Action::Wait), stays.clone()],
+        ),
+        (GET, true, vec![(server(CONTINUE), head(CONTINUE)), stays]),
+    ] {
+        play(request, is_kept, &script);
+    }
+}
+
 /// Whenever it resets: while it sends, while the server thinks, while the response is on its way.
 #[test]
 fn a_client_that_breaks_off_ends_the_exchange_at_once() {

@@ -37,6 +37,10 @@ pub struct Gateway {
     /// where all next converters are of this project: others refuse such requests.
     #[serde(default)]
     pub loop_check: bool,
+    /// Whether connections to the next converter are kept, and carry one transfer after another: their congestion window is
+    /// then open already. Only where all next converters are of this project: others refuse such requests.
+    #[serde(default)]
+    pub reuse: bool,
     /// Whether to connect to it by MPTCP.
     #[serde(default = "yes")]
     pub mptcp: bool,

@@ -319,6 +319,40 @@ impl Default for Control {
 pub struct Log {
     /// A file, or `-` for standard output; none by default. A SIGHUP opens the file again.
     pub access: Option<PathBuf>,
+    /// How much of clients' addresses its lines have.
+    pub clients: LoggedClients,
+}
+
+/// How much of a client's address the log has.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoggedClients {
+    /// All of it, and the port.
+    #[default]
+    Full,
+    /// Its network of 24 bits, or 48 of IPv6; no port.
+    Network,
+    /// Nothing but the family.
+    None,
+}
+
+impl LoggedClients {
+    /// What the log has of this address.
+    pub fn address(self, client: IpAddr) -> IpAddr {
+        let bits = match (self, client) {
+            (Self::Full, _) => return client,
+            (Self::Network, IpAddr::V4(_)) => 24,
+            (Self::Network, IpAddr::V6(_)) => 48,
+            (Self::None, _) => 0,
+        };
+        IpNet::new_assert(client, bits).network()
+    }
+
+    /// The same of an address with its port.
+    pub fn socket_address(self, client: SocketAddr) -> SocketAddr {
+        let port = if self == Self::Full { client.port() } else { 0 };
+        SocketAddr::new(self.address(client.ip()), port)
+    }
 }
 
 impl Default for Config {

@@ -90,6 +90,8 @@ fn is_behind_users(before: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn refusal(text: &str) -> String {
@@ -109,6 +111,22 @@ mod tests {
                 .all(|listen| listen.address.ip().is_loopback())
         );
         assert!(config.clients.networks.is_empty());
+    }
+
+    #[test]
+    fn the_log_has_as_much_of_a_clients_address_as_it_may() {
+        for (clients, v4, v6) in [
+            ("full", "10.1.2.3:9", "[2001:db8:1:2::3]:9"),
+            ("network", "10.1.2.0:0", "[2001:db8:1::]:0"),
+            ("none", "0.0.0.0:0", "[::]:0"),
+        ] {
+            let text = format!("[log]\nclients = \"{clients}\"");
+            let log = parse(&text, "c.toml").expect("valid").log;
+            for (client, logged) in [("10.1.2.3:9", v4), ("[2001:db8:1:2::3]:9", v6)] {
+                let client: SocketAddr = client.parse().expect("an address");
+                assert_eq!(log.clients.socket_address(client).to_string(), logged);
+            }
+        }
     }
 
     #[test]

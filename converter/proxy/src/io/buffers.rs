@@ -86,6 +86,26 @@ impl Budget {
     }
 }
 
+/// What one connection may hold of the budget, and moves at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a> {
+    /// For bytes that a slow reader leaves.
+    pub budget: &'a Budget,
+    /// Bytes moved at a time.
+    pub buffer: usize,
+}
+
+impl Memory<'_> {
+    /// How much to read at a time for this reader. What it does not take of it is kept for it.
+    pub fn read_size(&self, sink: &BufferedWriter<'_>) -> usize {
+        if self.budget.is_exhausted() {
+            LITTLE.min(self.buffer)
+        } else {
+            self.buffer.min(sink.room())
+        }
+    }
+}
+
 /// Bytes that the peer has not taken yet.
 #[derive(Debug)]
 pub struct WriteBacklog<'a> {
@@ -155,6 +175,8 @@ pub struct BufferedWriter<'a> {
     backlog: WriteBacklog<'a>,
     moved: u64,
     counter: &'a AtomicU64,
+    /// Bytes of frames' headers that the peer has not taken yet: they are nobody's.
+    headers: usize,
     room: usize,
 }
 
@@ -166,6 +188,7 @@ impl<'a> BufferedWriter<'a> {
             backlog: WriteBacklog::new(budget),
             moved: 0,
             counter,
+            headers: 0,
             room: usize::MAX,
         }
     }
@@ -208,6 +231,11 @@ impl<'a> BufferedWriter<'a> {
         Ok(())
     }
 
+    /// What is written next begins with a frame's header of so many bytes, which do not count.
+    pub fn begin_frame(&mut self, header: usize) {
+        self.headers += header;
+    }
+
     /// Keeps `bytes` for the next flush. The backlog must be empty.
     pub fn queue(&mut self, bytes: Vec<u8>) {
         self.backlog.queue(bytes);
@@ -236,7 +264,10 @@ impl<'a> BufferedWriter<'a> {
 
     fn count(&mut self, count: usize) {
         self.moved += count as u64;
-        self.counter.fetch_add(count as u64, Ordering::Relaxed);
+        let of_headers = count.min(self.headers);
+        self.headers -= of_headers;
+        let content = (count - of_headers) as u64;
+        self.counter.fetch_add(content, Ordering::Relaxed);
     }
 }
 

@@ -72,6 +72,8 @@ pub struct WorkerContext {
     pub http: HeadLimits,
     /// Whether this process is about to end.
     pub draining: watch::Receiver<bool>,
+    /// Whether another configuration has taken the place of this one.
+    pub replaced: watch::Receiver<bool>,
     /// For listeners of kind `handoff`.
     pub handoff: Option<HandoffContext>,
 }
@@ -80,6 +82,21 @@ impl WorkerContext {
     /// Whether this process is about to end.
     pub fn is_draining(&self) -> bool {
         *self.draining.borrow()
+    }
+
+    /// Whether a connection that comes now would be served by other settings, or not at all.
+    pub fn is_outdated(&self) -> bool {
+        *self.draining.borrow() || *self.replaced.borrow()
+    }
+
+    /// Ready once it is.
+    pub async fn outdated(&self) {
+        let (mut draining, mut replaced) = (self.draining.clone(), self.replaced.clone());
+        // Without a sender the thread has ended, and so has this.
+        tokio::select! {
+            _ = draining.wait_for(|draining| *draining) => {}
+            _ = replaced.wait_for(|replaced| *replaced) => {}
+        }
     }
 
     /// Ready once this process is about to end.
@@ -115,6 +132,8 @@ pub struct Conn {
     pub context: Rc<WorkerContext>,
     /// Its place among those that are admitted, and its share of their memory.
     pub permit: ConnectionPermit,
+    /// Whether the client's side is a socket of MPTCP: of another one the kernel is not asked for subflows.
+    pub is_mptcp: bool,
     /// The client's subflows as they were when the first direction of a relay ended.
     pub at_half: RefCell<Vec<Subflow>>,
     guard: ConnectionGuard,
@@ -125,7 +144,7 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// An accepted connection that was admitted.
+    /// An accepted connection that was admitted; in a box, since it goes from hand to hand.
     pub fn new(
         stream: ResetOnDrop,
         client: SocketAddr,
@@ -133,20 +152,22 @@ impl Conn {
         config: Arc<Config>,
         context: Rc<WorkerContext>,
         permit: ConnectionPermit,
-    ) -> Self {
+        is_mptcp: bool,
+    ) -> Box<Self> {
         let guard = context.shared.registry.open(&listener.listen.label, client);
-        Self {
+        Box::new(Self {
             stream,
             client,
             listener,
             config,
             context,
             permit,
+            is_mptcp,
             at_half: RefCell::default(),
             guard,
             accounted: Cell::default(),
             over: Cell::new(false),
-        }
+        })
     }
 
     /// The process' counters.
@@ -202,7 +223,8 @@ impl Conn {
 
     /// What the kernel knows of the client's side, if that is MPTCP.
     pub fn multipath(&self) -> Option<Multipath> {
-        Multipath::of(self.stream.as_fd(), self.client.ip())
+        let socket = self.is_mptcp.then(|| self.stream.as_fd())?;
+        Multipath::of(socket, self.client.ip())
     }
 
     fn write(&self, summary: &Summary<'_>, paths: Option<Vec<PathLine>>) {
@@ -214,15 +236,20 @@ impl Conn {
         if !log.is_open() {
             return;
         }
+        let shown = self.config.log.clients;
+        let hide = |path: PathLine| PathLine {
+            client: shown.address(path.client),
+            ..path
+        };
         log.write(&Line {
             time: now(),
             listener: &self.listener.listen.label,
-            client: self.client,
+            client: shown.socket_address(self.client),
             summary,
             seconds: summary.since.elapsed().as_secs_f64(),
             up_bytes: up,
             down_bytes: down,
-            paths,
+            paths: paths.map(|paths| paths.into_iter().map(hide).collect()),
         });
     }
 }

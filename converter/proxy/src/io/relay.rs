@@ -2,33 +2,35 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
+use std::mem;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::pin::pin;
-use std::sync::atomic::AtomicU64;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::buffers::{Budget, BufferedWriter, LITTLE};
-use super::stream::{IdleTimer, poll_read};
+use super::buffers::Memory;
+use super::pipe::{Early, Pipe, PipeState, Side, pipes};
+use super::stream::IdleTimer;
 use crate::io::conn::Conn;
-use crate::kernel::sockets;
 use crate::observe::RelayResult;
 use crate::offload::{Offloader, Pair};
 use crate::upstream::Upstream;
 use tributary_sys::{Multipath, Subflow};
 
-/// Sends `reply` to the client, and relays until the end. `early` was read from the client before. Unless the result is
-/// `Completed`, both connections will be reset.
+/// Sends `reply` to the client, and relays until the end. `early` came from the client before. If the result is `Completed`,
+/// the connections will be closed in order, but for one that carries frames: the next transfer may follow on the client's,
+/// and the server's is kept. Otherwise both will be reset.
 pub async fn relay(
     conn: &mut Conn,
-    upstream: &mut Upstream,
+    mut upstream: Upstream,
     reply: &[u8],
-    early: Vec<u8>,
+    mut early: Early,
 ) -> RelayResult {
     let deadline = Instant::now() + conn.config.timeouts.request;
     if conn.stream.send(reply, Some(deadline)).await.is_err() {
@@ -36,28 +38,45 @@ pub async fn relay(
     }
     // From now on the relay counts what waits.
     conn.permit.reserve(0);
-    let asked = if upstream.early_sent {
-        Vec::new()
-    } else {
-        early
-    };
-    let said = std::mem::take(&mut upstream.early);
+    if upstream.early_sent {
+        let sent = mem::take(&mut early.bytes).len() as u64;
+        conn.stats().up.fetch_add(sent, Ordering::Relaxed);
+    }
+    let in_frames = early.frames.is_some();
+    let said = upstream.take_early();
+    let is_plain = !in_frames && said.frames.is_none();
     let context = RelayContext::of(conn);
-    let pipes = pipes(&conn.stream, &upstream.stream, asked, said, &context);
-    let offloader = conn.context.shared.offloader.as_deref();
-    let ended = match offloader.filter(|_| conn.listener.listen.offload) {
-        None => relay_pipes(pipes, &context).await,
-        Some(offloader) => relay_and_offload(pipes, &context, offloader, conn).await,
+    let client = Side {
+        stream: &conn.stream,
+        early,
     };
+    let server = Side {
+        stream: &upstream.stream,
+        early: said,
+    };
+    let mut pipes = pipes(client, server, context.memory, [context.up, context.down]);
+    let offloader = conn.context.shared.offloader.as_deref();
+    let offloader = offloader.filter(|_| conn.listener.listen.offload);
+    if offloader.is_some() && !is_plain {
+        conn.metrics().count_offload(Some("frames"));
+    }
+    let ended = match offloader.filter(|_| is_plain) {
+        None => relay_pipes(&mut pipes, &context).await,
+        // In a box, as few connections are offloaded.
+        Some(offloader) => Box::pin(relay_and_offload(&mut pipes, &context, offloader, conn)).await,
+    };
+    let [_, trailer] = pipes.map(Pipe::into_trailer);
     if ended == RelayResult::Completed {
-        conn.stream.disarm();
-        upstream.stream.disarm();
+        if !in_frames {
+            conn.stream.disarm();
+        }
+        upstream.finish(trailer);
     }
     ended
 }
 
 /// Relays until the end.
-async fn relay_pipes(pipes: [Pipe<'_>; 2], context: &RelayContext<'_>) -> RelayResult {
+async fn relay_pipes(pipes: &mut [Pipe<'_>; 2], context: &RelayContext<'_>) -> RelayResult {
     let never = pending::<RelayResult>();
     match relay_until(pipes, context, &Cell::new(false), never).await {
         Relayed::Finished(ended) | Relayed::Stopped(ended) => ended,
@@ -66,7 +85,7 @@ async fn relay_pipes(pipes: [Pipe<'_>; 2], context: &RelayContext<'_>) -> RelayR
 
 /// Relays until the end, in the kernel once slow start is over and if that is possible.
 async fn relay_and_offload(
-    pipes: [Pipe<'_>; 2],
+    pipes: &mut [Pipe<'_>; 2],
     context: &RelayContext<'_>,
     offloader: &Offloader,
     conn: &Conn,
@@ -87,20 +106,6 @@ async fn relay_and_offload(
     }
 }
 
-/// The two pipes between a client and a server: up and down.
-pub fn pipes<'a>(
-    client: &'a TcpStream,
-    server: &'a TcpStream,
-    asked: Vec<u8>,
-    said: Vec<u8>,
-    context: &'a RelayContext<'a>,
-) -> [Pipe<'a>; 2] {
-    [
-        Pipe::new(client, server, context, context.up, asked),
-        Pipe::new(server, client, context, context.down, said),
-    ]
-}
-
 /// Why a relay is over.
 #[derive(Debug)]
 pub enum Relayed<T> {
@@ -113,7 +118,7 @@ pub enum Relayed<T> {
 /// Relays until the end or until `stop` is ready, which is polled whenever bytes may have moved. At these times `flushed` says
 /// whether all that was read has been written, in both directions.
 pub async fn relay_until<T>(
-    [mut up, mut down]: [Pipe<'_>; 2],
+    [up, down]: &mut [Pipe<'_>; 2],
     context: &RelayContext<'_>,
     flushed: &Cell<bool>,
     stop: impl Future<Output = T>,
@@ -153,7 +158,7 @@ pub async fn relay_until<T>(
         let mut limit = context.idle;
         if up_state.is_over() || down_state.is_over() {
             limit = context.half_closed;
-            if !std::mem::replace(&mut is_half, true) {
+            if !mem::replace(&mut is_half, true) {
                 context.keep_subflows(up.source());
             }
         }
@@ -182,10 +187,8 @@ fn verdict(up: PipeState, down: PipeState) -> Option<RelayResult> {
 /// What a relay may use, and where it counts.
 #[derive(Debug)]
 pub struct RelayContext<'a> {
-    /// For bytes that a slow reader leaves.
-    pub budget: &'a Budget,
-    /// Bytes moved at a time.
-    pub buffer: usize,
+    /// For bytes on their way.
+    pub memory: Memory<'a>,
     /// Without a byte in either direction.
     pub idle: Duration,
     /// The same, once one side has ended.
@@ -194,8 +197,8 @@ pub struct RelayContext<'a> {
     pub up: &'a AtomicU64,
     /// Bytes that reached the client.
     pub down: &'a AtomicU64,
-    /// The client's address.
-    pub client: IpAddr,
+    /// The client's address, if its connection is one of MPTCP.
+    pub client: Option<IpAddr>,
     /// For the client's subflows when the first direction ends.
     pub at_half: &'a RefCell<Vec<Subflow>>,
 }
@@ -204,156 +207,24 @@ impl<'a> RelayContext<'a> {
     /// That of this client's connection.
     pub fn of(conn: &'a Conn) -> Self {
         Self {
-            budget: conn.permit.budget(),
-            buffer: conn.config.limits.buffer,
+            memory: Memory {
+                budget: conn.permit.budget(),
+                buffer: conn.config.limits.buffer,
+            },
             idle: conn.config.timeouts.idle,
             half_closed: conn.config.timeouts.half_closed,
             up: &conn.stats().up,
             down: &conn.stats().down,
-            client: conn.client.ip(),
+            client: conn.is_mptcp.then(|| conn.client.ip()),
             at_half: &conn.at_half,
         }
     }
 
     fn keep_subflows(&self, client: &TcpStream) {
-        let multipath = Multipath::of(client.as_fd(), self.client);
+        let multipath = self
+            .client
+            .and_then(|address| Multipath::of(client.as_fd(), address));
         self.at_half.replace(multipath.unwrap_or_default().subflows);
-    }
-
-    /// How much to read at a time for this reader. What it does not take of it is kept for it.
-    pub fn read_size(&self, sink: &BufferedWriter<'_>) -> usize {
-        if self.budget.is_exhausted() {
-            LITTLE.min(self.buffer)
-        } else {
-            self.buffer.min(sink.room())
-        }
-    }
-}
-
-/// How often a pipe may fill its buffer before others have their turn.
-pub const TURNS: usize = 8;
-
-/// The state of a pipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PipeState {
-    /// It waits for bytes.
-    Open,
-    /// Its sink has not taken everything yet.
-    Blocked,
-    /// Its source ended, and its sink has been given all data and the end.
-    Eof,
-    /// Its source was reset.
-    SourceReset,
-    /// Its sink was reset.
-    SinkReset,
-}
-
-impl PipeState {
-    /// Whether its sink gets nothing more, while the other direction may go on.
-    pub fn is_over(self) -> bool {
-        matches!(self, Self::Eof | Self::SinkReset)
-    }
-}
-
-/// One direction.
-pub struct Pipe<'a> {
-    from: &'a TcpStream,
-    to: &'a TcpStream,
-    sink: BufferedWriter<'a>,
-    over: Option<PipeState>,
-    source_is_dead: bool,
-    context: &'a RelayContext<'a>,
-}
-
-impl<'a> Pipe<'a> {
-    /// Makes a pipe; `early` was read from the source before.
-    pub fn new(
-        from: &'a TcpStream,
-        to: &'a TcpStream,
-        context: &'a RelayContext<'a>,
-        counter: &'a AtomicU64,
-        early: Vec<u8>,
-    ) -> Self {
-        let mut sink = BufferedWriter::new(to, context.budget, counter);
-        sink.queue(early);
-        Self {
-            from,
-            to,
-            sink,
-            over: None,
-            source_is_dead: false,
-            context,
-        }
-    }
-
-    /// The socket that bytes are read from.
-    pub fn source(&self) -> &'a TcpStream {
-        self.from
-    }
-
-    /// A write to the source failed and consumed the error that a read would have returned: the end of its data is no
-    /// orderly end.
-    pub fn mark_source_dead(&mut self) {
-        self.source_is_dead = true;
-    }
-
-    /// Bytes that reached the sink.
-    pub fn moved(&self) -> u64 {
-        self.sink.moved()
-    }
-
-    /// Moves what can be moved now.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> PipeState {
-        if let Some(over) = self.over {
-            return over;
-        }
-        match self.poll_moving(cx) {
-            Poll::Ready(over) => {
-                self.over = Some(over);
-                over
-            }
-            Poll::Pending if self.sink.is_flushed() => PipeState::Open,
-            Poll::Pending => PipeState::Blocked,
-        }
-    }
-
-    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<PipeState> {
-        for _ in 0..TURNS {
-            if ready!(self.sink.poll_flush(cx)).is_err() {
-                return Poll::Ready(PipeState::SinkReset);
-            }
-            match ready!(self.poll_read(cx)) {
-                Ok(0) => return Poll::Ready(self.end()),
-                Ok(_) => {}
-                Err(over) => return Poll::Ready(over),
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    /// Reads once, and writes as much as the sink takes at once.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, PipeState>> {
-        let (from, sink) = (self.from, &mut self.sink);
-        let size = self.context.read_size(sink);
-        let read = poll_read(from, cx, size, |bytes| {
-            sink.write(bytes).map(|()| bytes.len())
-        });
-        read.map(|read| match read {
-            Ok(passed) => passed.map_err(|_| PipeState::SinkReset),
-            Err(_) => Err(PipeState::SourceReset),
-        })
-    }
-
-    /// The source ended: ends the sink, too.
-    fn end(&self) -> PipeState {
-        if self.source_is_dead {
-            PipeState::SourceReset
-        } else if sockets::end_writing(self.to).is_ok() {
-            PipeState::Eof
-        } else {
-            PipeState::SinkReset
-        }
     }
 }
 
@@ -364,6 +235,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
     use std::time::Duration;
+
+    use tributary_proto::convert::FrameReader;
 
     use super::*;
     use crate::io::buffers::Budget;
@@ -408,6 +281,40 @@ mod tests {
         }
     }
 
+    /// That of a client on loopback; `limits` without a byte, and once one side has ended.
+    fn context<'a>(
+        budget: &'a Budget,
+        [up, down]: [&'a AtomicU64; 2],
+        [idle, half_closed]: [Duration; 2],
+        at_half: &'a RefCell<Vec<Subflow>>,
+    ) -> RelayContext<'a> {
+        RelayContext {
+            memory: Memory {
+                budget,
+                buffer: 64 << 10,
+            },
+            idle,
+            half_closed,
+            up,
+            down,
+            client: None,
+            at_half,
+        }
+    }
+
+    /// The pipes between two sockets, of which each has said something before.
+    fn between<'a>(
+        client: (&'a TcpStream, &[u8]),
+        server: (&'a TcpStream, &[u8]),
+        context: &RelayContext<'a>,
+    ) -> [Pipe<'a>; 2] {
+        let [client, server] = [client, server].map(|(stream, said)| Side {
+            stream,
+            early: said.to_vec().into(),
+        });
+        pipes(client, server, context.memory, [context.up, context.down])
+    }
+
     /// Relays between two pairs of sockets; `client` and `server` play their parts on threads of their own.
     fn play(
         client: impl FnOnce(Peer) + Send + 'static,
@@ -426,20 +333,13 @@ mod tests {
                 thread::spawn(move || client(client_end)),
                 thread::spawn(move || server(server_end)),
             ];
-            let context = RelayContext {
-                budget: &budget,
-                buffer: 64 << 10,
-                idle: Duration::from_millis(500),
-                half_closed: Duration::from_millis(200),
-                up: &up,
-                down: &down,
-                client: IpAddr::from([127, 0, 0, 1]),
-                at_half: &RefCell::default(),
-            };
+            let at_half = RefCell::default();
+            let limits = [Duration::from_millis(500), Duration::from_millis(200)];
+            let context = context(&budget, [&up, &down], limits, &at_half);
             let (near, far) = (near.into_tokio(), far.into_tokio());
-            let early = [early.0.to_vec(), early.1.to_vec()];
-            let [asked, said] = early;
-            let ended = relay_pipes(pipes(&near, &far, asked, said, &context), &context).await;
+            let mut pipes = between((&near, early.0), (&far, early.1), &context);
+            let ended = relay_pipes(&mut pipes, &context).await;
+            drop(pipes);
             if ended != super::RelayResult::Completed {
                 crate::kernel::sockets::reset_on_close(&near);
                 crate::kernel::sockets::reset_on_close(&far);
@@ -469,16 +369,9 @@ mod tests {
         loopback::block_on(async {
             let ((mut client, near), (mut server, far)) = (loopback::pair(), loopback::pair());
             let (near, far) = (near.into_tokio(), far.into_tokio());
-            let context = RelayContext {
-                budget: &budget,
-                buffer: 64 << 10,
-                idle: Duration::from_secs(10),
-                half_closed: Duration::from_secs(10),
-                up: &up,
-                down: &down,
-                client: IpAddr::from([127, 0, 0, 1]),
-                at_half: &RefCell::default(),
-            };
+            let at_half = RefCell::default();
+            let limits = [Duration::from_secs(10), Duration::from_secs(10)];
+            let context = context(&budget, [&up, &down], limits, &at_half);
             client.write_all(b"asks").expect("taken");
             let flushed = Cell::new(false);
             let stop = poll_fn(|_| {
@@ -488,8 +381,8 @@ mod tests {
                     Poll::Pending
                 }
             });
-            let pipes = pipes(&near, &far, Vec::new(), Vec::new(), &context);
-            let relayed = relay_until(pipes, &context, &flushed, stop).await;
+            let mut pipes = between((&near, b""), (&far, b""), &context);
+            let relayed = relay_until(&mut pipes, &context, &flushed, stop).await;
             assert!(matches!(relayed, Relayed::Stopped("enough")), "{relayed:?}");
             let mut came = [0; 4];
             server.read_exact(&mut came).expect("it was written");
@@ -546,16 +439,9 @@ mod tests {
                     .expect("taken");
                 peer.write_all(b"def").expect("taken");
             }
-            let context = RelayContext {
-                budget: &budget,
-                buffer: 64 << 10,
-                idle: Duration::from_secs(10),
-                half_closed: Duration::from_secs(10),
-                up: &up,
-                down: &down,
-                client: IpAddr::from([127, 0, 0, 1]),
-                at_half: &RefCell::default(),
-            };
+            let at_half = RefCell::default();
+            let limits = [Duration::from_secs(10), Duration::from_secs(10)];
+            let context = context(&budget, [&up, &down], limits, &at_half);
             let flushed = Cell::new(false);
             let all_is_through = poll_fn(|_| {
                 if up.load(Ordering::Relaxed) == 7 && down.load(Ordering::Relaxed) == 7 {
@@ -564,8 +450,8 @@ mod tests {
                     Poll::Pending
                 }
             });
-            let pipes = pipes(&near, &far, Vec::new(), Vec::new(), &context);
-            let relayed = relay_until(pipes, &context, &flushed, all_is_through).await;
+            let mut pipes = between((&near, b""), (&far, b""), &context);
+            let relayed = relay_until(&mut pipes, &context, &flushed, all_is_through).await;
             assert!(matches!(relayed, Relayed::Stopped(())), "{relayed:?}");
             for mut peer in [client, server] {
                 let mut came = [0; 7];
@@ -662,72 +548,137 @@ mod tests {
         let (ended, ..) = play(wait, wait, (b"", b""));
         assert_eq!(ended, super::RelayResult::IdleTimeout);
     }
-}
 
-#[cfg(test)]
-mod pipe_tests {
-    use std::future::poll_fn;
-    use std::io::{Read, Write};
-    use std::net::Shutdown;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::io::buffers::Budget;
-    use crate::io::loopback;
-
-    /// A pipe whose sink stalls holds no more than it has read once.
-    #[test]
-    fn a_stalled_reader_stops_its_writer() {
-        let (budget, counter, other) = (
-            Budget::new(1 << 30),
-            AtomicU64::default(),
-            AtomicU64::default(),
-        );
-        loopback::block_on(async {
-            let (mut writer, near) = loopback::pair();
-            let (mut reader, far) = loopback::pair();
-            let (near, far) = (near.into_tokio(), far.into_tokio());
-            let context = RelayContext {
-                budget: &budget,
-                buffer: 64 << 10,
-                idle: Duration::MAX,
-                half_closed: Duration::MAX,
-                up: &counter,
-                down: &other,
-                client: IpAddr::from([127, 0, 0, 1]),
-                at_half: &RefCell::default(),
-            };
-            let mut pipe = Pipe::new(&near, &far, &context, &counter, b"early ".to_vec());
-            writer.set_nonblocking(true).expect("a socket");
-            let mut sent = 0;
-            while let Ok(count) = writer.write(&vec![7; 1 << 16]) {
-                sent += count;
-                for _ in 0..3 {
-                    poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await;
-                    tokio::task::yield_now().await;
-                }
-                assert!(budget.used() <= 64 << 10, "{}", budget.used());
-            }
-            assert_eq!(
-                poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await,
-                PipeState::Blocked
-            );
-            writer.shutdown(Shutdown::Write).expect("open");
-            let read = std::thread::spawn(move || {
-                let mut all = Vec::new();
-                reader.read_to_end(&mut all).expect("an end in order");
-                all
-            });
-            let over = poll_fn(|cx| match pipe.poll(cx) {
-                PipeState::Open | PipeState::Blocked => Poll::Pending,
-                over => Poll::Ready(over),
-            });
-            assert_eq!(over.await, PipeState::Eof);
-            let all = read.join().expect("a reader");
-            assert!(all.starts_with(b"early \x07"));
-            assert_eq!(all.len(), 6 + sent);
-            assert_eq!(pipe.moved(), all.len() as u64);
+    /// Relays between two connections, of which some carry frames; returns them if both ended in order, and resets them
+    /// otherwise.
+    async fn relay_owned(
+        client: (TcpStream, bool),
+        server: (TcpStream, bool),
+        budget: &Budget,
+    ) -> Option<[TcpStream; 2]> {
+        let (up, down) = (AtomicU64::default(), AtomicU64::default());
+        let at_half = RefCell::default();
+        let limits = [Duration::from_secs(10), Duration::from_secs(10)];
+        let context = context(budget, [&up, &down], limits, &at_half);
+        let sides = [&client, &server].map(|(stream, in_frames)| Side {
+            stream,
+            early: Early {
+                frames: in_frames.then(FrameReader::default),
+                ..Early::default()
+            },
         });
-        assert_eq!(budget.used(), 0);
+        let [one, other] = sides;
+        let mut pipes = pipes(one, other, context.memory, [context.up, context.down]);
+        let ended = relay_pipes(&mut pipes, &context).await;
+        drop(pipes);
+        if ended == super::RelayResult::Completed {
+            return Some([client.0, server.0]);
+        }
+        for stream in [client.0, server.0] {
+            crate::kernel::sockets::reset_on_close(&stream);
+        }
+        None
+    }
+
+    /// One transfer by two relays, between which the `hop` carries it in frames; the hop again if it ended in order.
+    async fn transfer(
+        hop: [TcpStream; 2],
+        client: impl FnOnce(Peer) + Send + 'static,
+        server: impl FnOnce(Peer) + Send + 'static,
+    ) -> Option<[TcpStream; 2]> {
+        let budget = Budget::new(1 << 20);
+        let ((client_end, near), (server_end, far)) = (loopback::pair(), loopback::pair());
+        let threads = [
+            thread::spawn(move || client(client_end)),
+            thread::spawn(move || server(server_end)),
+        ];
+        let [here, there] = hop;
+        let (first, second) = tokio::join!(
+            relay_owned((near.into_tokio(), false), (here, true), &budget),
+            relay_owned((there, true), (far.into_tokio(), false), &budget),
+        );
+        let hop = first.zip(second).map(|([near, here], [there, far])| {
+            drop((near, far));
+            [here, there]
+        });
+        for thread in threads {
+            thread.join().expect("a peer that is content");
+        }
+        assert_eq!(budget.used(), 0, "all memory is back");
+        hop
+    }
+
+    fn hop() -> [TcpStream; 2] {
+        let (peer, near) = loopback::pair();
+        peer.set_nonblocking(true).expect("a socket");
+        [
+            near.into_tokio(),
+            TcpStream::from_std(peer).expect("a socket"),
+        ]
+    }
+
+    #[test]
+    fn a_hop_carries_one_transfer_after_another_and_each_way_ends_alone() {
+        loopback::block_on(async {
+            let mut hop = hop();
+            for size in [0_u32, 1, 4_000_000, 10] {
+                let bytes: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+                let expected = bytes.clone();
+                let client = move |mut client: Peer| {
+                    client.write_all(b"asks").expect("taken");
+                    client.shutdown(Shutdown::Write).expect("open");
+                    thread::sleep(Duration::from_millis(50));
+                    assert_eq!(all_of(&client), expected);
+                };
+                let server = move |mut server: Peer| {
+                    assert_eq!(all_of(&server), b"asks");
+                    server.write_all(&bytes).expect("taken");
+                };
+                hop = transfer(hop, client, server)
+                    .await
+                    .expect("an end in order");
+            }
+        });
+    }
+
+    #[test]
+    fn a_reset_of_either_side_goes_through_a_hop() {
+        let breaks = |peer: Peer| {
+            thread::sleep(Duration::from_millis(50));
+            reset(peer);
+        };
+        let hears = |mut peer: Peer| {
+            peer.write_all(b"part").expect("taken");
+            peer.read_to_end(&mut Vec::new())
+                .expect_err("a reset is no end");
+        };
+        loopback::block_on(async {
+            assert!(transfer(hop(), breaks, hears).await.is_none());
+            assert!(transfer(hop(), hears, breaks).await.is_none());
+        });
+    }
+
+    #[test]
+    fn a_hop_that_ends_within_a_transfer_is_no_end_of_it() {
+        let hears = |mut peer: Peer| {
+            peer.read_to_end(&mut Vec::new())
+                .expect_err("a reset is no end");
+        };
+        loopback::block_on(async {
+            let (client, near) = loopback::pair();
+            let (mut other, far) = loopback::pair();
+            let hearing = thread::spawn(move || hears(client));
+            // A frame whose content does not come, and then the end of the connection.
+            other.write_all(&[0, 0, 0, 9, b'x']).expect("taken");
+            drop(other);
+            let budget = Budget::new(1 << 20);
+            let ended = relay_owned(
+                (near.into_tokio(), false),
+                (far.into_tokio(), true),
+                &budget,
+            );
+            assert!(ended.await.is_none());
+            hearing.join().expect("a peer that is content");
+        });
     }
 }

@@ -182,11 +182,22 @@ pub fn poll_read<T>(
     size: usize,
     mut action: impl FnMut(&[u8]) -> T,
 ) -> Poll<io::Result<T>> {
+    poll_read_behind(from, cx, 0, size, |bytes| action(bytes))
+}
+
+/// The same, with `room` bytes before what came, and all of it for `action` to write to.
+pub fn poll_read_behind<T>(
+    from: &TcpStream,
+    cx: &mut Context<'_>,
+    room: usize,
+    size: usize,
+    mut action: impl FnMut(&mut [u8]) -> T,
+) -> Poll<io::Result<T>> {
     loop {
         ready!(from.poll_read_ready(cx))?;
-        let read = with_scratch(size, |scratch| {
-            let count = sockets::read(from, &mut scratch[..size])?;
-            Ok(action(&scratch[..count]))
+        let read = with_scratch(room + size, |scratch| {
+            let count = sockets::read(from, &mut scratch[room..room + size])?;
+            Ok(action(&mut scratch[..room + count]))
         });
         match read {
             Err(error) if io::Error::kind(&error) == io::ErrorKind::WouldBlock => {}

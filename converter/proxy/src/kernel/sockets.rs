@@ -143,13 +143,16 @@ pub fn set_up_for_reads<'a>(socket: impl Into<SockRef<'a>>) {
     tell_what_is_left(&socket);
 }
 
-/// The same for a connection that was accepted, where [`accepts_urgent_data_inline`] does not hold.
-pub fn set_up_accepted_for_reads(stream: &TcpStream) {
+/// The same for a connection that was accepted, where [`accepts_urgent_data_inline`] does not hold. Returns whether it is a
+/// connection by MPTCP.
+pub fn set_up_accepted_for_reads(stream: &TcpStream) -> bool {
     let socket = SockRef::from(stream);
     // A connection by MPTCP refuses this and has inherited the other; one by plain TCP takes this and has not.
-    if socket.set_out_of_band_inline(true).is_ok() {
+    let is_mptcp = socket.set_out_of_band_inline(true).is_err();
+    if !is_mptcp {
         tell_what_is_left(&socket);
     }
+    is_mptcp
 }
 
 fn tell_what_is_left(socket: &SockRef<'_>) {

@@ -29,7 +29,7 @@ use crate::policy::handoff::{Choice, SizeEstimate, SizeEstimator, choose, choose
 use crate::upstream::IdleUpstream;
 
 /// Serves one client.
-pub async fn serve(conn: Conn) {
+pub async fn serve(conn: Box<Conn>) {
     let config = Arc::clone(&conn.config);
     let (Some(handoff), Some(context)) = (&config.handoff, conn.context.handoff.clone()) else {
         // The configuration was checked: a listener has both.
@@ -55,8 +55,10 @@ pub async fn serve(conn: Conn) {
             Next::Request(request, head) => (request, head),
             Next::End => return client.conn.finish_gracefully(),
             // Nothing but a connection's beginning is HTTP/2's.
-            Next::Refused(refused) if until.is_some() => return client.begin(refused).await,
-            Next::Refused(refused) => return client.refuse(refused, Clock::now()).await,
+            Next::Refused(refused) if until.is_some() => {
+                return Box::pin(client.begin(refused)).await;
+            }
+            Next::Refused(refused) => return Box::pin(client.refuse(refused, Clock::now())).await,
         };
         // In a box, so that a client that asks for nothing takes little memory.
         match Box::pin(client.answer(request, head)).await {
@@ -68,7 +70,7 @@ pub async fn serve(conn: Conn) {
 
 /// One client, while its connection is here.
 struct Client<'a> {
-    conn: Conn,
+    conn: Box<Conn>,
     buffer: ClientBuffer,
     idle_upstream: IdleUpstream,
     handoff: &'a Handoff,

@@ -17,12 +17,12 @@ use crate::observe::Summary;
 use crate::upstream::{self, DialError, DialOptions};
 
 /// Serves one client.
-pub async fn serve(mut conn: Conn) {
+pub async fn serve(mut conn: Box<Conn>) {
     let since = Clock::now();
     let deadline = Instant::now() + conn.config.timeouts.request;
     let mut inbox = Vec::new();
     match negotiate(&conn, &mut inbox, deadline).await {
-        Ok(request) => connect(conn, request, inbox, since).await,
+        Ok(request) => Box::pin(connect(conn, request, inbox, since)).await,
         Err(NegotiationError { name, last }) => {
             conn.record(&Summary::new(name, since));
             conn.stream.send_and_linger(&last).await;
@@ -108,19 +108,20 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-async fn connect(mut conn: Conn, request: Request, early: Vec<u8>, since: Clock) {
+async fn connect(mut conn: Box<Conn>, request: Request, early: Vec<u8>, since: Clock) {
     let target = Authority {
         host: request.host,
         port: request.port,
     };
     let name = target.to_string();
-    let dialled = upstream::connect(&conn, &target, &name, DialOptions::default(), &early);
+    let dialled = upstream::connect(&conn, &target, &name, DialOptions::for_relay(), &early);
     match dialled.await {
-        Ok(mut upstream) => {
+        Ok(upstream) => {
             let bound = upstream.stream.local_addr().unwrap_or(upstream.address);
             let reply = Reply::success(bound).encode();
-            let ended = relay(&mut conn, &mut upstream, &reply, early).await;
-            conn.record(&Summary::of(&upstream, &name, ended.name(), since));
+            let summary = Summary::of(&upstream, &name, since);
+            let ended = relay(&mut conn, upstream, &reply, early.into()).await;
+            conn.record(&summary.ended(ended));
         }
         Err(error) => {
             conn.record(&Summary {

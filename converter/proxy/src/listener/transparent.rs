@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Instant as Clock;
 
+use tributary_proto::http::Authority;
+
 use crate::config::Intercept;
 use crate::io::buffers::with_scratch;
 use crate::io::conn::Conn;
@@ -15,11 +17,12 @@ use crate::upstream::{DialOptions, connect};
 const EARLY: usize = 16 << 10;
 
 /// Serves one client.
-pub async fn serve(mut conn: Conn, how: Intercept) {
+pub async fn serve(mut conn: Box<Conn>, how: Intercept) {
     let since = Clock::now();
     let Ok(server) = sockets::original_destination(&conn.stream, how) else {
         return conn.record(&Summary::new("no-original-destination", since));
     };
+    let server = Authority::from(server);
     let target = &server.to_string();
     let failed = |name| Summary {
         target,
@@ -35,15 +38,16 @@ pub async fn serve(mut conn: Conn, how: Intercept) {
     let dial_options = DialOptions {
         source: keep.then_some(conn.client),
         early_syn,
-        ..DialOptions::default()
+        ..DialOptions::for_relay()
     };
     let Ok(early) = early_bytes(&conn) else {
         return conn.record(&failed(RelayResult::ClientReset.name()));
     };
-    match connect(&conn, &server.into(), target, dial_options, &early).await {
-        Ok(mut upstream) => {
-            let ended = relay(&mut conn, &mut upstream, &[], early).await;
-            conn.record(&Summary::of(&upstream, target, ended.name(), since));
+    match connect(&conn, &server, target, dial_options, &early).await {
+        Ok(upstream) => {
+            let summary = Summary::of(&upstream, target, since);
+            let ended = relay(&mut conn, upstream, &[], early.into()).await;
+            conn.record(&summary.ended(ended));
         }
         Err(error) => conn.record(&failed(error.name())),
     }

@@ -54,13 +54,22 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Of a request that was for this server.
-    pub fn of(upstream: &Upstream, target: &'a str, outcome: &'a str, since: Instant) -> Self {
+    /// Of a connection to this server, before its relay.
+    pub fn of(upstream: &Upstream, target: &'a str, since: Instant) -> Self {
         Self {
             target,
             server: Some(upstream.address),
             size: upstream.size,
-            ..Self::new(outcome, since)
+            ..Self::new(OK, since)
+        }
+    }
+
+    /// The same, whose relay ended so.
+    #[must_use]
+    pub fn ended(self, by: RelayResult) -> Self {
+        Self {
+            outcome: by.name(),
+            ..self
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::interval;
 use tributary_proto::http::Pseudonym;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Reuse};
 use crate::early::SynWatcher;
 use crate::io::conn::Shared;
 use crate::kernel::route::Routes;
@@ -32,7 +32,7 @@ use crate::observe::metrics::Metrics;
 use crate::offload::Offloader;
 use crate::policy::admission::Admission;
 use crate::policy::convert::Cookies;
-use crate::upstream::FdPool;
+use crate::upstream::{FdPool, IdlePool, TO_HOPS};
 use active_config::{ActiveConfig, raise_open_files, spare_descriptors, workers};
 #[cfg(test)]
 pub use status::ListenerStatus;
@@ -312,7 +312,9 @@ fn syn_watcher(active: &ActiveConfig, shared: &Shared) -> Result<Option<SynWatch
         return Ok(None);
     }
     let start = || {
-        let dialer = dialer(active, shared, Rc::new(Routes::open()?));
+        // What it begins waits for its client, and not for the next one.
+        let hop_pool = IdlePool::watched(Reuse::Never, TO_HOPS, shared.fd_pool.clone());
+        let dialer = dialer(active, shared, Rc::new(Routes::open()?), hop_pool);
         let counters = shared.registry.metrics.early_syns();
         SynWatcher::start(&active.config, &shared.early, dialer, counters)
     };

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::kernel::route::Routes;
 use crate::kernel::sockets;
 use crate::listener::{self, convert, handoff, http, socks5, transparent};
 use crate::policy::rate_limit::RateLimit;
-use crate::upstream::{Dialer, IdlePool, Names};
+use crate::upstream::{Dialer, IdlePool, Names, TO_HOPS, TO_SERVERS};
 
 /// Refusals that each thread sends at the same time; more clients are reset.
 const MAX_REFUSALS: usize = 256;
@@ -50,20 +51,25 @@ pub fn run_worker(
     ack: &mpsc::UnboundedSender<io::Result<()>>,
 ) {
     let main_loop = async {
+        spawn_local(tick());
         let routes = Rc::new(Routes::open()?);
         let mut handoff = HandoffLinksCache::default();
         let draining = watch::Sender::new(false);
+        let mut current = watch::Sender::new(false);
         let mut loops = Vec::new();
         loop {
             let now = phase.borrow_and_update().clone();
             let came = match now {
                 Phase::Serving(active) => {
                     let (draining, handoff) = (draining.subscribe(), handoff.of(&active));
-                    let context = context(&active, shared, &routes, draining, handoff);
+                    let before = mem::replace(&mut current, watch::Sender::new(false));
+                    let replaced = current.subscribe();
+                    let context = context(&active, shared, &routes, [draining, replaced], handoff);
+                    before.send_replace(true);
                     serve(&active, &Rc::new(context), &mut loops).await
                 }
                 Phase::Draining => {
-                    close(std::mem::take(&mut loops)).await;
+                    close(mem::take(&mut loops)).await;
                     draining.send_replace(true);
                     Ok(())
                 }
@@ -85,16 +91,32 @@ pub fn run_worker(
     }
 }
 
+/// Wakes the thread once in a while. A timer that is due before the next time at which the event loop wakes costs two
+/// system calls when it is set (tokio's `Handle::reregister` writes to the loop's own eventfd): those of connections are
+/// due later than this.
+async fn tick() {
+    loop {
+        sleep(TICK).await;
+    }
+}
+
+const TICK: Duration = Duration::from_secs(5);
+
 fn context(
     active: &ActiveConfig,
     shared: &Arc<Shared>,
     routes: &Rc<Routes>,
-    draining: watch::Receiver<bool>,
+    [draining, replaced]: [watch::Receiver<bool>; 2],
     handoff: Option<HandoffContext>,
 ) -> WorkerContext {
+    let reuse = match &active.config.gateway {
+        Some(gateway) if gateway.reuse => Reuse::Always,
+        _ => Reuse::Never,
+    };
+    let hop_pool = IdlePool::watched(reuse, TO_HOPS, shared.fd_pool.clone());
     WorkerContext {
         shared: Arc::clone(shared),
-        dialer: dialer(active, shared, Rc::clone(routes)),
+        dialer: dialer(active, shared, Rc::clone(routes), hop_pool),
         errors: RateLimit::per_second(ERRORS),
         warnings: RateLimit::per_second(WARNINGS),
         http: HeadLimits {
@@ -103,18 +125,25 @@ fn context(
             outlives_client: active.config.upstream.reuse_by_others() != Reuse::Never,
         },
         draining,
+        replaced,
         handoff,
     }
 }
 
 /// Connects to servers for one thread.
-pub fn dialer(active: &ActiveConfig, shared: &Shared, routes: Rc<Routes>) -> Dialer {
+pub fn dialer(
+    active: &ActiveConfig,
+    shared: &Shared,
+    routes: Rc<Routes>,
+    hop_pool: Rc<IdlePool>,
+) -> Dialer {
     Dialer::new(
         Names::new(&active.config.names.servers, &shared.system_files),
         routes,
         Arc::clone(&active.next_hops),
         shared.fd_pool.clone(),
         shared.number,
+        hop_pool,
     )
 }
 
@@ -151,7 +180,7 @@ async fn serve(
     loops: &mut Vec<AcceptLoop>,
 ) -> io::Result<()> {
     let mut result = Ok(());
-    let mut old = std::mem::take(loops);
+    let mut old = mem::take(loops);
     for bound in &active.bound {
         let acceptor = Rc::new(Acceptor::new(active, bound, context));
         let same = |accept_loop: &AcceptLoop| Arc::ptr_eq(&accept_loop.socket, &bound.socket);
@@ -206,10 +235,8 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Rc<RefCell<Rc<Accep
         let acceptor = Rc::clone(&acceptor.borrow());
         match accepted {
             Ok((stream, client)) => {
-                if !inherits {
-                    sockets::set_up_accepted_for_reads(&stream);
-                }
-                acceptor.handle_connection(stream, sockets::canonical(client));
+                let is_mptcp = !inherits && sockets::set_up_accepted_for_reads(&stream);
+                acceptor.handle_connection(stream, sockets::canonical(client), is_mptcp);
             }
             Err(error) if lacks_resources(&error) => {
                 acceptor.context.shared.registry.metrics.accept_pauses.inc();
@@ -239,7 +266,7 @@ impl Acceptor {
         let listener = Listener {
             listen: bound.listen.clone(),
             counters: Arc::clone(&bound.counters),
-            idle_pool: IdlePool::watched(reuse, context.shared.fd_pool.clone()),
+            idle_pool: IdlePool::watched(reuse, TO_SERVERS, context.shared.fd_pool.clone()),
         };
         Self {
             active: Arc::clone(active),
@@ -249,7 +276,7 @@ impl Acceptor {
         }
     }
 
-    fn handle_connection(&self, stream: TcpStream, client: SocketAddr) {
+    fn handle_connection(&self, stream: TcpStream, client: SocketAddr, is_mptcp: bool) {
         self.listener.counters.accepted.inc();
         let stream = ResetOnDrop::new(stream);
         match self.context.shared.admission.admit(
@@ -260,7 +287,7 @@ impl Acceptor {
             Ok(permit) => {
                 let config = Arc::clone(&self.active.config);
                 let (listener, context) = (Rc::clone(&self.listener), Rc::clone(&self.context));
-                let conn = Conn::new(stream, client, listener, config, context, permit);
+                let conn = Conn::new(stream, client, listener, config, context, permit, is_mptcp);
                 match self.listener.listen.kind {
                     ListenerKind::Http => spawn_local(http::serve(conn)),
                     ListenerKind::Socks5(_) => spawn_local(socks5::serve(conn)),

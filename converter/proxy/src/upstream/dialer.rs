@@ -13,6 +13,7 @@ use tributary_proto::http::Authority;
 
 use super::addresses::Addresses;
 use super::fd_pool::{FdPermit, FdPool};
+use super::idle_pool::IdlePool;
 use super::names::Names;
 use super::next_hop::PendingRequest;
 use super::race::race;
@@ -34,18 +35,20 @@ pub struct Dialer {
     pub(super) next_hops: Arc<NextHops>,
     pub(super) fd_pool: FdPool,
     pub(super) number: u64,
+    pub(super) hop_pool: Rc<IdlePool>,
 }
 
 impl Dialer {
     /// Resolves with `names`, asks the kernel's `routes`, and finds the next converter in `next_hops`. Sockets beside the
     /// first one to a server count in `fd_pool`. `number` is this converter's own, for
-    /// [`crate::config::Gateway::loop_check`].
+    /// [`crate::config::Gateway::loop_check`]. Connections to next converters wait in `hop_pool`.
     pub fn new(
         names: Names,
         routes: Rc<Routes>,
         next_hops: Arc<NextHops>,
         fd_pool: FdPool,
         number: u64,
+        hop_pool: Rc<IdlePool>,
     ) -> Self {
         Self {
             names,
@@ -53,6 +56,7 @@ impl Dialer {
             next_hops,
             fd_pool,
             number,
+            hop_pool,
         }
     }
 
@@ -315,6 +319,8 @@ impl Attempt {
             early: Vec::new(),
             early_sent: self.unsent.is_some(),
             size: None,
+            hop: None,
+            kept: None,
         })
     }
 }

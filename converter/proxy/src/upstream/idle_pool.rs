@@ -1,7 +1,9 @@
-//! Connections to servers that wait for a request: the client's own while it has one, then anybody's of the same listener.
+//! Connections that wait for a request: to servers, the client's own while it has one, then anybody's of the same listener;
+//! and those to next converters.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -51,6 +53,27 @@ impl ServerConnection {
         }
     }
 
+    /// One to the next converter, which was established at this time and waits for a transfer.
+    pub(super) fn to_hop(hop: SocketAddr, server: Upstream, established: Instant) -> Self {
+        let mut made = Self {
+            established,
+            ..Self::new(hop.into(), Rc::from(""), server)
+        };
+        made.rest();
+        made
+    }
+
+    /// Whether it is by way of a converter that is unavailable.
+    pub fn is_cut_off(&self) -> bool {
+        let hop = self.server.hop.as_ref();
+        hop.is_some_and(|hop| !hop.is_available())
+    }
+
+    /// When it was established.
+    pub(super) fn established(&self) -> Instant {
+        self.established
+    }
+
     /// It waits for the next request: to drop it closes it in order, and it holds no memory.
     fn rest(&mut self) {
         self.server.stream.disarm();
@@ -97,7 +120,7 @@ impl IdleUpstream {
             if can_serve {
                 return Some(rearmed(own));
             }
-            self.pool.park(own);
+            self.pool.park(own, None);
         }
         if by_its_size {
             return None;
@@ -108,7 +131,7 @@ impl IdleUpstream {
     /// This client will not use it.
     pub fn release(&mut self) {
         if let Some(own) = self.connection.take() {
-            self.pool.park(own);
+            self.pool.park(own, None);
         }
     }
 
@@ -130,19 +153,38 @@ fn rearmed(mut connection: Box<ServerConnection>) -> Box<ServerConnection> {
     connection
 }
 
-/// A server's connections are kept for so long after their client has left.
-const KEPT: Duration = Duration::from_secs(5);
+/// How long the connections of a pool are kept.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// After their client has left.
+    pub(super) rest: Duration,
+    /// In all.
+    age: Duration,
+}
+
+/// Names and routes are asked again now and then.
+pub const TO_SERVERS: Limits = Limits {
+    rest: Duration::from_secs(5),
+    age: Duration::from_secs(60),
+};
+
+/// A congestion window may rest for five minutes (RFC 7661 section 4.4); the next converter waits for three times as long
+/// as this. What has fallen back from MPTCP, or goes by a route that is no longer the best, does so for ten minutes.
+pub const TO_HOPS: Limits = Limits {
+    rest: Duration::from_secs(10),
+    age: Duration::from_secs(600),
+};
+
 const SWEEP: Duration = Duration::from_secs(1);
-/// One that is so old goes to no other client: names and routes are asked again now and then.
-const OLD: Duration = Duration::from_secs(60);
 /// To one server, and in all.
 const MOST_OF_SERVER: usize = 64;
 const MOST: usize = 256;
 
-/// Of one listener and one thread: needs no lock, and is never another listener's. Each connection in it takes a descriptor
-/// beyond the two that every client's is sure of.
+/// Of one thread: needs no lock. That of servers' connections is one listener's, and never another one's. Each connection in
+/// it takes a descriptor beyond the two that every client's is sure of.
 pub struct IdlePool {
     reuse: Reuse,
+    limits: Limits,
     fd_pool: FdPool,
     /// In the order in which their clients left: few enough to be looked through.
     parked: RefCell<Vec<(Box<ServerConnection>, FdPermit)>>,
@@ -152,9 +194,10 @@ pub struct IdlePool {
 
 impl IdlePool {
     /// An empty one, which is watched from now on. To be called on a thread that serves.
-    pub fn watched(reuse: Reuse, fd_pool: FdPool) -> Rc<Self> {
+    pub fn watched(reuse: Reuse, limits: Limits, fd_pool: FdPool) -> Rc<Self> {
         let pool = Rc::new(Self {
             reuse,
+            limits,
             fd_pool,
             parked: RefCell::default(),
             waker: RefCell::new(Waker::noop().clone()),
@@ -165,10 +208,16 @@ impl IdlePool {
         pool
     }
 
-    /// Keeps a connection that waits, if there is room; closes it otherwise.
-    fn park(&self, connection: Box<ServerConnection>) {
+    /// The right to one more descriptor, if many are free.
+    pub(super) fn fd_permit(&self) -> Option<FdPermit> {
+        self.fd_pool.one_of_many()
+    }
+
+    /// Keeps a connection that waits, if there is room, and a `permit` or one to be had; closes it otherwise.
+    pub(super) fn park(&self, connection: Box<ServerConnection>, permit: Option<FdPermit>) {
         let mut parked = self.parked.borrow_mut();
-        let may_serve = !connection.is_private && connection.established.elapsed() < OLD;
+        let may_serve =
+            !connection.is_private && connection.established.elapsed() < self.limits.age;
         if self.reuse == Reuse::Never || !may_serve {
             return;
         }
@@ -181,7 +230,7 @@ impl IdlePool {
         } else if parked.len() >= MOST {
             parked.remove(0);
         }
-        let Some(permit) = self.fd_pool.one_of_many() else {
+        let Some(permit) = permit.or_else(|| self.fd_permit()) else {
             return;
         };
         let waker = self.waker.borrow();
@@ -195,7 +244,11 @@ impl IdlePool {
     }
 
     /// The one that was used last: those that nobody needs any more grow old.
-    fn take(&self, authority: &Authority, repeatable: bool) -> Option<Box<ServerConnection>> {
+    pub(super) fn take(
+        &self,
+        authority: &Authority,
+        repeatable: bool,
+    ) -> Option<Box<ServerConnection>> {
         if !repeatable && self.reuse != Reuse::Always {
             return None;
         }
@@ -212,10 +265,16 @@ impl IdlePool {
         None
     }
 
+    /// Closes those to this server that wait.
+    pub(super) fn discard(&self, authority: &Authority) {
+        let mut parked = self.parked.borrow_mut();
+        parked.retain(|(each, _)| each.authority != *authority);
+    }
+
     /// Closes those that their servers have ended, and those that nobody has used for too long.
     fn sweep(&self, cx: &mut Context<'_>) {
         self.parked.borrow_mut().retain(|(connection, _)| {
-            connection.rests_since.elapsed() < KEPT && !is_disturbed(connection, cx)
+            connection.rests_since.elapsed() < self.limits.rest && !is_disturbed(connection, cx)
         });
     }
 
@@ -261,7 +320,7 @@ async fn watch(pool: Weak<IdlePool>) {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::{Shutdown, SocketAddr, TcpStream};
+    use std::net::{Shutdown, TcpStream};
 
     use tokio::time::{pause, sleep};
 
@@ -290,6 +349,8 @@ mod tests {
             early: Vec::new(),
             early_sent: false,
             size: None,
+            hop: None,
+            kept: None,
         };
         let new = ServerConnection::new(authority(server), "a server".into(), upstream);
         (Box::new(new), peer)
@@ -319,7 +380,7 @@ mod tests {
     #[test]
     fn a_client_gets_what_waits_for_its_server_and_nothing_else() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             let mut waiting: [Vec<TcpStream>; 3] = Default::default();
             let mut seed = 7_u64;
             let mut any = |below: usize| {
@@ -363,7 +424,7 @@ mod tests {
     #[test]
     fn who_has_just_used_one_may_ask_for_what_must_not_be_asked_twice() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             for (rest, is_served) in [(Duration::ZERO, true), (RESTED, false)] {
                 let mut client = IdleUpstream::of(&pool);
                 let (connection, _peer) = connection(0);
@@ -386,7 +447,7 @@ mod tests {
             (Reuse::Always, false, true),
         ] {
             block_on(async {
-                let pool = IdlePool::watched(reuse, FdPool::new(1000));
+                let pool = IdlePool::watched(reuse, TO_SERVERS, FdPool::new(1000));
                 let (connection, _peer) = connection(0);
                 leave(&pool, connection);
                 assert_eq!(next_client(&pool, 0, repeatable).is_some(), is_served);
@@ -397,10 +458,10 @@ mod tests {
     #[test]
     fn what_nobody_needs_is_closed_in_order_after_a_while() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             let (connection, peer) = connection(0);
             leave(&pool, connection);
-            sleep(KEPT.saturating_sub(SWEEP)).await;
+            sleep(TO_SERVERS.rest.saturating_sub(SWEEP)).await;
             assert!(!has_ended(&peer));
             sleep(2 * SWEEP).await;
             assert!(has_ended(&peer));
@@ -411,7 +472,7 @@ mod tests {
     #[test]
     fn one_client_with_many_servers_keeps_the_others_from_nothing() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(4 * MOST));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(4 * MOST));
             let mut peers = Vec::new();
             for number in 0..=MOST {
                 let (connection, peer) = connection(number);
@@ -429,7 +490,7 @@ mod tests {
     #[test]
     fn what_goes_by_its_size_takes_no_other_clients_connection() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             let (connection, _peer) = connection(0);
             leave(&pool, connection);
             let mut client = IdleUpstream::of(&pool);
@@ -441,9 +502,9 @@ mod tests {
     #[test]
     fn what_is_old_goes_to_nobody_else() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             let (connection, _peer) = connection(0);
-            sleep(OLD).await;
+            sleep(TO_SERVERS.age).await;
             leave(&pool, connection);
             assert!(pool.is_empty());
         });
@@ -452,7 +513,7 @@ mod tests {
     #[test]
     fn what_its_server_ends_is_closed_at_once() {
         block_on(async {
-            let pool = IdlePool::watched(Reuse::Safe, FdPool::new(1000));
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(1000));
             let (connection, peer) = connection(0);
             leave(&pool, connection);
             moment().await;
@@ -466,7 +527,7 @@ mod tests {
     fn others_find_descriptors_however_many_wait() {
         block_on(async {
             let fd_pool = FdPool::new(40);
-            let pool = IdlePool::watched(Reuse::Safe, fd_pool.clone());
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, fd_pool.clone());
             let peers: Vec<_> = (0..MOST)
                 .map(|server| {
                     let (connection, peer) = connection(server);

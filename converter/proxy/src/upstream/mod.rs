@@ -4,7 +4,9 @@ mod addresses;
 mod connect;
 mod dialer;
 mod fd_pool;
+mod hop_error;
 mod idle_pool;
+mod kept_hop;
 mod names;
 mod next_hop;
 mod race;
@@ -14,18 +16,32 @@ mod via_gateway;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 pub use connect::connect;
 pub use dialer::{Dialer, PendingConnect};
 pub use fd_pool::FdPool;
-pub use idle_pool::{IdlePool, IdleUpstream, ServerConnection};
+pub use idle_pool::{IdlePool, IdleUpstream, ServerConnection, TO_HOPS, TO_SERVERS};
+pub use kept_hop::{KeptHop, WaitingHop};
 pub use names::{Names, SystemFiles};
+pub use next_hop::NextHop;
 pub use routes::NextHops;
 use serde::Serialize;
 
+use crate::io::pipe::Early;
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::sockets::IcmpError;
 use crate::policy::targets::Forbidden;
+
+/// Whether what a connection carries may go in frames to the next converter ([`KeptHop`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frames {
+    /// The bytes go as they are.
+    #[default]
+    Never,
+    /// A relay reads and writes frames.
+    Allowed,
+}
 
 /// What one connection asks of its way to the server, beside the configuration.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +60,20 @@ pub struct DialOptions {
     pub size: Option<ExpectedSize>,
     /// The converters that it has passed on its way here (see [`tributary_proto::convert::Tlv::PathTrace`]).
     pub path_trace: Vec<u64>,
+    /// Whether it may be one that others have used.
+    pub frames: Frames,
     /// The converters that it is to pass from here on, if the client says so (see [`tributary_proto::convert::Tlv::SourceRoute`]).
     pub source_route: Option<Vec<SocketAddr>>,
+}
+
+impl DialOptions {
+    /// For bytes that go through a relay.
+    pub fn for_relay() -> Self {
+        Self {
+            frames: Frames::Allowed,
+            ..Self::default()
+        }
+    }
 }
 
 /// A connection to a server.
@@ -61,6 +89,10 @@ pub struct Upstream {
     pub early_sent: bool,
     /// By which size its way was chosen, if it was known.
     pub size: Option<ExpectedSize>,
+    /// The next converter, if it is by way of one.
+    pub hop: Option<Arc<NextHop>>,
+    /// Present if both directions carry frames, so that others can use the connection to the next converter afterwards.
+    pub kept: Option<Box<KeptHop>>,
 }
 
 impl Upstream {
@@ -68,6 +100,23 @@ impl Upstream {
     #[must_use]
     pub fn chosen_by(self, size: Option<ExpectedSize>) -> Self {
         Self { size, ..self }
+    }
+
+    /// What the server said already.
+    pub fn take_early(&mut self) -> Early {
+        let bytes = std::mem::take(&mut self.early);
+        match &mut self.kept {
+            Some(kept) => kept.take_early(bytes),
+            None => bytes.into(),
+        }
+    }
+
+    /// Both directions have ended: closes the connection in order, or keeps it. `trailer` came behind the last frame.
+    pub fn finish(mut self, trailer: Vec<u8>) {
+        self.stream.disarm();
+        if let Some(kept) = self.kept.take() {
+            kept.park(self, trailer);
+        }
     }
 }
 

@@ -2,23 +2,29 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use socket2::Socket;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tributary_proto::convert::client::{Answer, parse};
-use tributary_proto::convert::{ErrorTlv, Request};
+use tributary_proto::convert::{
+    BadFrame, CLOSING, ErrorTlv, FrameReader, READY, Request, frame_header,
+};
+use tributary_sys::unacknowledged;
 
-use super::{DialError, Upstream};
+use super::hop_error::{HopError, Unserved};
+use super::idle_pool::IdlePool;
+use super::{DialError, KeptHop, Upstream, WaitingHop};
 use crate::config::{Gateway, UpstreamSettings};
+use crate::io::pipe::Early;
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::sockets;
-use crate::kernel::sockets::IcmpError;
 use crate::kernel::syn_option::SynOption;
-use crate::policy::targets::Forbidden;
 
 const PIECE: usize = 16 << 10;
 
@@ -29,6 +35,10 @@ pub struct NextHop {
     pub address: SocketAddr,
     /// When it may be tried again.
     retry_at: Mutex<Option<Instant>>,
+    /// When it has answered last.
+    heard_at: Mutex<Option<Instant>>,
+    /// One at a time asks whether it is there.
+    asking: tokio::sync::Mutex<()>,
     /// The cookie that it expects (RFC 8803 section 6.2.7).
     cookie: Mutex<Option<Vec<u8>>>,
     /// Adds the destination to SYNs, if configured.
@@ -44,6 +54,21 @@ pub struct ConnectRequest {
     pub path_trace: Vec<u64>,
     /// The converters to pass after the next one, if it is to know.
     pub source_route: Option<Vec<SocketAddr>>,
+}
+
+/// How a request is made.
+#[derive(Clone, Copy)]
+pub struct Manner<'a> {
+    /// What goes with it, and at most once to a converter that may pass it on.
+    pub early: &'a [u8],
+    /// The settings of next converters.
+    pub gateway: &'a Gateway,
+    /// Those of connections.
+    pub settings: &'a UpstreamSettings,
+    /// Until when an answer is waited for, if not for ever.
+    pub deadline: Option<Instant>,
+    /// Where connections that carry frames wait, if the connection may be one.
+    pub pool: Option<&'a Rc<IdlePool>>,
 }
 
 /// A request that was sent, or part of it.
@@ -87,6 +112,8 @@ impl NextHop {
         Self {
             address,
             retry_at: Mutex::default(),
+            heard_at: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
             cookie: Mutex::default(),
             option,
         }
@@ -106,29 +133,73 @@ impl NextHop {
     }
 
     fn mark_up(&self) {
+        *self.heard_at.lock() = Some(Instant::now());
         if self.retry_at.lock().take().is_some() {
             tracing::info!("gateway {} is back", self.address);
         }
     }
 
-    /// Asks for a connection, and waits for the answer until the `deadline` if there is one. `early` goes with the request,
-    /// and at most once to a converter that may pass it on.
+    /// Ready once it is unavailable, for a request that waits for an answer on a connection by way of it: where a process
+    /// hangs, its kernel takes what is sent. A converter of which nothing was heard for a while is asked what it supports
+    /// (RFC 8803 section 6.2.3), and is unavailable if it says nothing within the rest of `gateway.timeout`.
+    pub async fn unavailable(&self, gateway: &Gateway, settings: &UpstreamSettings) {
+        let doubt = gateway.timeout / 3;
+        let rest = gateway.timeout.saturating_sub(doubt);
+        let mut since = Instant::now();
+        loop {
+            since = since.max(self.heard_at.lock().unwrap_or(since));
+            sleep_until(since + doubt).await;
+            let _asking = self.asking.lock().await;
+            if !self.is_available() {
+                return;
+            }
+            if self.heard_at.lock().is_some_and(|at| at.elapsed() < doubt) {
+                continue;
+            }
+            match timeout(rest, self.hear(gateway, settings)).await {
+                Ok(Ok(())) => self.mark_up(),
+                Ok(Err(HopError::Unavailable(why))) => self.mark_down(gateway.retry, &why),
+                // What this machine lacks says nothing of the other.
+                Ok(Err(_)) => since = Instant::now(),
+                Err(_) => self.mark_down(gateway.retry, "it does not answer"),
+            }
+        }
+    }
+
+    /// Asks it what it supports; any answer will do.
+    async fn hear(&self, gateway: &Gateway, settings: &UpstreamSettings) -> Result<(), HopError> {
+        let begin = || {
+            let socket = sockets::to_next_hop(self.address, gateway.mptcp, false, settings)?;
+            sockets::connect_with(&socket, self.address, &[]).map(|_| socket)
+        };
+        let socket = begin().map_err(HopError::connecting)?;
+        let mut stream = connected(socket).await.map_err(HopError::connecting)?;
+        let message = Request::info().encode().unwrap_or_default(); // it is short
+        let mut answer = Vec::new();
+        let heard = async {
+            stream.send(&message, None).await?;
+            stream.read_more(&mut answer, PIECE, None).await
+        };
+        if heard.await.map_err(HopError::connected)? == 0 {
+            return Err(HopError::no_answer());
+        }
+        stream.disarm();
+        Ok(())
+    }
+
+    /// Asks for a connection, and waits for the answer.
     pub async fn ask(
         self: &Arc<Self>,
         request: &ConnectRequest,
-        early: &[u8],
-        gateway: &Gateway,
-        settings: &UpstreamSettings,
-        deadline: Option<Instant>,
+        manner: Manner<'_>,
     ) -> Result<Upstream, Unserved> {
         if !self.is_available() {
             return Err(Unserved::Elsewhere);
         }
         let mut early_left = false;
-        let served =
-            self.ask_with_cookies(request, early, gateway, settings, deadline, &mut early_left);
+        let served = self.ask_with_cookies(request, manner, &mut early_left);
         let served = served.await;
-        served.map_err(|error| self.unserved(error, early_left, gateway))
+        served.map_err(|error| self.unserved(error, early_left, manner.gateway))
     }
 
     /// Repeats the request with a cookie if it asks for one: twice, and once more if the earlier cookie has expired. The
@@ -136,22 +207,33 @@ impl NextHop {
     async fn ask_with_cookies(
         self: &Arc<Self>,
         request: &ConnectRequest,
-        early: &[u8],
-        gateway: &Gateway,
-        settings: &UpstreamSettings,
-        deadline: Option<Instant>,
+        manner: Manner<'_>,
         early_left: &mut bool,
     ) -> Result<Upstream, HopError> {
         let mut cookie = self.cookie.lock().clone();
         let mut is_fresh = false;
+        let waiting = |pool: &Rc<IdlePool>| KeptHop::waiting(pool, self.address);
+        let mut kept = manner.pool.and_then(waiting);
         loop {
             let shown = cookie.take();
             let had_one = shown.is_some();
-            let pending = self.begin_with(request.clone(), shown, early, gateway, settings)?;
-            match self
-                .end(pending, &[], gateway, deadline, early_left)
-                .await?
-            {
+            let answered = if let Some(waiting) = kept.take() {
+                let asked = self.ask_on(waiting, request, shown.as_deref(), manner, early_left);
+                let answered = asked.await;
+                // It says then that it has passed nothing on.
+                *early_left &= !matches!(answered, Err(HopError::Closing));
+                match answered {
+                    Err(HopError::Gone | HopError::Closing) if !*early_left => {
+                        cookie = shown;
+                        continue;
+                    }
+                    answered => answered?,
+                }
+            } else {
+                let pending = self.begin_with(request.clone(), shown, manner)?;
+                self.end(pending, &[], manner, early_left).await?
+            };
+            match answered {
                 HopAnswer::Connected(server) => return Ok(server),
                 HopAnswer::RetryWithCookie(_) if is_fresh => {
                     let why = "it asks for the cookie that it was shown";
@@ -175,6 +257,9 @@ impl NextHop {
         let lost = match error {
             HopError::Request(DialError::Reset) => return Unserved::Final(DialError::Reset),
             HopError::Request(error) => return Unserved::Refused(error),
+            HopError::Gone | HopError::Closing => {
+                return Unserved::Final(DialError::GatewayFailed);
+            }
             HopError::NoAnswer => DialError::TimedOut,
             HopError::Unavailable(why) => {
                 self.mark_down(gateway.retry, &why);
@@ -202,22 +287,30 @@ impl NextHop {
         settings: &UpstreamSettings,
     ) -> Result<PendingRequest, Unserved> {
         let cookie = self.cookie.lock().clone();
-        self.begin_with(request, cookie, &[], gateway, settings)
+        let manner = Manner {
+            early: &[],
+            gateway,
+            settings,
+            deadline: None,
+            pool: None,
+        };
+        self.begin_with(request, cookie, manner)
             .map_err(|error| self.unserved(error, false, gateway))
     }
 
-    /// The same with this cookie, and with `early` behind the request.
+    /// The same with this cookie, in this `manner`.
     fn begin_with(
         self: &Arc<Self>,
         request: ConnectRequest,
         cookie: Option<Vec<u8>>,
-        early: &[u8],
-        gateway: &Gateway,
-        settings: &UpstreamSettings,
+        manner: Manner<'_>,
     ) -> Result<PendingRequest, HopError> {
-        let mut message = message(&request, cookie.as_deref())?;
+        let Manner {
+            gateway, settings, ..
+        } = manner;
+        let mut message = message(&request, cookie.as_deref(), manner.pool.is_some())?;
         let length = message.len();
-        message.extend_from_slice(early);
+        manner.append_early(&mut message);
         let socket = sockets::to_next_hop(self.address, gateway.mptcp, gateway.fast_open, settings)
             .map_err(HopError::connecting)?;
         // It tells nothing of a way that is named, and what is begun then would be in vain.
@@ -242,53 +335,45 @@ impl NextHop {
     }
 
     /// Completes a request that was started before the client's own request arrived: sends the rest, the client's path trace
-    /// and `early`, and waits for the answer as [`Self::ask`] does. `None`: ask again.
+    /// and what came early, and waits for the answer as [`Self::ask`] does. `None`: ask again.
     pub async fn end_begun(
-        &self,
+        self: &Arc<Self>,
         mut pending: PendingRequest,
         path_trace: Vec<u64>,
-        early: &[u8],
-        gateway: &Gateway,
-        deadline: Option<Instant>,
+        manner: Manner<'_>,
     ) -> Result<Option<Upstream>, Unserved> {
         let had_one = pending.cookie.is_some();
         let mut early_left = false;
         let answered = async {
             if pending.sent == 0 {
                 pending.request.path_trace = path_trace;
-                pending.message = message(&pending.request, pending.cookie.as_deref())?;
+                pending.message = message(&pending.request, pending.cookie.as_deref(), false)?;
                 pending.length = pending.message.len();
             }
-            match self
-                .end(pending, early, gateway, deadline, &mut early_left)
-                .await?
-            {
+            let ended = self.end(pending, manner.early, manner, &mut early_left);
+            match ended.await? {
                 HopAnswer::Connected(server) => Ok(Some(server)),
                 HopAnswer::NotAuthorized if !had_one => Err(HopError::NOT_AUTHORIZED),
                 HopAnswer::RetryWithCookie(_) | HopAnswer::NotAuthorized => Ok(None),
             }
         };
         let answered = answered.await;
-        answered.map_err(|error| self.unserved(error, early_left, gateway))
+        answered.map_err(|error| self.unserved(error, early_left, manner.gateway))
     }
 
-    /// Sends the rest and `early`, which came since, and waits for the answer, until the `deadline` if there is one: it
-    /// may be late because of the server, so that the converter is not marked unavailable then. Sets `early_left`
-    /// as soon as bytes behind the request may have left.
+    /// Sends the rest and `early`, which came since, and waits for the answer. Sets `early_left` as soon as bytes behind the
+    /// request may have left.
     async fn end(
-        &self,
+        self: &Arc<Self>,
         mut pending: PendingRequest,
         early: &[u8],
-        gateway: &Gateway,
-        deadline: Option<Instant>,
+        manner: Manner<'_>,
         early_left: &mut bool,
     ) -> Result<HopAnswer, HopError> {
         pending.message.extend_from_slice(early);
-        let server = pending.request.server;
-        let is_source_routed = pending.request.source_route.is_some();
         let has_early = pending.message.len() > pending.length;
         *early_left = pending.sent > pending.length;
-        let said = timeout_at(Instant::now() + gateway.timeout, async {
+        let said = timeout_at(Instant::now() + manner.gateway.timeout, async {
             let stream = connected(pending.socket).await.map_err(|error| {
                 // Of a SYN that is refused the data is, too.
                 *early_left &= error.kind() != io::ErrorKind::ConnectionRefused;
@@ -299,22 +384,74 @@ impl NextHop {
             stream.send(rest, None).await.map_err(HopError::connected)?;
             Ok(stream)
         });
-        let stream = said
-            .await
-            .unwrap_or_else(|_| Err(HopError::Unavailable("it does not answer".into())))?;
+        let stream = said.await.unwrap_or_else(|_| Err(HopError::no_answer()))?;
+        let sent = SentRequest {
+            stream,
+            has_early,
+            established: None,
+        };
+        self.answer(sent, &pending.request, manner).await
+    }
+
+    /// Asks on a connection that has served others. One that is not acknowledged says nothing of a new one.
+    async fn ask_on(
+        self: &Arc<Self>,
+        WaitingHop {
+            stream,
+            established,
+        }: WaitingHop,
+        request: &ConnectRequest,
+        cookie: Option<&[u8]>,
+        manner: Manner<'_>,
+        early_left: &mut bool,
+    ) -> Result<HopAnswer, HopError> {
+        let mut message = message(request, cookie, true)?;
+        let length = message.len();
+        manner.append_early(&mut message);
+        let has_early = message.len() > length;
+        *early_left = has_early;
+        let by = Instant::now() + manner.gateway.timeout;
+        let sent = async {
+            stream.send(&message, Some(by)).await?;
+            heard(&stream, by).await
+        };
+        if let Err(error) = sent.await {
+            // The others go by the same path.
+            if let (io::ErrorKind::TimedOut, Some(pool)) = (error.kind(), manner.pool) {
+                pool.discard(&self.address.into());
+            }
+            return Err(HopError::Gone);
+        }
+        let sent = SentRequest {
+            stream,
+            has_early,
+            established: Some(established),
+        };
+        self.answer(sent, request, manner).await
+    }
+
+    /// Waits for the answer to `request`, until the deadline if there is one: it may be late because of the server, so that
+    /// the converter is not marked unavailable then.
+    async fn answer(
+        self: &Arc<Self>,
+        sent: SentRequest,
+        request: &ConnectRequest,
+        manner: Manner<'_>,
+    ) -> Result<HopAnswer, HopError> {
         let mut inbox = Vec::new();
+        let has_served = sent.established.is_some();
         loop {
+            let may_be_closing = has_served && CLOSING.starts_with(&inbox);
             match parse(&inbox) {
+                _ if may_be_closing && inbox.len() == CLOSING.len() => {
+                    return Err(HopError::Closing);
+                }
+                _ if may_be_closing => {}
                 Ok(Some((Answer::Established(_), length))) => {
                     self.mark_up();
                     inbox.drain(..length);
-                    return Ok(HopAnswer::Connected(Upstream {
-                        stream,
-                        address: server,
-                        early: inbox,
-                        early_sent: has_early,
-                        size: None,
-                    }));
+                    let upstream = sent.upstream(self, request, inbox, manner.pool);
+                    return upstream.map(HopAnswer::Connected);
                 }
                 Ok(Some((Answer::Refused(error), _))) => {
                     self.mark_up();
@@ -324,7 +461,7 @@ impl NextHop {
                             Ok(HopAnswer::RetryWithCookie(cookie))
                         }
                         ErrorTlv::NotAuthorized => Ok(HopAnswer::NotAuthorized),
-                        error => Err(HopError::answered(&error, is_source_routed)),
+                        error => Err(HopError::answered(&error, request.source_route.is_some())),
                     };
                 }
                 Ok(None) => {}
@@ -335,29 +472,102 @@ impl NextHop {
                 }
             }
             // It answers when the connection to the server stands, and for that the caller has a limit of its own.
-            let more = stream.read_more(&mut inbox, PIECE, None);
-            let more = match deadline {
+            let more = sent.stream.read_more(&mut inbox, PIECE, None);
+            let more = match manner.deadline {
                 Some(deadline) => timeout_at(deadline, more).await,
                 None => Ok(more.await),
             };
             let Ok(count) = more else {
                 // Another way is taken: should it go on some time, it must not send the same to the server.
-                sockets::reset_on_close(&*stream);
+                sockets::reset_on_close(&*sent.stream);
                 return Err(HopError::NoAnswer);
             };
-            if count.map_err(HopError::connected)? == 0 {
-                return Err(HopError::Unavailable(
-                    "it ended the connection without an answer".into(),
-                ));
+            match count {
+                Ok(1..) => {}
+                Ok(0) | Err(_) if has_served => return Err(HopError::Gone),
+                Ok(0) => {
+                    let why = "it ended the connection without an answer";
+                    return Err(HopError::Unavailable(why.into()));
+                }
+                Err(error) => return Err(HopError::connected(error)),
             }
         }
     }
 }
 
-fn message(request: &ConnectRequest, cookie: Option<&[u8]>) -> Result<Vec<u8>, HopError> {
+/// A request that the next converter has, or will have soon.
+struct SentRequest {
+    stream: ResetOnDrop,
+    /// Whether bytes for the server went behind it.
+    has_early: bool,
+    /// When the connection was established, if it has served others.
+    established: Option<Instant>,
+}
+
+impl SentRequest {
+    /// Once the answer is there, behind which the `inbox` came; `pool`: of a connection that carries frames.
+    fn upstream(
+        self,
+        hop: &Arc<NextHop>,
+        request: &ConnectRequest,
+        inbox: Vec<u8>,
+        pool: Option<&Rc<IdlePool>>,
+    ) -> Result<Upstream, HopError> {
+        let early = match pool {
+            Some(_) => Early::in_frames(inbox, READY.len())
+                .map_err(|BadFrame| HopError::Unavailable("it sends no frames".into()))?,
+            None => inbox.into(),
+        };
+        let keep = |(frames, pool): (FrameReader, &Rc<IdlePool>)| {
+            let read = (frames, early.trailer);
+            Box::new(KeptHop::new(
+                hop.address,
+                read,
+                Rc::clone(pool),
+                self.established,
+            ))
+        };
+        Ok(Upstream {
+            stream: self.stream,
+            address: request.server,
+            early: early.bytes,
+            early_sent: self.has_early,
+            size: None,
+            hop: Some(Arc::clone(hop)),
+            kept: early.frames.zip(pool).map(keep),
+        })
+    }
+}
+
+impl Manner<'_> {
+    /// Adds what goes with the request to its `message`.
+    fn append_early(&self, message: &mut Vec<u8>) {
+        if self.pool.is_some() && !self.early.is_empty() {
+            message.extend_from_slice(&frame_header(self.early.len()));
+        }
+        message.extend_from_slice(self.early);
+    }
+}
+
+/// Waits until the peer has said something, or acknowledged all; fails at `by`. That the path of a connection which rested
+/// has died since shows by nothing else.
+async fn heard(stream: &ResetOnDrop, by: Instant) -> io::Result<()> {
+    match timeout_at(by, stream.readable()).await {
+        Ok(ready) => ready,
+        Err(_) if unacknowledged(stream.as_fd())? == 0 => Ok(()),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+fn message(
+    request: &ConnectRequest,
+    cookie: Option<&[u8]>,
+    reuse: bool,
+) -> Result<Vec<u8>, HopError> {
     let request = Request::connect(request.server)
         .with_path_trace(request.path_trace.clone())
-        .with_source_route(request.source_route.clone());
+        .with_source_route(request.source_route.clone())
+        .with_reuse(reuse);
     let request = match cookie {
         Some(cookie) => request.with_cookie(cookie),
         None => request,
@@ -377,80 +587,4 @@ async fn connected(socket: Socket) -> io::Result<ResetOnDrop> {
     }
     sockets::send_at_once(&stream);
     Ok(stream)
-}
-
-/// Why the next converter gave no connection.
-#[derive(Debug)]
-pub enum HopError {
-    /// There is no connection to it, no answer, or no Convert: for what reason.
-    Unavailable(String),
-    /// It wants no requests for so long (RFC 8803 section 6.2.8, a delay that is not zero): by which error.
-    Busy(Duration, u8),
-    /// It did not answer before the deadline, or the next one of a named chain is away.
-    NoAnswer,
-    /// It works, and this one request failed.
-    Request(DialError),
-}
-
-impl HopError {
-    /// It may not have this.
-    pub const NOT_AUTHORIZED: Self = Self::Request(DialError::Forbidden(Forbidden::Denied));
-
-    /// What an error means (RFC 8803 section 6.2.8), of a request that named a chain if it `is_source_routed`: it is that of the one
-    /// request, unless it says that no other would fare better.
-    pub fn answered(error: &ErrorTlv, is_source_routed: bool) -> Self {
-        let code = error.code();
-        Self::Request(match *error {
-            // The Convert that it speaks is another one.
-            ErrorTlv::UnsupportedVersion(_) | ErrorTlv::UnsupportedMessage(_) => {
-                return Self::Unavailable(format!("it answers with Convert error {code}"));
-            }
-            ErrorTlv::ResourceExceeded { delay } | ErrorTlv::NetworkFailure { delay }
-                if delay > 0 =>
-            {
-                return Self::Busy(Duration::from_secs(delay.into()), code);
-            }
-            // It is there itself, but the next one of those that were named to it is not.
-            ErrorTlv::NetworkFailure { .. } if is_source_routed => return Self::NoAnswer,
-            ErrorTlv::NetworkFailure { .. } => DialError::TimedOut,
-            ErrorTlv::ConnectionReset => DialError::Reset,
-            ErrorTlv::DestinationUnreachable { icmp_code } => {
-                DialError::Unreachable(IcmpError { code: icmp_code })
-            }
-            ErrorTlv::NotAuthorized => return Self::NOT_AUTHORIZED,
-            ErrorTlv::ResourceExceeded { .. }
-            | ErrorTlv::MalformedMessage(_)
-            | ErrorTlv::MissingCookie(_)
-            | ErrorTlv::UnsupportedTcpOption(_)
-            | ErrorTlv::Unknown { .. } => DialError::GatewayFailed,
-        })
-    }
-
-    /// Before there was a connection: what this machine lacks says nothing of the other.
-    pub fn connecting(error: io::Error) -> Self {
-        let why = error.to_string();
-        match DialError::from(error) {
-            exhausted @ DialError::Exhausted => Self::Request(exhausted),
-            _ => Self::Unavailable(why),
-        }
-    }
-
-    /// Once there was one: a converter resets a connection when it has no errors to send any more (RFC 8803 section 6.2.5).
-    pub fn connected(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::ECONNRESET | libc::EPIPE) => Self::Request(DialError::GatewayFailed),
-            _ => Self::connecting(error),
-        }
-    }
-}
-
-/// Why a request was not served, and whether another way may be tried.
-#[derive(Debug)]
-pub enum Unserved {
-    /// By this way it cannot be: another one may serve it.
-    Elsewhere,
-    /// The next converter says this of it. Another one may say something else.
-    Refused(DialError),
-    /// No other way may be tried: the server itself refuses, or what the client sent early may have reached it.
-    Final(DialError),
 }

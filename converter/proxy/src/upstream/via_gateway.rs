@@ -9,9 +9,10 @@ use tributary_proto::http::Authority;
 
 use super::addresses::Addresses;
 use super::dialer::{Dialer, connect};
-use super::next_hop::{ConnectRequest, PendingRequest, Unserved};
+use super::hop_error::Unserved;
+use super::next_hop::{ConnectRequest, Manner, PendingRequest};
 use super::routes::{Route, deadline};
-use super::{DialError, DialOptions, Upstream};
+use super::{DialError, DialOptions, Frames, Upstream};
 use crate::config::{Config, Fallback, Gateway, UpstreamSettings};
 
 impl Dialer {
@@ -51,8 +52,14 @@ impl Dialer {
             let path_trace = self.path_trace(&options.path_trace, gateway);
             let routes = self.next_hops.towards(pending.request.server, None);
             let deadline = deadline(routes, gateway);
-            let carried = if routes.len() > 1 { &[] } else { early };
-            let end = hop.end_begun(pending, path_trace, carried, gateway, deadline);
+            let manner = Manner {
+                early: if routes.len() > 1 { &[] } else { early },
+                gateway,
+                settings: &config.upstream,
+                deadline,
+                pool: None,
+            };
+            let end = hop.end_begun(pending, path_trace, manner);
             match timeout(config.timeouts.connect, end).await {
                 Ok(Ok(Some(server))) => return Ok(server),
                 Ok(Ok(None) | Err(Unserved::Elsewhere)) => {}
@@ -166,11 +173,16 @@ impl Dialer {
             };
             let request =
                 self.connect_request(server, &options.path_trace, source_route.as_ref(), gateway);
-            let deadline = deadline(&routes[place..], gateway);
             let is_last = place + 1 == routes.len();
-            let carried = if is_last { early } else { &[] };
-            let wait = hop.ask(&request, carried, gateway, &config.upstream, deadline);
-            match wait.await {
+            let manner = Manner {
+                early: if is_last { early } else { &[] },
+                gateway,
+                settings: &config.upstream,
+                deadline: deadline(&routes[place..], gateway),
+                pool: (options.frames == Frames::Allowed && gateway.reuse)
+                    .then_some(&self.hop_pool),
+            };
+            match hop.ask(&request, manner).await {
                 Ok(server) => return Ok(Some(server)),
                 Err(Unserved::Final(error)) => return Err(error),
                 Err(Unserved::Refused(error)) => refused = Some(error),

@@ -1,6 +1,7 @@
 """Defects: the Info TLV."""
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
 from tests.commands.conformance.reading import Request
@@ -19,8 +20,8 @@ class IgnoresInfo(Converter):
         request.info = False
 
 
-def _changes_list(name: str, fails: str, change: Callable[[bytes], bytes], *, whole: bool = False) -> None:
-    simple(name, only(fails), whole=whole, supported=lambda self: change(Converter.supported(self)))
+def _changes_list(name: str, fails: str, change: Callable[[bytes], bytes], **others: Any) -> None:
+    simple(name, only(fails), **others, supported=lambda self: change(Converter.supported(self)))
 
 
 _changes_list("UnassignedNotZero", "supported-unassigned-is-zero", lambda value: b"\0\1" + value[2:])
@@ -30,12 +31,13 @@ _changes_list("AnnouncesMSS", "supported-leaves-out", lambda value: value + b"\x
 _changes_list("AnnouncesWindowScale", "supported-leaves-out", lambda value: value + b"\x03")
 _changes_list("AnnouncesSACK", "supported-leaves-out", lambda value: value + b"\x05")
 _changes_list("AnnouncesTCPAO", "supported-leaves-out", lambda value: value + b"\x1d")
-
-
-@mutant("supported-has-multipath", may_fail=ANY, whole=True)
-class HidesMultipath(Converter):
-    def supported(self) -> bytes:
-        return super().supported().replace(b"\x1e", b"")
+_changes_list(
+    "HidesMultipath",
+    "supported-has-multipath",
+    lambda value: value.replace(b"\x1e", b""),
+    may_fail=ANY,
+    whole=True,
+)
 
 
 @mutant("info-and-connect")

@@ -3,16 +3,18 @@
 import select
 import socket
 
-from tests.commands.conformance.mutants.mutant import ANY, mutant
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
 from tests.commands.conformance.reading import Dropped, Request
 from tests.commands.conformance.reference import Converter
 from tests.commands.conformance.relaying import Flow
 
-
-@mutant("data-with-message", "split-at-every-byte", "megabyte-behind-message", "data-like-a-message", may_fail=ANY)
-class LosesDataBehindMessage(Converter):
-    def data_behind(self, data: bytes) -> bytes:  # noqa: ARG002
-        return b""
+simple(
+    "LosesDataBehindMessage",
+    only("data-with-message", "split-at-every-byte", "megabyte-behind-message", "data-like-a-message"),
+    may_fail=ANY,
+    data_behind=lambda *_: b"",
+)
+simple("KeepsFourKilobytesBehindMessage", only("megabyte-behind-message"), data_behind=lambda _, data: data[:4096])
 
 
 @mutant("split-at-every-byte", "one-byte-at-a-time")
@@ -33,12 +35,6 @@ class GivesUpAfterTenSegments(Converter):
         if len(came) < size:
             raise Dropped(reset=False)
         return came
-
-
-@mutant("megabyte-behind-message")
-class KeepsFourKilobytesBehindMessage(Converter):
-    def data_behind(self, data: bytes) -> bytes:
-        return data[:4096]
 
 
 @mutant("server-speaks-first")

@@ -7,12 +7,6 @@ from tests.commands.conformance.reading import Refused, Request
 from tests.commands.conformance.reference import Converter
 
 
-@mutant("connection-reset", "connection-reset-extended")
-class Error96WithValue(Converter):
-    def reset_by_server(self) -> Refused:
-        return Refused(96, b"\1")
-
-
 @mutant("connection-reset-extended")
 class OtherErrorForExtendedConnect(Converter):
     def dial(self, request: Request, data: bytes) -> socket.socket:
@@ -35,6 +29,11 @@ class RemembersRefusals(Converter):
             raise
 
 
+simple(
+    "Error96WithValue",
+    only("connection-reset", "connection-reset-extended"),
+    reset_by_server=lambda _: Refused(96, b"\1"),
+)
 simple("TakesICMPForReset", only("destination-unreachable"), whole=True, icmp_code=lambda *_: None)
 simple("Error97WithoutCode", only("destination-unreachable"), whole=True, unreachable=lambda *_: Refused(97))
 simple("OtherErrorForForbidden", only("forbidden-destination"), forbid=lambda _: refuse(65))

@@ -46,9 +46,18 @@ def mutant(
     return register
 
 
-def simple(name: str, fails: frozenset[str], *, whole: bool = False, **overrides: Any) -> None:
-    """A defect that is one replaced method or value."""
-    MUTANTS.append(Mutant(name, type(name, (Converter,), overrides), fails, whole=whole))
+def simple(
+    name: str,
+    fails: frozenset[str],
+    *,
+    base: type[Converter] = Converter,
+    may_fail: frozenset[str] = frozenset(),
+    whole: bool = False,
+    sysctls: tuple[str, ...] = (),
+    **overrides: Any,
+) -> None:
+    """A defect that is one replaced method or value of ``base``, or how the kernel is set."""
+    MUTANTS.append(Mutant(name, type(name, (base,), overrides), fails, may_fail, whole, sysctls=sysctls))
 
 
 def only(*names: str) -> frozenset[str]:

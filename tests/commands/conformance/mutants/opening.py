@@ -2,6 +2,7 @@
 
 import select
 import socket
+from collections.abc import Callable
 
 from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
 from tests.commands.conformance.reading import Refused, Request
@@ -24,24 +25,22 @@ class NoIPv6(Converter):
             raise Refused(32)
 
 
-@mutant("reply-header", "reply-framing", may_fail=ANY)
-class WrongMagicInReplies(Converter):
-    def message(self, *tlvs: tuple[int, bytes]) -> bytes:
-        made = super().message(*tlvs)
-        return made if tlvs else made[:2] + b"\x63\x22"
+def _changes_reply(name: str, change: Callable[[bytes], bytes]) -> None:
+    def message(self: Converter, *tlvs: tuple[int, bytes]) -> bytes:
+        made = Converter.message(self, *tlvs)
+        return made if tlvs else change(made)
+
+    simple(name, only("reply-header", "reply-framing"), may_fail=ANY, message=message)
 
 
-@mutant("reply-header", "reply-framing", may_fail=ANY)
-class WrongVersionInReplies(Converter):
-    def message(self, *tlvs: tuple[int, bytes]) -> bytes:
-        made = super().message(*tlvs)
-        return made if tlvs else b"\x00" + made[1:]
-
-
-@mutant("reply-framing", may_fail=ANY)
-class WrongTotalLength(Converter):
-    def words(self, body: bytes) -> int:
-        return super().words(body) + (0 if body else 1)
+_changes_reply("WrongMagicInReplies", lambda made: made[:2] + b"\x63\x22")
+_changes_reply("WrongVersionInReplies", lambda made: b"\x00" + made[1:])
+simple(
+    "WrongTotalLength",
+    only("reply-framing"),
+    may_fail=ANY,
+    words=lambda self, body: Converter.words(self, body) + (0 if body else 1),
+)
 
 
 @mutant("reply-framing")

@@ -1,8 +1,10 @@
 """Defects: tCP options."""
 
 import socket
+from collections.abc import Callable
+from typing import Any
 
-from tests.commands.conformance.mutants.mutant import ANY, MUTANTS, Mutant, mutant, only, refuse, simple
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, refuse, simple
 from tests.commands.conformance.reading import Refused, Request
 from tests.commands.conformance.reference import Converter
 
@@ -20,43 +22,38 @@ class ReturnsNoHeader(Converter):
         return super().reply(request, downstream)
 
 
-@mutant("extended-header-well-formed")
-class HeaderUnassignedNotZero(Converter):
-    def returned(self, request: Request, downstream: socket.socket) -> bytes:
-        return b"\1\0" + super().returned(request, downstream)[2:]
+simple(
+    "HeaderUnassignedNotZero",
+    only("extended-header-well-formed"),
+    returned=lambda *words: b"\1\0" + Converter.returned(*words)[2:],
+)
 
 
-@mutant("extended-header-well-formed", "extended-header-is-copy")
-class HeaderWithoutMSS(Converter):
-    def syn_ack(self, request: Request, downstream: socket.socket) -> bytes:
-        return super().syn_ack(request, downstream)[4:]
+def _changes_header(name: str, fails: frozenset[str], change: Callable[[bytes], bytes], **others: Any) -> None:
+    simple(name, fails, **others, syn_ack=lambda *words: change(Converter.syn_ack(*words)))
 
 
-@mutant("extended-header-is-copy")
-class MadeUpMSS(Converter):
-    def syn_ack(self, request: Request, downstream: socket.socket) -> bytes:
-        return b"\x02\x04\x05\xb4" + super().syn_ack(request, downstream)[4:]
-
-
-@mutant("extended-header-is-copy", "extended-header-of-multipath-server", may_fail=ANY)
-class HeaderOfMSSAlone(Converter):
-    def syn_ack(self, request: Request, downstream: socket.socket) -> bytes:
-        return super().syn_ack(request, downstream)[:4]
-
-
-@mutant("extended-header-of-tcp-server")
-class ClaimsThatServersSpeakMultipath(Converter):
-    def syn_ack(self, request: Request, downstream: socket.socket) -> bytes:
-        made = super().syn_ack(request, downstream)
-        return made if b"\x1e\x0c" in made else made + b"\x1e\x0c\x01" + bytes(9)
-
-
-@mutant("extended-header-of-multipath-server", whole=True)
-class HidesThatServersSpeakMultipath(Converter):
-    def syn_ack(self, request: Request, downstream: socket.socket) -> bytes:
-        made = super().syn_ack(request, downstream)
-        place = made.find(b"\x1e\x0c\x01")
-        return made if place < 0 else made[:place]
+_changes_header(
+    "HeaderWithoutMSS", only("extended-header-well-formed", "extended-header-is-copy"), lambda made: made[4:]
+)
+_changes_header("MadeUpMSS", only("extended-header-is-copy"), lambda made: b"\x02\x04\x05\xb4" + made[4:])
+_changes_header(
+    "HeaderOfMSSAlone",
+    only("extended-header-is-copy", "extended-header-of-multipath-server"),
+    lambda made: made[:4],
+    may_fail=ANY,
+)
+_changes_header(
+    "ClaimsThatServersSpeakMultipath",
+    only("extended-header-of-tcp-server"),
+    lambda made: made if b"\x1e\x0c" in made else made + b"\x1e\x0c\x01" + bytes(9),
+)
+_changes_header(
+    "HidesThatServersSpeakMultipath",
+    only("extended-header-of-multipath-server"),
+    lambda made: made.partition(b"\x1e\x0c\x01")[0],
+    whole=True,
+)
 
 
 class RefusesAnnounced(Converter):
@@ -73,22 +70,14 @@ class RefusesAnnounced(Converter):
 REFUSING = frozenset({*EXTENDED, "options-together", "unsupported-options-are-listed"}) - {
     "extended-header-of-multipath-server"
 }
-
-
-@mutant("sack-permitted-is-requested", *REFUSING)
-class RefusesSACKPermitted(RefusesAnnounced):
-    refused_kind = 4
-
-
-@mutant("timestamp-is-requested", *REFUSING)
-class RefusesTimestamps(RefusesAnnounced):
-    refused_kind = 8
-
-
-@mutant("multipath-is-requested", "options-together", "extended-header-of-multipath-server", whole=True)
-class AsksServersForNoMultipath(Converter):
-    def multipath(self, request: Request) -> bool:  # noqa: ARG002
-        return False
+simple("RefusesSACKPermitted", only("sack-permitted-is-requested") | REFUSING, base=RefusesAnnounced, refused_kind=4)
+simple("RefusesTimestamps", only("timestamp-is-requested") | REFUSING, base=RefusesAnnounced, refused_kind=8)
+simple(
+    "AsksServersForNoMultipath",
+    only("multipath-is-requested", "options-together", "extended-header-of-multipath-server"),
+    whole=True,
+    multipath=lambda *_: False,
+)
 
 
 @mutant("end-of-options-is-ignored")
@@ -125,6 +114,14 @@ class UsesClientsWindowScale(Converter):
 
 
 simple("RefusesSACK", only("sack-is-ignored"), ignored=(2, 3))
+simple("TakesTCPAO", only("tcp-ao-is-refused", "unsupported-options-are-listed"), ignored=(2, 3, 5, 29))
+simple(
+    "KeepsFastOpenCookies",
+    only("fast-open-cookie-is-relayed"),
+    may_fail=only("fast-open-cookie-is-copied"),
+    whole=True,
+    cached_cookie=lambda *_: b"",
+)
 simple("NamesNoUnsupportedKind", REFUSED_OPTIONS, unsupported_options=lambda _, kinds: refuse(33, bytes(len(kinds))))
 simple(
     "NamesOneUnsupportedKind",
@@ -145,17 +142,6 @@ class TakesUnknownOptions(Converter):
             raise Refused(33, b"\x1d")
 
 
-@mutant("tcp-ao-is-refused", "unsupported-options-are-listed")
-class TakesTCPAO(Converter):
-    ignored = (2, 3, 5, 29)
-
-
-@mutant("fast-open-cookie-is-relayed", may_fail=only("fast-open-cookie-is-copied"), whole=True)
-class KeepsFastOpenCookies(Converter):
-    def cached_cookie(self, server: str) -> bytes:  # noqa: ARG002
-        return b""
-
-
 @mutant("fast-open-cookie-is-copied", whole=True)
 class SendsNoFastOpenCookies(Converter):
     def prepare(self, downstream: socket.socket, request: Request) -> None:
@@ -167,21 +153,8 @@ class SendsNoFastOpenCookies(Converter):
 
 
 # No socket option takes these out of a SYN: here the kernel is the mutant.
-MUTANTS.append(
-    Mutant(
-        "StackWithoutSACK",
-        Converter,
-        only("sack-permitted-is-requested", "options-together"),
-        whole=True,
-        sysctls=("net.ipv4.tcp_sack=0",),
-    )
-)
-MUTANTS.append(
-    Mutant(
-        "StackWithoutTimestamps",
-        Converter,
-        only("timestamp-is-requested", "options-together"),
-        whole=True,
-        sysctls=("net.ipv4.tcp_timestamps=0",),
-    )
-)
+for _name, _check, _sysctl in (
+    ("StackWithoutSACK", "sack-permitted-is-requested", "net.ipv4.tcp_sack=0"),
+    ("StackWithoutTimestamps", "timestamp-is-requested", "net.ipv4.tcp_timestamps=0"),
+):
+    simple(_name, only(_check, "options-together"), whole=True, sysctls=(_sysctl,))

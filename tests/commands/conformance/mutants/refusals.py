@@ -4,7 +4,7 @@ import select
 import socket
 import time
 
-from tests.commands.conformance.mutants.mutant import ANY, MUTANTS, Mutant, mutant, only, refuse, simple
+from tests.commands.conformance.mutants.mutant import ANY, mutant, only, refuse, simple
 from tests.commands.conformance.reading import CONNECT, INFO, Dropped, Request
 from tests.commands.conformance.reference import Converter
 
@@ -16,6 +16,8 @@ ECHOED = frozenset({
     "connect-to-high-ipv4-multicast", "connect-to-ipv4-broadcast", "connect-to-ipv6-loopback",
     "connect-to-ipv6-multicast", "connect-to-global-ipv6-multicast",
 })  # fmt: skip
+ERRORS = frozenset({"error-before-fin", "error-before-fin-with-data"})
+AFTERWARDS = frozenset({"serves-after-refusals"})
 VERSIONS = frozenset({"version-zero", "version-two", "version-255"})
 
 simple("TakesLengthZeroForOne", only("tlv-of-length-zero"), length_zero=lambda *_: None)
@@ -39,14 +41,8 @@ class TakesDuplicates(Converter):
             super().duplicate(request, kind)
 
 
-@mutant("duplicate-connect")
-class TakesTwoConnects(TakesDuplicates):
-    repeated = CONNECT
-
-
-@mutant("duplicate-info", may_fail=only("serves-after-refusals"))
-class TakesTwoInfos(TakesDuplicates):
-    repeated = INFO
+simple("TakesTwoConnects", only("duplicate-connect"), base=TakesDuplicates, repeated=CONNECT)
+simple("TakesTwoInfos", only("duplicate-info"), base=TakesDuplicates, repeated=INFO, may_fail=AFTERWARDS)
 
 
 simple("TakesShortConnects", only("connect-without-address", "connect-too-short"), short_connect=lambda *_: None)
@@ -62,19 +58,9 @@ class MendsOptions(Converter):
         return min(max(size, 2), left) if size in self.wrong else super().bad_option(request, size, left)
 
 
-@mutant("option-of-length-zero")
-class TakesOptionsOfLengthZero(MendsOptions):
-    wrong = range(1)
-
-
-@mutant("option-of-length-one")
-class TakesOptionsOfLengthOne(MendsOptions):
-    wrong = range(1, 2)
-
-
-@mutant("option-past-the-end")
-class TakesOptionsPastTheEnd(MendsOptions):
-    wrong = range(2, 256)
+simple("TakesOptionsOfLengthZero", only("option-of-length-zero"), base=MendsOptions, wrong=range(1))
+simple("TakesOptionsOfLengthOne", only("option-of-length-one"), base=MendsOptions, wrong=range(1, 2))
+simple("TakesOptionsPastTheEnd", only("option-past-the-end"), base=MendsOptions, wrong=range(2, 256))
 
 
 class TakesUnknownTypes(Converter):
@@ -87,22 +73,14 @@ class TakesUnknownTypes(Converter):
             super().unknown(request, kind)
 
 
-@mutant("reserved-type-zero", may_fail=only("serves-after-refusals"))
-class TakesTypeZero(TakesUnknownTypes):
-    taken = (0,)
-
-
-@mutant(
-    "unknown-type", "unknown-type-behind-connect", "echo-of-the-longest-message", "error-before-fin",
-    "error-before-fin-with-data",
-)  # fmt: skip
-class TakesPrivateTypes(TakesUnknownTypes):
-    taken = (200,)
-
-
-@mutant("tlv-of-a-converter")
-class TakesTLVsOfConverters(TakesUnknownTypes):
-    taken = (20, 21, 30)
+simple("TakesTypeZero", only("reserved-type-zero"), base=TakesUnknownTypes, taken=(0,), may_fail=AFTERWARDS)
+simple(
+    "TakesPrivateTypes",
+    only("unknown-type", "unknown-type-behind-connect", "echo-of-the-longest-message", *ERRORS),
+    base=TakesUnknownTypes,
+    taken=(200,),
+)
+simple("TakesTLVsOfConverters", only("tlv-of-a-converter"), base=TakesUnknownTypes, taken=(20, 21, 30))
 
 
 @mutant("unknown-type-behind-connect", "echo-of-the-longest-message")
@@ -113,13 +91,12 @@ class TakesUnknownTypesBehindConnect(Converter):
 
 
 simple("EchoesNothing", ECHOED | {"echo-of-the-longest-message"}, echo=lambda *_: b"\0")
+simple(
+    "EchoesNoLongMessages",
+    only("echo-of-the-longest-message"),
+    echo=lambda self, request: Converter.echo(self, request) if len(request.raw) <= 1012 else b"\0",
+)
 simple("EchoesWithoutZeros", ECHOED, echo=lambda _, request: b"\1" + request.raw[:1012])
-
-
-@mutant("echo-of-the-longest-message")
-class EchoesNoLongMessages(Converter):
-    def echo(self, request: Request) -> bytes:
-        return super().echo(request) if len(request.raw) <= 1012 else b"\0"
 
 
 class Reaches(Converter):
@@ -141,7 +118,7 @@ for _text, _check in {
     "ff02::1": "connect-to-ipv6-multicast",
     "ff0e::1": "connect-to-global-ipv6-multicast",
 }.items():
-    MUTANTS.append(Mutant(f"Reaches {_text}", type("ReachesOne", (Reaches,), {"reached": _text}), only(_check)))
+    simple(f"Reaches {_text}", only(_check), base=Reaches, reached=_text)
 
 simple("ReachesUnspecified", only("connect-to-unspecified"), unspecified=lambda _: None)
 simple("EndsProperlyOnLengthZero", only("total-length-zero"), no_length=lambda _: _drop())
@@ -170,11 +147,11 @@ for _version, _check in {0: "version-zero", 2: "version-two", 255: "version-255"
     simple(
         f"TakesVersion {_version}",
         only(_check),
+        may_fail=AFTERWARDS if _version == 2 else frozenset(),
         unsupported_version=lambda self, head, taken=_version: (
             None if head[0] == taken else Converter.unsupported_version(self, head)
         ),
     )
-MUTANTS[-2] = Mutant(MUTANTS[-2].name, MUTANTS[-2].kind, only("version-two"), only("serves-after-refusals"))
 simple("PadsVersionsTooFar", VERSIONS, unsupported_version=lambda *_: refuse(0, b"\1" + bytes(8)))
 simple("NamesNoVersion", VERSIONS, unsupported_version=lambda *_: refuse(0))
 simple("NamesWrongVersions", VERSIONS, unsupported_version=lambda *_: refuse(0, b"\2\0\1"))
@@ -187,16 +164,12 @@ class KeepsTruncatedMessages(Converter):
         return super().cut_short(upstream, came)
 
 
-@mutant("error-before-fin", "error-before-fin-with-data")
-class ResetsBehindErrors(Converter):
-    def linger(self, upstream: socket.socket) -> None:
-        self.reset(upstream)
-
-
-@mutant("error-before-fin-with-data")
-class ClosesWithDataUnread(Converter):
-    def linger(self, upstream: socket.socket) -> None:
-        select.select([upstream], [], [], 0.02)
+simple("ResetsBehindErrors", ERRORS, linger=lambda self, upstream: self.reset(upstream))
+simple(
+    "ClosesWithDataUnread",
+    only("error-before-fin-with-data"),
+    linger=lambda _, upstream: select.select([upstream], [], [], 0.02),
+)
 
 
 @mutant("serves-after-refusals", may_fail=ANY)

@@ -5,8 +5,10 @@ import os
 import struct
 from pathlib import Path
 
-from image.firstboot.actions import Owner
+from image.firstboot.actions import Action, Owner, WriteFile
 from image.firstboot.facts import Facts
+from image.firstboot.plan import plan
+from image.firstboot.reading import read
 from image.firstboot.settings import Role
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,6 +38,22 @@ def facts(role: Role = Role.GATEWAY, **others: object) -> Facts:
         **others,
     }
     return Facts(role, "/home/tributary", Owner(1000, 1000), **given)  # type: ignore[arg-type]
+
+
+def planned(card: str, given: Facts | None = None) -> tuple[Action, ...]:
+    """What a card comes to: for a home router, unless there are other facts ``given``."""
+    known = given or facts(Role.ROUTER)
+    return plan(read(card.encode(), known.role), known)
+
+
+def files_of(card: str, given: Facts | None = None) -> list[WriteFile]:
+    """Its files."""
+    return [each for each in planned(card, given) if isinstance(each, WriteFile)]
+
+
+def texts(card: str, given: Facts | None = None) -> dict[str, str]:
+    """Their texts, by their paths."""
+    return {each.path: each.text for each in files_of(card, given)}
 
 
 def string(data: bytes) -> bytes:

@@ -24,13 +24,15 @@ from image.firstboot.settings import Role
 from router.settings import RouterSettings
 from squid.settings import SquidSettings
 from tests.unit.image.firstboot.cards import HOME
-from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts
+from tests.unit.image.firstboot.systems import FIREWALL, GOLDEN, facts, texts
 from throttler.policy import model
 from tributary.settings.files import load
 
 CASES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
 EVERY = pytest.mark.parametrize("name", CASES)
-ROOT = os.geteuid() == 0
+NFT = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("nft") is None, reason="needs nft and root")
+DNSMASQ = pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
+VISUDO = pytest.mark.skipif(shutil.which("visudo") is None, reason="needs visudo")
 SECRET = re.compile(r'psk=|^ *password "|password=|passphrase=|^ *pin=|secret =', re.MULTILINE)
 
 
@@ -107,27 +109,27 @@ def test_the_converter_accepts_its_settings(name: str, tmp_path: Path, converter
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.skipif(not ROOT or not shutil.which("nft"), reason="needs nft and root")
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        pytest.param("/etc/tributary/lan.nft", "nft --check --file", marks=NFT, id="nft"),
+        pytest.param("/etc/dnsmasq.d/tributary-lan.conf", "dnsmasq --test --conf-file", marks=DNSMASQ, id="dnsmasq"),
+        pytest.param("/etc/sudoers.d/tributary", "visudo --check --quiet --file", marks=VISUDO, id="visudo"),
+    ],
+)
 @EVERY
-def test_nft_accepts_the_rules_of_the_lan(name: str, tmp_path: Path) -> None:
-    if rules := written(name, "/etc/tributary/lan.nft", tmp_path):
-        subprocess.run(["nft", "--check", "--file", rules], check=True)
+def test_the_program_accepts_its_file(name: str, path: str, command: str, tmp_path: Path) -> None:
+    if file := written(name, path, tmp_path):
+        subprocess.run(f"{command}={file}".split(), check=True)
 
 
-@pytest.mark.skipif(not ROOT or not shutil.which("nft"), reason="needs nft and root")
+@NFT
 @EVERY
 def test_the_firewall_accepts_who_is_let_in(name: str, tmp_path: Path) -> None:
     assert written(name, "/etc/nftables.d/tributary-site-card.nft", tmp_path)
     (tmp_path / FIREWALL.name).write_text(FIREWALL.read_text())
     command = ["nft", "--includepath", str(tmp_path), "--check", "--file", str(tmp_path / FIREWALL.name)]
     subprocess.run(command, check=True)
-
-
-@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
-@EVERY
-def test_dnsmasq_accepts_its_configuration(name: str, tmp_path: Path) -> None:
-    if configuration := written(name, "/etc/dnsmasq.d/tributary-lan.conf", tmp_path):
-        subprocess.run(["dnsmasq", "--test", f"--conf-file={configuration}"], check=True)
 
 
 def largest(tmp_path: Path) -> dict[str, Path]:
@@ -143,24 +145,18 @@ def largest(tmp_path: Path) -> dict[str, Path]:
         tables = "".join(f"{key} = {values}\n" for key, values in lists.items())
         (tmp_path / str(number)).write_text(f'[[bypass]]\nto = "dsl"\n{tables}')
     card = HOME + "".join((tmp_path / str(number)).read_text() for number in range(MOST_TABLES))
-    found = [each for each in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER)) if isinstance(each, WriteFile)]
-    for each in found:
-        (tmp_path / Path(each.path).name).write_text(each.text)
-    return {Path(each.path).name: tmp_path / Path(each.path).name for each in found}
+    files = {Path(path).name: text for path, text in texts(card).items()}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return {name: tmp_path / name for name in files}
 
 
-@pytest.mark.skipif(not ROOT or not shutil.which("nft") or not shutil.which("dnsmasq"), reason="needs nft and root")
+@NFT
+@DNSMASQ
 def test_the_largest_by_pass_is_accepted_by_dnsmasq_and_nft(tmp_path: Path) -> None:
     files = largest(tmp_path)
     subprocess.run(["dnsmasq", "--test", f"--conf-file={files['tributary-lan.conf']}"], check=True)
     subprocess.run(["nft", "--check", "--file", files["lan.nft"]], check=True)
-
-
-@pytest.mark.skipif(shutil.which("visudo") is None, reason="needs visudo")
-@EVERY
-def test_sudo_accepts_its_rule(name: str, tmp_path: Path) -> None:
-    if rule := written(name, "/etc/sudoers.d/tributary", tmp_path):
-        subprocess.run(["visudo", "--check", "--quiet", f"--file={rule}"], check=True)
 
 
 @EVERY

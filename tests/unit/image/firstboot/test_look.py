@@ -1,100 +1,17 @@
-"""What is seen of a machine: /sys and /dev in a folder, with an ext4 that mke2fs made."""
+"""What is seen of a machine: /sys in a folder."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from image.firstboot import code, look, superblock
+from image.firstboot import code, look
 from image.firstboot.actions import Owner
-from image.firstboot.facts import GrowingPartition
 from image.firstboot.interfaces import interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.systems import UNITS, make_system
 from tributary.settings.errors import CommandError
-
-MIB = 1 << 20
-needs_mke2fs = pytest.mark.skipif(shutil.which("mke2fs") is None, reason="needs mke2fs")
-
-
-def make_disk(tmp_path: Path, disk_mib: int, parts: dict[int, tuple[int, int]]) -> tuple[Path, Path]:
-    """/sys and /dev with the disk mmcblk0: by number, each partition's start and size in MiB."""
-    sys, dev = tmp_path / "sys", tmp_path / "dev"
-    disk = sys / "devices/mmc0/block/mmcblk0"
-    for folder in (disk, sys / "class/block", sys / "dev/block", dev / "disk/by-partuuid"):
-        folder.mkdir(parents=True)
-    (disk / "size").write_text(f"{disk_mib * 2048}\n")
-    for number, (start, size) in parts.items():
-        name = f"mmcblk0p{number}"
-        part = disk / name
-        part.mkdir()
-        for key, value in {"partition": number, "start": start * 2048, "size": size * 2048}.items():
-            (part / key).write_text(f"{value}\n")
-        (sys / "class/block" / name).symlink_to(part)
-        (sys / f"dev/block/179:{number}").symlink_to(part)
-        (dev / name).write_bytes(bytes(4096))
-        (dev / f"disk/by-partuuid/1234abcd-0{number}").symlink_to(f"../../{name}")
-    return sys, dev
-
-
-def test_root_is_found_by_its_partuuid(tmp_path: Path) -> None:
-    sys, dev = make_disk(tmp_path, 8000, {1: (1, 256), 2: (257, 1000)})
-    found = look.root_partition("console=tty1 root=PARTUUID=1234ABCD-02 ro", 0, sys, dev)
-    assert found == GrowingPartition(
-        str(dev / "mmcblk0"), 2, str(dev / "mmcblk0p2"), 1000 * MIB, (8000 - 1257) * MIB, filesystem=None
-    )
-
-
-def test_root_is_found_by_its_device_number_where_the_kernel_was_told_otherwise(tmp_path: Path) -> None:
-    sys, dev = make_disk(tmp_path, 8000, {1: (1, 256), 2: (257, 1000)})
-    for cmdline in ("root=/dev/mmcblk0p2", "root=PARTUUID=00000000-02"):
-        found = look.root_partition(cmdline, os.makedev(179, 2), sys, dev)
-        assert found is not None
-        assert found.number == 2
-
-
-def test_there_is_room_only_up_to_the_next_partition(tmp_path: Path) -> None:
-    sys, dev = make_disk(tmp_path, 8000, {1: (1, 256), 2: (257, 1000), 3: (1300, 100), 4: (4000, 100)})
-    found = look.root_partition("root=PARTUUID=1234abcd-02", 0, sys, dev)
-    assert found is not None
-    assert found.room == (1300 - 1257) * MIB
-
-
-def test_what_two_roots_share_grows_in_their_place(tmp_path: Path) -> None:
-    sys, dev = make_disk(tmp_path, 8000, {2: (1, 256), 3: (257, 1000), 4: (1257, 1000), 5: (2257, 64)})
-    cmdline = "root=PARTUUID=1234abcd-03"
-    (dev / "tributary").mkdir()
-    (dev / "tributary/data").symlink_to("../mmcblk0p5")
-    found = look.growing(cmdline, 0, sys, dev)
-    assert found is not None
-    assert (found.number, found.device, found.room) == (5, str(dev / "mmcblk0p5"), (8000 - 2321) * MIB)
-    (dev / "tributary/data").unlink()
-    alone = look.growing(cmdline, 0, sys, dev)
-    assert alone is not None
-    assert (alone.number, alone.room) == (3, 0)
-
-
-def test_a_root_that_is_on_no_partition_is_left_alone(tmp_path: Path) -> None:
-    sys, dev = make_disk(tmp_path, 8000, {})
-    assert look.root_partition("root=/dev/nfs", os.makedev(0, 50), sys, dev) is None
-
-
-@needs_mke2fs
-@pytest.mark.parametrize("options", [[], ["-O", "^64bit"], ["-b", "1024"]], ids=" ".join)
-def test_the_size_of_an_ext4_is_what_mke2fs_made(tmp_path: Path, options: list[str]) -> None:
-    path = tmp_path / "image"
-    with path.open("wb") as file:
-        file.truncate(64 * MIB)
-    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", *options, path, "40M"], check=True)
-    assert superblock.size(path.read_bytes()[: superblock.NEEDED]) == 40 * MIB
-
-
-@pytest.mark.parametrize("data", [b"", bytes(1500), bytes(superblock.NEEDED), b"\xff" * superblock.NEEDED])
-def test_what_is_no_ext4_has_no_size(data: bytes) -> None:
-    assert superblock.size(data) is None
 
 
 def make_interface(sys: Path, name: str, kind: int, *, device: bool, wireless: bool = False) -> None:

@@ -2,26 +2,14 @@
 
 import pytest
 
-from image.firstboot.actions import WriteFile
-from image.firstboot.plan import plan
-from image.firstboot.reading import read
-from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS, LOGIN, MODEM
-from tests.unit.image.firstboot.systems import facts
+from tests.unit.image.firstboot.systems import texts
 
 QUAD9 = '["9.9.9.9#dns.quad9.net", "2620:fe::fe#dns.quad9.net"]'
 OVER_TLS = ["DNS=9.9.9.9#dns.quad9.net 2620:fe::fe#dns.quad9.net", "DNSOverTLS=yes", "Domains=~."]
 GATEWAY, HERE = "server=10.84.0.1", "server=127.0.0.53"
 SILENT = ["[Resolve]", "LLMNR=no", "MulticastDNS=no"]
 ASKED_OF_LINKS = "Domains=~gateway.example.net ~debian.pool.ntp.org"
-
-
-def written(card: str) -> dict[str, str]:
-    return {
-        each.path: each.text
-        for each in plan(read(card.encode(), Role.ROUTER), facts(Role.ROUTER))
-        if type(each) is WriteFile
-    }
 
 
 @pytest.mark.parametrize(
@@ -44,7 +32,7 @@ def written(card: str) -> dict[str, str]:
 def test_no_name_is_asked_in_clear_unless_the_card_says_so(
     card: str, servers: list[str], resolved: list[str], of_links: str | None
 ) -> None:
-    files = written(card)
+    files = texts(card)
     lan = files["/etc/dnsmasq.d/tributary-lan.conf"].splitlines()
     assert [line for line in lan if line.startswith("server=")] == servers
     assert files["/etc/systemd/resolved.conf.d/50-tributary.conf"].splitlines() == [*SILENT, *resolved]
@@ -64,7 +52,7 @@ SCRIPT, CONNECTION = (
 
 @pytest.mark.parametrize("dns", ["", 'dns = "nobody"\n', f"dns = {QUAD9}\n"])
 def test_links_that_are_dialled_have_their_servers_asked_for_no_more_than_others(dns: str) -> None:
-    files = written(DIALLED.replace("[wan.dsl.pppoe]", f"{dns}[wan.dsl.pppoe]", 1) + ENROLMENT)
+    files = texts(DIALLED.replace("[wan.dsl.pppoe]", f"{dns}[wan.dsl.pppoe]", 1) + ENROLMENT)
     assert "Domains=~." in files["/etc/systemd/resolved.conf.d/50-tributary.conf"].splitlines()
     said = [line.split() for line in files[SCRIPT].splitlines() if line.startswith("    resolvectl")]
     assert [(words[1], words[3:]) for words in said] == [
@@ -79,7 +67,7 @@ def test_links_that_are_dialled_have_their_servers_asked_for_no_more_than_others
 
 
 def test_links_that_are_dialled_are_asked_for_everything_where_the_card_says_so() -> None:
-    files = written(DIALLED.replace("[wan.dsl.pppoe]", 'dns = "links"\n[wan.dsl.pppoe]', 1) + ENROLMENT)
+    files = texts(DIALLED.replace("[wan.dsl.pppoe]", 'dns = "links"\n[wan.dsl.pppoe]', 1) + ENROLMENT)
     assert "Domains" not in files["/etc/systemd/resolved.conf.d/50-tributary.conf"]
     assert files[SCRIPT].count("resolvectl") == 1
     assert "dns-search" not in files[CONNECTION]

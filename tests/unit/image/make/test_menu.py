@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from image.make import menu, slots
-from image.make.boards import BOARDS
-from image.make.layout import layout
-from tests.unit.image.miniature import IDENTITY
+from tests.unit.image.miniature import spec
 
-LAYOUT = layout(BOARDS["x86"], IDENTITY)
+LAYOUT = spec("x86").layout
 _GRUB = """\
 load_env() { :; }
 regexp() { :; }
@@ -65,15 +63,15 @@ def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
 
 
 def test_each_entry_starts_its_own_partition() -> None:
-    for slot, partition in zip(slots.SLOTS, (LAYOUT.root, LAYOUT.other), strict=True):
-        entry = re.search(rf"--id {slot.name} {{(.*?)}}", menu.menu(LAYOUT), re.DOTALL)
+    for slot, number in (("A", 3), ("B", 4)):
+        entry = re.search(rf"--id {slot} {{(.*?)}}", menu.menu(LAYOUT), re.DOTALL)
         assert entry is not None
-        assert f"root=$disk,gpt{1 + LAYOUT.partitions.index(partition)}\n" in entry[1]
-        assert f"root={partition.name} " in entry[1]
-        assert f"rauc.slot={slot.name} " in entry[1]
-        assert f"tributary_disk={IDENTITY.disk} " in entry[1]
+        assert f"root=$disk,gpt{number}\n" in entry[1]
+        assert f"root={LAYOUT.places[slots.partition(slot)].name} " in entry[1]
+        assert f"rauc.slot={slot} " in entry[1]
+        assert f"tributary_disk={LAYOUT.disk} " in entry[1]
 
 
 def test_grub_finds_the_boot_partition_by_its_volume_s_number() -> None:
-    number = f"{IDENTITY.volume:08X}"
-    assert menu.early(IDENTITY).startswith(f"search.fs_uuid {number[:4]}-{number[4:]} root\n")
+    number = f"{LAYOUT.volume:08X}"
+    assert menu.early(LAYOUT).startswith(f"search.fs_uuid {number[:4]}-{number[4:]} root\n")

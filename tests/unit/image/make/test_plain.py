@@ -9,42 +9,47 @@ import pytest
 
 from image.make import grub, lock
 from image.make.boards import BOARDS, MIB, Board, Role
-from image.make.identity import Identity
-from image.make.layout import SECTOR, layout
+from image.make.layout import Layout, layout
 from image.make.root import DISABLED
 from image.make.texts import texts
-from tests.unit.image.miniature import IDENTITY, boot_image, core_image
+from image.partitions import SECTOR
+from tests.unit.image.miniature import boot_image, core_image, spec
 from tributary.settings.errors import CommandError
 
 BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
 
 
-def test_the_same_image_has_the_same_numbers_and_another_has_others() -> None:
-    assert Identity.of("tributary-gateway-x86-1") == Identity.of("tributary-gateway-x86-1")
-    one, other = (
-        set(vars(Identity.of(name)).values()) for name in ("tributary-router-rpi-1", "tributary-router-rpi-2")
-    )
-    assert len(one) == 10
+def numbers(found: Layout) -> set[object]:
+    """All by which the disk, its partitions and its file systems are told apart."""
+    of_places = (number for each in found.places.values() for number in (each.name, each.filesystem))
+    return {found.disk, found.volume, *of_places}
+
+
+@BOTH
+def test_the_same_image_has_the_same_numbers_and_another_has_others(board: Board) -> None:
+    assert layout(board, "tributary-gateway-x86-1") == layout(board, "tributary-gateway-x86-1")
+    one, other = (numbers(layout(board, name)) for name in ("tributary-router-rpi-1", "tributary-router-rpi-2"))
+    assert len(one) == 2 + 2 * len(layout(board, "x").places)
     assert not one & other
 
 
 @BOTH
 def test_partitions_lie_apart_on_whole_mebibytes_and_the_one_that_grows_comes_last(board: Board) -> None:
-    found = layout(board, IDENTITY)
-    places = [(each.start, each.end) for each in found.partitions]
+    found = spec(board).layout
+    places = [(each.start, each.start + each.size) for each in found.places.values()]
     assert all(start % MIB == end % MIB == 0 for start, end in places)
     assert places == sorted(places)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
-    assert found.partitions[-1] is found.data
-    assert found.root.size == found.other.size == board.slot_bytes
+    assert list(found.places)[-1] == "data"
+    assert found.places["root-a"].size == found.places["root-b"].size == board.slot_bytes
     assert found.size - places[-1][1] == (MIB if board.gpt else 0)  # a GPT has a second table
 
 
 @BOTH
 def test_the_table_names_partitions_as_fstab_does(board: Board) -> None:
-    found = layout(board, IDENTITY)
+    found = spec(board).layout
     script = found.script()
-    for each in (found.boot, found.root, found.other, found.data):
+    for each in (found.places[link] for link in ("boot", "root-a", "root-b", "data")):
         number = each.name.removeprefix("PARTUUID=")
         assert f"uuid={number}" in script if board.gpt else f"label-id: 0x{number[:8]}" in script
         assert f"start={each.start // SECTOR}, size={each.size // SECTOR}" in script
@@ -65,8 +70,7 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
 
 @BOTH
 def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
-    found = layout(board, IDENTITY)
-    files = {text.path: text.content for text in texts(board, Role.ROUTER, found)}
+    files = {text.path: text.content for text in texts(spec(board, Role.ROUTER))}
     assert files["/usr/lib/tributary/role"] == "router\n"
     root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
     assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
@@ -75,7 +79,7 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
 
 
 def test_apt_gets_security_updates() -> None:
-    files = {text.path: text.content for text in texts(BOARDS["rpi"], Role.ROUTER, layout(BOARDS["rpi"], IDENTITY))}
+    files = {text.path: text.content for text in texts(spec("rpi", Role.ROUTER))}
     sources = files["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2

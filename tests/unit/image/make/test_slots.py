@@ -6,22 +6,23 @@ import re
 import pytest
 
 from image.make import slots
-from image.make.boards import BOARDS, Board, Role
-from image.make.layout import layout
+from image.make.boards import BOARDS, Board
 from image.make.texts import texts
-from tests.unit.image.miniature import IDENTITY
+from image.upgrade.choice import SLOTS
+from tests.unit.image.miniature import spec
 
 BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board.name)
 
 
 def files(board: Board) -> dict[str, str]:
-    return {text.path: text.content for text in texts(board, Role.GATEWAY, layout(board, IDENTITY))}
+    return {text.path: text.content for text in texts(spec(board))}
 
 
 @BOTH
 def test_nothing_of_a_slot_names_the_disk_that_it_was_made_for(board: Board) -> None:
-    numbers = {str(value) for value in vars(IDENTITY).values()}
-    numbers |= {f"{IDENTITY.volume:08x}", f"{IDENTITY.disk_number:08x}"}
+    drive = spec(board).layout
+    numbers = {drive.disk, f"{drive.volume:08x}"}
+    numbers |= {number for each in drive.places.values() for number in (each.name, str(each.filesystem))}
     assert not [path for path, text in files(board).items() if any(number in text for number in numbers)]
 
 
@@ -31,9 +32,9 @@ def test_rauc_knows_both_slots_by_the_names_that_the_loader_has_for_them(board: 
     found.read_string(files(board)["/etc/rauc/system.conf"])
     assert found["system"]["compatible"] == f"tributary-gateway-{board.name}"
     assert found["system"]["bundle-formats"] == "verity"
-    for index, slot in enumerate(slots.SLOTS):
+    for index, slot in enumerate(SLOTS):
         section = found[f"slot.root.{index}"]
-        assert (section["device"], section["bootname"]) == (f"/dev/tributary/{slot.partition}", slot.name)
+        assert (section["device"], section["bootname"]) == (f"/dev/tributary/root-{slot.lower()}", slot)
     if board.gpt:
         assert (found["system"]["bootloader"], "handlers" in found) == ("grub", False)
     else:
@@ -43,11 +44,11 @@ def test_rauc_knows_both_slots_by_the_names_that_the_loader_has_for_them(board: 
 
 @BOTH
 def test_each_slot_has_a_link_and_starts_with_its_own_root(board: Board) -> None:
-    drive = layout(board, IDENTITY)
+    drive = spec(board).layout
     rules = slots.udev_rules(drive).content
     links = dict(re.findall(r'NUMBER}=="(\d)", SYMLINK\+="tributary/(\S+)"', rules))
     assert sorted(links.values()) == ["boot", "data", "root-a", "root-b"]
     for slot, _, words in slots.starting(drive):
-        number = next(each for each, link in links.items() if link == slot.partition)
-        place = drive.partitions[int(number) - 1]
-        assert {f"root={place.name}", f"rauc.slot={slot.name}", f"tributary_disk={drive.disk}"} <= set(words.split())
+        number = next(each for each, link in links.items() if link == slots.partition(slot))
+        place = list(drive.places.values())[int(number) - 1]
+        assert {f"root={place.name}", f"rauc.slot={slot}", f"tributary_disk={drive.disk}"} <= set(words.split())

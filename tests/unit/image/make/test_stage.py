@@ -10,11 +10,11 @@ import pytest
 
 from image.make.command import Runner
 from image.make.stage import Durations, Stage, run
-from tests.unit.image.miniature import Quiet
+from image.progress import Progress
 from tributary.settings.errors import CommandError
 
 
-class Diary(Quiet):
+class Diary(Progress):
     """Keeps what it was told."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_what_is_made_of_something_else_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    run([stage("a")], tmp_path, Quiet())
-    run([stage("b")], tmp_path, Quiet())
+    run([stage("a")], tmp_path, Progress())
+    run([stage("b")], tmp_path, Progress())
     assert names(tmp_path) == [stage("b").place(tmp_path).name]
     assert stage("a").key != stage("b").key
 
@@ -65,7 +65,7 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
         target.write_text("made")
 
     slow = Stage("base", "router-rpi", (), ".tar", 5, make)
-    first = threading.Thread(target=run, args=([slow], tmp_path, Quiet()))
+    first = threading.Thread(target=run, args=([slow], tmp_path, Progress()))
     first.start()
     assert begun.wait(10)
     diary = Diary()
@@ -75,26 +75,26 @@ def test_two_builds_of_one_kind_make_it_once(tmp_path: Path) -> None:
 
 
 def test_another_kind_of_image_keeps_its_own(tmp_path: Path) -> None:
-    run([stage("a")], tmp_path, Quiet())
+    run([stage("a")], tmp_path, Progress())
 
     def make(target: Path, _run: Runner) -> None:
         target.write_text("x")
 
     other = Stage("base", "gateway-rpi", ("b",), ".tar", 5, make)
-    run([other], tmp_path, Quiet())
+    run([other], tmp_path, Progress())
     assert stage("a").place(tmp_path).exists()
 
 
 def test_one_that_ends_early_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run([stage("a", fails=True)], tmp_path, Quiet())
+        run([stage("a", fails=True)], tmp_path, Progress())
     assert names(tmp_path) == []
 
 
 def test_what_a_killed_build_left_goes_and_what_a_running_one_has_stays(tmp_path: Path) -> None:
     for number in (os.getpid(), 2**22 + 1):  # more than any process has (PID_MAX_LIMIT of the kernel)
         (tmp_path / f".base-router-rpi.{number}.tar").write_text("half")
-    run([stage("a")], tmp_path, Quiet())
+    run([stage("a")], tmp_path, Progress())
     assert not (tmp_path / f".base-router-rpi.{2**22 + 1}.tar").exists()
 
 
@@ -110,11 +110,11 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device", str(target))
 
     with pytest.raises(CommandError, match="No space left on device"):
-        run([Stage("root", "x", (), ".tar", 1, full)], tmp_path, Quiet())
+        run([Stage("root", "x", (), ".tar", 1, full)], tmp_path, Progress())
 
 
 def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> None:
-    runner = Runner(tmp_path / "log", Quiet())
+    runner = Runner(tmp_path / "log", Progress())
     with pytest.raises(CommandError) as failed:
         runner.run(["sh", "-c", "seq 100; echo no room >&2; exit 3"])
     lines = str(failed.value).splitlines()
@@ -124,11 +124,11 @@ def test_a_command_that_fails_shows_the_end_of_what_it_said(tmp_path: Path) -> N
 
 def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no-such-program is missing"):
-        Runner(tmp_path / "log", Quiet()).run(["no-such-program"])
+        Runner(tmp_path / "log", Progress()).run(["no-such-program"])
 
 
 def test_a_command_ends_with_us(tmp_path: Path) -> None:
-    class Impatient(Quiet):
+    class Impatient(Progress):
         def update(self, done: float | None = None, doing: str = "") -> None:  # noqa: ARG002
             raise KeyboardInterrupt
 
@@ -142,7 +142,7 @@ def test_a_command_inside_a_root_has_what_it_needs_and_leaves_no_mount(tmp_path:
     for folder in ("dev", "proc", "tmp", "run", "boot/firmware"):
         (tmp_path / "root" / folder).mkdir(parents=True)
     script = 'test -c "$1/dev/null" && test -d "$1/proc/1" && mountpoint -q "$1/boot/firmware" && touch "$1/tmp/x"'
-    Runner(tmp_path / "log", Quiet()).around(tmp_path / "root", ["sh", "-c", script, "sh", str(tmp_path / "root")])
+    Runner(tmp_path / "log", Progress()).around(tmp_path / "root", ["sh", "-c", script, "sh", str(tmp_path / "root")])
     assert list((tmp_path / "root/tmp").iterdir()) == []
     mounts = subprocess.run(["findmnt", "--noheadings", "--output=TARGET"], capture_output=True, text=True, check=True)
     assert str(tmp_path) not in mounts.stdout

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from image.make import firmware
-from image.make.boards import BOARDS, Role
-from image.make.layout import layout
+from image.make.boards import Role
 from image.upgrade.boot_partition import BootPartition, fill
 from image.upgrade.choice import Choice
 from image.upgrade.firmware import main, running
-from tests.unit.image.miniature import IDENTITY, put, root_folder
+from tests.unit.image.miniature import put, root_folder, spec
 from tributary.settings.errors import CommandError
 
-DISK = f"{IDENTITY.disk_number:08x}"
+LAYOUT = spec("rpi").layout
+DISK = LAYOUT.disk
 
 
 @pytest.fixture
 def boot(tmp_path: Path) -> BootPartition:
-    for text in firmware.card(layout(BOARDS["rpi"], IDENTITY)):
+    for text in firmware.card(LAYOUT):
         put(tmp_path / "card", text.path, text.content)
     return BootPartition(tmp_path / "card/boot/firmware")
 

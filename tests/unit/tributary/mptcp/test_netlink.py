@@ -18,13 +18,13 @@ from tributary.kernel.netlink import (
 )
 from tributary.settings.errors import CommandError, Exit
 
-BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(0x8003, attribute(7, b"inner"))
+BODY = attribute(1, b"abc") + attribute(2, b"") + attribute(300, b"abcde") + attribute(0x8003, attribute(7, b"inner"))
 DATAGRAM = struct.pack("=IHHII", 16 + len(BODY), 20, 0, 5, 0) + BODY
 
 
 def test_attributes_are_read_as_they_were_written_with_their_padding() -> None:
     assert len(BODY) % 4 == 0
-    assert list(attributes(BODY)) == [(1, b"abc"), (2, b""), (3, attribute(7, b"inner"))]
+    assert list(attributes(BODY)) == [(1, b"abc"), (2, b""), (300, b"abcde"), (3, attribute(7, b"inner"))]
 
 
 def test_a_datagram_may_hold_several_messages() -> None:
@@ -37,7 +37,7 @@ def test_a_message_that_is_cut_off_is_malformed(length: int) -> None:
         list(messages(DATAGRAM[:length]))
 
 
-@pytest.mark.parametrize("length", [0, 1, 3, 200])
+@pytest.mark.parametrize("length", [0, 1, 2, 3, 9, 200, 65535])
 def test_an_attribute_with_a_wrong_length_is_malformed(length: int) -> None:
     with pytest.raises(Malformed):
         list(attributes(struct.pack("=HH", length, 1) + b"abcd"))

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from tributary.kernel.netlink import Malformed, Message, attribute, attributes, messages
+from tributary.kernel.netlink import Malformed, Message, attribute, messages
 from tributary.mptcp.events import Ended, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.path_manager import read
 
@@ -79,14 +79,3 @@ def test_a_message_cut_anywhere_raises_nothing_else(text: str) -> None:
             assert list(messages(data[:end])) == []
         whole = only(text)
         read(Message(whole.kind, whole.flags, whole.sequence, whole.body[:end]), 5, lambda _: None)
-
-
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 9, 65535])
-def test_an_attribute_with_a_wrong_length_is_malformed(length: int) -> None:
-    with pytest.raises(Malformed):
-        list(attributes(length.to_bytes(2, "little") + b"\1\0abcd"))
-
-
-def test_attributes_come_back_as_they_were_written() -> None:
-    written = [(1, b""), (2, b"a"), (300, b"abcd"), (3, b"abcde")]
-    assert list(attributes(b"".join(attribute(*each) for each in written))) == written

@@ -26,6 +26,8 @@ pub enum Event<'a> {
     RequestFlushed,
     /// The server takes no more of the request. It may have said why before.
     UpstreamWriteFailed,
+    /// What the server's connection goes by is known to hang: nothing will come by it.
+    ServerUnavailable,
     /// The client has all that was passed on to it so far. To be told whenever something has moved, either way.
     ResponseFlushed,
     /// Nothing moved for as long as it may take. Whether that is for the server's not taking the request's body.

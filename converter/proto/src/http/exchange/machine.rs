@@ -92,6 +92,12 @@ impl<'a> Exchange<'a> {
         )
     }
 
+    /// Whether nothing has come of the response, and the request may be sent to a second connection.
+    pub fn may_go_elsewhere(&self) -> bool {
+        let nothing_came = matches!(self.download, Download::RequestContext { begun: false, .. });
+        self.repeatable && nothing_came
+    }
+
     /// Whether the head of the final response has yet to come.
     pub fn awaits_head(&self) -> bool {
         matches!(self.download, Download::RequestContext { .. })
@@ -121,6 +127,10 @@ impl<'a> Exchange<'a> {
                 Action::Wait
             }
             Event::UpstreamWriteFailed => self.upstream_write_failed(),
+            Event::ServerUnavailable if self.may_go_elsewhere() => {
+                Action::End(ExchangeResult::Retry)
+            }
+            Event::ServerUnavailable => Action::Wait,
             Event::ResponseFlushed => self.delivered(),
             Event::IdleTimeout { upstream_blocked } => self.silence(upstream_blocked),
         }

@@ -146,13 +146,13 @@ impl Request {
     }
 
     /// Origin-form, and Host from the target.
-    fn write_first_lines(&mut self, path: [&str; 2]) {
+    fn write_first_lines(&mut self, path: [&[u8]; 2]) {
         let out = &mut self.head;
         out.extend_from_slice(self.method.as_str().as_bytes());
         out.push(b' ');
         let start = out.len();
-        out.extend_from_slice(path[0].as_bytes());
-        out.extend_from_slice(path[1].as_bytes());
+        out.extend_from_slice(path[0]);
+        out.extend_from_slice(path[1]);
         self.path = start..out.len();
         out.extend_from_slice(b" HTTP/1.1\r\n"); // our version, not the client's (RFC 9110 section 2.5)
         if let Some(authority) = self.target.authority() {
@@ -307,14 +307,13 @@ fn check_host(
         None if line.version == Version::Http10 => Ok(None),
         None => Err("no Host"),
         Some(_) if matches!(line.target, RequestTarget::Connect(_)) => Ok(None),
-        Some(value) if !line.authority.is_empty() && value == line.authority.as_bytes() => Ok(None),
+        Some(value) if !line.authority.is_empty() && value == line.authority => Ok(None),
         Some(value) => authority_of(value).map(Some),
     }
 }
 
 fn authority_of(host: &[u8]) -> Result<Authority, Reason> {
-    let text = std::str::from_utf8(host).map_err(|_| "malformed Host")?;
-    Authority::parse(text, Some(HTTP_PORT)).map_err(|_| "malformed Host")
+    Authority::parse(host, Some(HTTP_PORT)).map_err(|_| "malformed Host")
 }
 
 /// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.

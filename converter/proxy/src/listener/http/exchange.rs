@@ -50,7 +50,12 @@ pub async fn exchange(
     };
     let authority = to.unwrap_or(origin);
     let size = known_size(conn, request);
-    let mut reused = idle_upstream.take(authority, request.is_repeatable(), size.is_some());
+    let mut reused = loop {
+        match idle_upstream.take(authority, request.is_repeatable(), size.is_some()) {
+            Some(server) if server.is_cut_off() => {}
+            taken => break taken,
+        }
+    };
     let name = match &reused {
         Some(server) => {
             conn.stats().set_target(&server.name);
@@ -73,7 +78,20 @@ pub async fn exchange(
         let limits = &conn.context.http;
         let mut exchange = Exchange::begin(request, is_kept, limits, SystemTime::now);
         let kept = request.memory();
-        let driven = drive_exchange(conn, client_buffer, &mut server, &mut exchange, head, kept);
+        let hop = server.server.hop.clone().filter(|_| is_kept);
+        let unavailable = hop.zip(conn.config.gateway.as_ref());
+        let unavailable = unavailable.map(|(hop, gateway)| {
+            Box::pin(async move { hop.unavailable(gateway, &conn.config.upstream).await })
+        });
+        let driven = drive_exchange(
+            conn,
+            client_buffer,
+            &mut server,
+            &mut exchange,
+            head,
+            kept,
+            unavailable,
+        );
         let ending = driven.await;
         note_malformed(conn, &server.name, exchange.malformed_fields());
         match ending {
@@ -156,8 +174,7 @@ async fn dial(
         size,
         ..DialOptions::default()
     };
-    let dialled = connect(conn, authority, name, options, &[]);
-    let server = Box::pin(dialled).await?;
+    let server = connect(conn, authority, name, options, &[]).await?;
     let name = Rc::clone(name);
     Ok(Box::new(ServerConnection::new(
         authority.clone(),

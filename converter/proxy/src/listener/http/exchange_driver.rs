@@ -1,8 +1,9 @@
 //! Carries an exchange out on its two connections: reads and writes, and asks [`Exchange`] what each thing means.
 
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::mem;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -12,13 +13,15 @@ use tributary_proto::http::exchange::{Action, Event, Exchange, ExchangeResult, I
 use super::{ClientBuffer, counted};
 use crate::io::buffers::BufferedWriter;
 use crate::io::conn::Conn;
-use crate::io::relay::{RelayContext, TURNS};
+use crate::io::pipe::TURNS;
+use crate::io::relay::RelayContext;
 use crate::io::stream::{ResetOnDrop, poll_read};
 use crate::listener::PIECE;
 use crate::upstream::ServerConnection;
 
 /// Carries `exchange` out to its end. `head` is the request's, for the server; the client's inbox may have some of its
-/// body. The request, which the caller keeps meanwhile, takes `kept` bytes.
+/// body. The request, which the caller keeps meanwhile, takes `kept` bytes. `unavailable` is ready once nothing will come by
+/// the server's connection.
 pub async fn drive_exchange(
     conn: &Conn,
     client_buffer: &mut ClientBuffer,
@@ -26,6 +29,7 @@ pub async fn drive_exchange(
     exchange: &mut Exchange<'_>,
     head: &[u8],
     kept: usize,
+    mut unavailable: Option<Pin<Box<impl Future<Output = ()>>>>,
 ) -> ExchangeResult {
     let context = RelayContext::of(conn);
     let (client, server) = (&conn.stream, &back.server.stream);
@@ -36,9 +40,8 @@ pub async fn drive_exchange(
         server,
         client_inbox: &mut client_buffer.inbox,
         server_inbox: &mut back.inbox,
-        up: BufferedWriter::new(server, context.budget, context.up),
-        down: BufferedWriter::new(client, context.budget, context.down),
-        out: &mut Vec::new(),
+        up: BufferedWriter::new(server, context.memory.budget, context.up),
+        down: BufferedWriter::new(client, context.memory.budget, context.down),
         kept: counted(kept),
         context: &context,
     };
@@ -54,8 +57,11 @@ pub async fn drive_exchange(
         let before = driver.moved();
         let mut turn = || {
             driver.poll(cx)?;
-            // Who is not read would not be seen to break off.
-            if !driver.reads_client() && client_broke.as_mut().poll(cx).is_ready() {
+            // Who is not read would not be seen to break off. To hear of anything from it costs less than to hear of that.
+            if !driver.reads_client()
+                && client.poll_read_ready(cx).is_ready()
+                && client_broke.as_mut().poll(cx).is_ready()
+            {
                 driver.happened(Event::Client(Input::Reset))?;
             }
             if !driver.reads_server() && !server_is_broken {
@@ -63,6 +69,13 @@ pub async fn drive_exchange(
             }
             if server_is_broken {
                 driver.happened(Event::Server(Input::Reset))?;
+            }
+            let nothing_will_come = driver.exchange.may_go_elsewhere()
+                && unavailable
+                    .as_mut()
+                    .is_some_and(|unavailable| unavailable.as_mut().poll(cx).is_ready());
+            if nothing_will_come {
+                driver.happened(Event::ServerUnavailable)?;
             }
             Ok(())
         };
@@ -78,8 +91,13 @@ pub async fn drive_exchange(
     .await
 }
 
-/// Room for what a head gets on its way.
-const ADDED: usize = 256;
+thread_local! {
+    /// A head on its way to a client, and what goes with it. One at a time.
+    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Of the memory for it, so much stays.
+const KEPT: usize = 2 * PIECE;
 
 struct ExchangeDriver<'a, 'limits> {
     conn: &'a Conn,
@@ -92,8 +110,6 @@ struct ExchangeDriver<'a, 'limits> {
     up: BufferedWriter<'a>,
     /// To the client.
     down: BufferedWriter<'a>,
-    /// Heads on their way out.
-    out: &'a mut Vec<u8>,
     /// Bytes of the request.
     kept: usize,
     context: &'a RelayContext<'a>,
@@ -183,14 +199,14 @@ impl ExchangeDriver<'_, '_> {
     /// What follows the end of the body is the next request's, and waits for it: little of it is taken.
     fn upload_size(&self) -> usize {
         let owed = usize::try_from(self.exchange.client_owes()).unwrap_or(usize::MAX);
-        let size = self.context.read_size(&self.up);
+        let size = self.context.memory.read_size(&self.up);
         size.min(owed.saturating_add(PIECE))
     }
 
     /// A head is small.
     fn download_size(&self) -> usize {
         if self.exchange.is_in_body() {
-            self.context.read_size(&self.down)
+            self.context.memory.read_size(&self.down)
         } else {
             PIECE
         }
@@ -213,7 +229,7 @@ impl ExchangeDriver<'_, '_> {
             return Ok(0);
         }
         let event = Event::Client(Input::Bytes(bytes));
-        match self.exchange.handle(event, self.out) {
+        match self.exchange.handle(event, &mut Vec::new()) {
             Action::Pass { used, .. } => Ok(used),
             Action::End(ending) => Err(ending),
             Action::Wait | Action::Head(_) => Ok(0),
@@ -257,35 +273,42 @@ impl ExchangeDriver<'_, '_> {
 
     /// How many of the bytes were used. A head and the content behind it leave in one write.
     fn pass(&mut self, bytes: &[u8]) -> Result<usize> {
-        if !self.exchange.is_in_body() {
-            self.out.reserve(bytes.len() + ADDED);
-        }
+        OUT.with_borrow_mut(|out| {
+            // Whatever became of the exchange before.
+            out.clear();
+            let passed = self.pass_by(bytes, out);
+            out.clear();
+            out.shrink_to(KEPT);
+            passed
+        })
+    }
+
+    fn pass_by(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize> {
         let mut used = 0;
         let mut direct = 0..0;
         while used < bytes.len() {
             let rest = Event::Server(Input::Bytes(&bytes[used..]));
-            match self.exchange.handle(rest, self.out) {
+            match self.exchange.handle(rest, out) {
                 Action::Wait => break,
                 Action::End(ending) => return Err(ending),
                 Action::Head(length) => used += length,
                 Action::Pass { used: length, data } => {
                     let data = used + data.start..used + data.end;
                     used += length;
-                    if self.out.is_empty() && used == bytes.len() {
+                    if out.is_empty() && used == bytes.len() {
                         direct = data;
                     } else {
-                        self.out.extend_from_slice(&bytes[data]);
+                        out.extend_from_slice(&bytes[data]);
                     }
                 }
             }
         }
         self.exchange.commit();
         // It takes no memory beyond this: what waits for the client is in its outlet, and counted there.
-        let out = mem::take(self.out);
         let sent = if out.is_empty() {
             self.down.write(&bytes[direct])
         } else {
-            self.down.write(&out)
+            self.down.write(out)
         };
         if sent.is_err() {
             self.happened(Event::Client(Input::Reset))?;
@@ -294,7 +317,7 @@ impl ExchangeDriver<'_, '_> {
     }
 
     fn happened(&mut self, event: Event<'_>) -> Result<()> {
-        match self.exchange.handle(event, self.out) {
+        match self.exchange.handle(event, &mut Vec::new()) {
             Action::End(ending) => Err(ending),
             Action::Wait | Action::Head(_) | Action::Pass { .. } => Ok(()),
         }

@@ -23,7 +23,7 @@ use crate::upstream::{DialError, DialOptions, IdleUpstream, ServerConnection, co
 pub(super) use exchange::{AfterExchange, exchange};
 
 /// Serves one client.
-pub async fn serve(mut conn: Conn) {
+pub async fn serve(mut conn: Box<Conn>) {
     let mut client_buffer = ClientBuffer::default();
     let mut idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut deadline = Some(Instant::now() + conn.config.timeouts.request);
@@ -40,7 +40,7 @@ pub async fn serve(mut conn: Conn) {
             Next::End => return conn.finish_gracefully(),
             Next::Refused(refused) => {
                 client_buffer.discard(&conn);
-                return refuse(conn, refused, "", Clock::now()).await;
+                return Box::pin(refuse(conn, refused, "", Clock::now())).await;
             }
         };
         if request.is_for_proxy() {
@@ -65,7 +65,7 @@ pub async fn serve(mut conn: Conn) {
             return Box::pin(tunnel).await;
         }
         let since = Clock::now();
-        // In boxes, so that a client that asks for nothing takes little memory.
+        // In boxes, as all that is rare or long: a client that asks for nothing takes little memory.
         let exchange = exchange(
             &conn,
             &mut client_buffer,
@@ -96,7 +96,7 @@ pub async fn while_watching<T>(
 
 /// Does what is left to do for a client that asks for no more.
 pub async fn end(
-    mut conn: Conn,
+    mut conn: Box<Conn>,
     mut client_buffer: ClientBuffer,
     request: Request,
     left: AfterExchange,
@@ -127,17 +127,18 @@ pub async fn end(
                 ..
             } = *server;
             server.early = inbox;
-            let ended = relay(&mut conn, &mut server, &[], client_buffer.inbox).await;
-            conn.record(&Summary {
+            let summary = Summary {
                 status: Some(status),
-                ..Summary::of(&server, &name, ended.name(), since)
-            });
+                ..Summary::of(&server, &name, since)
+            };
+            let ended = relay(&mut conn, server, &[], client_buffer.inbox.into()).await;
+            conn.record(&summary.ended(ended));
         }
     }
 }
 
 /// Answers OPTIONS for the proxy itself (RFC 9110 section 9.3.7). Returns the connection if another request may follow.
-async fn answer_options(mut conn: Conn, request: &Request) -> Option<Conn> {
+async fn answer_options(mut conn: Box<Conn>, request: &Request) -> Option<Box<Conn>> {
     let since = Clock::now();
     if request.body.has_content() {
         let refused = Refused::new(400, "OPTIONS for the proxy with content");
@@ -170,7 +171,7 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// Connects the client to a server, and relays once it has the `reply` (RFC 9110 section 9.3.6). `early` came from it
 /// already.
 pub async fn tunnel(
-    mut conn: Conn,
+    mut conn: Box<Conn>,
     authority: &Authority,
     early: Vec<u8>,
     reply: &[u8],
@@ -179,15 +180,16 @@ pub async fn tunnel(
     let since = Clock::now();
     let name = authority.to_string();
     conn.permit.reserve(early.len());
-    match connect(&conn, authority, &name, DialOptions::default(), &early).await {
-        Ok(mut upstream) => {
-            let ended = relay(&mut conn, &mut upstream, reply, early).await;
-            conn.record(&Summary {
+    match connect(&conn, authority, &name, DialOptions::for_relay(), &early).await {
+        Ok(upstream) => {
+            let summary = Summary {
                 status,
-                ..Summary::of(&upstream, &name, ended.name(), since)
-            });
+                ..Summary::of(&upstream, &name, since)
+            };
+            let ended = relay(&mut conn, upstream, reply, early.into()).await;
+            conn.record(&summary.ended(ended));
         }
-        Err(error) => refuse_dial(conn, &error, false, &name, since).await,
+        Err(error) => Box::pin(refuse_dial(conn, &error, false, &name, since)).await,
     }
 }
 
@@ -339,7 +341,13 @@ fn written(refused: Refused) -> Vec<u8> {
 }
 
 /// There is no server.
-pub async fn refuse_dial(conn: Conn, error: &DialError, to_head: bool, target: &str, since: Clock) {
+pub async fn refuse_dial(
+    conn: Box<Conn>,
+    error: &DialError,
+    to_head: bool,
+    target: &str,
+    since: Clock,
+) {
     let refused = match error {
         DialError::Forbidden(_) => Refused::new(403, "this target may not be reached"),
         DialError::NoSuchName => Refused::new(502, "there is no such name"),
@@ -356,12 +364,18 @@ pub async fn refuse_dial(conn: Conn, error: &DialError, to_head: bool, target: &
 }
 
 /// The request, or the server's response, cannot be served.
-pub async fn refuse(conn: Conn, refused: Refused, target: &str, since: Clock) {
+pub async fn refuse(conn: Box<Conn>, refused: Refused, target: &str, since: Clock) {
     let name = outcome_of(refused.status);
     send_refusal(conn, refused, name, target, since).await;
 }
 
-async fn send_refusal(mut conn: Conn, refused: Refused, name: &str, target: &str, since: Clock) {
+async fn send_refusal(
+    mut conn: Box<Conn>,
+    refused: Refused,
+    name: &str,
+    target: &str,
+    since: Clock,
+) {
     conn.record(&Summary {
         target,
         status: Some(refused.status),

@@ -1,0 +1,208 @@
+"""``tributary accounts``: bytes by day, client, router and path, out of the converter's access log."""
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from command import box, lists, show
+from command.lists import Listing
+from tributary.api.documents import Account
+from tributary.settings.cli import Subcommands
+from tributary.settings.errors import CommandError, Exit, invalid_value
+
+Address = IPv4Address | IPv6Address
+LOG = Path("/var/log/tributary-converter/access.log")
+_BY = ("day", "client", "router", "path")
+_NETWORKS = {4: 24, 6: 56}
+"""Bits of the networks that stand for clients: of a network of addresses, and of a home's prefix (RFC 6177)."""
+
+_ACCOUNTS = f"""\
+Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
+ended, by day in UTC, client, home router and path. Without FILE it reads {LOG} and what logrotate(8) has put aside;
+'-' is standard input. How long accounts reach back is how long logrotate keeps the logs.
+
+  tributary accounts --by day,path
+  tributary accounts --by client --networks --sort=-sent --limit 20
+  tributary accounts --csv access.log.2.gz
+"""
+
+
+@dataclass(frozen=True)
+class Accounts(Listing):
+    """``tributary accounts``."""
+
+    files: list[Path]
+    by: tuple[str, ...]
+    networks: bool
+    csv: bool
+
+    def __post_init__(self) -> None:
+        if self.csv and self.json:
+            raise ValueError("--csv: accepted: without --json")
+        if self.watch is not None:
+            raise ValueError("--watch: not accepted with this command")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a connection carried on one path, or in all: its client there, and bytes."""
+
+    client: Address
+    path: str | None
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """A connection or request: its day, and what it carried; by paths, if the log has them, which add up to that."""
+
+    day: str
+    whole: Part
+    parts: tuple[Part, ...]
+
+
+def add(commands: Subcommands) -> None:
+    """Add the command."""
+    added = commands.add("accounts", Accounts, _show, "bytes by day, client, router and path", _ACCOUNTS)
+    added.add_argument("files", nargs="*", type=Path, metavar="FILE", help="access logs, also compressed by gzip(1)")
+    added.add_argument(
+        "--by", type=_by, default=("day", "client", "path"), metavar="KEY,...", help=f"some of {', '.join(_BY)}"
+    )
+    added.add_argument("--networks", action="store_true", help="clients by their networks: /24, or /56 of IPv6")
+    added.add_argument("--csv", action="store_true", help="a table for other programs (RFC 4180)")
+    lists.add_arguments(added)
+
+
+def _by(text: str) -> tuple[str, ...]:
+    keys = tuple(text.split(","))
+    if not set(keys) <= set(_BY):
+        raise invalid_value("--by", "keys", text, f"some of {', '.join(_BY)}, with commas between")
+    return keys
+
+
+def _show(options: Accounts) -> None:
+    routers = _routers() if "router" in options.by else {}
+    found = accounts(_lines(options.files or _kept(LOG)), options.by, routers, networks=options.networks)
+    if not options.csv:
+        lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, options)
+        return
+    columns = [*options.by, "connections", "received", "sent"]
+    table = csv.DictWriter(sys.stdout, columns, extrasaction="ignore")
+    table.writeheader()
+    table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, options.selection))
+
+
+def accounts(
+    lines: Iterable[Line], by: Collection[str], routers: Mapping[str, str], *, networks: bool
+) -> list[Account]:
+    """What ``lines`` come to, by some of an account's fields, in their order; ``routers`` are names by their tunnels'
+    addresses. Pure.
+    """
+    totals: defaultdict[tuple[str | None, ...], Counter[str]] = defaultdict(Counter)
+    for line in lines:
+        owners = set()
+        for part in line.parts if "path" in by else (line.whole,):
+            client = _client(part.client, networks=networks)
+            known = zip(_BY, (line.day, client, routers.get(str(part.client)), part.path), strict=True)
+            owner = tuple(value if key in by else None for key, value in known)
+            owners.add(owner)
+            totals[owner].update(received=part.received, sent=part.sent)
+        for owner in owners:
+            totals[owner]["connections"] += 1
+    in_order = sorted(totals.items(), key=lambda each: [part or "" for part in each[0]])
+    return [Account(**dict(zip(_BY, owner, strict=True)), **total) for owner, total in in_order]
+
+
+def _client(address: Address, *, networks: bool) -> str:
+    if not networks:
+        return str(address)
+    return str(ip_network((address, _NETWORKS[address.version]), strict=False))
+
+
+def line(object_: Mapping[str, Any]) -> Line:
+    """Of an object of the log. What is none raises what Python does.
+
+    The bytes are those of the object itself, in the proportions of its paths: these have the whole connection's, of
+    which earlier objects may have been a part, with what was sent again.
+    """
+    host = object_["client"].rpartition(":")[0].strip("[]")
+    whole = Part(ip_address(host), None, int(object_["up_bytes"]), int(object_["down_bytes"]))
+    paths = [
+        Part(ip_address(path["client"]), path["path"], int(path["up_bytes"]), int(path["down_bytes"]))
+        for path in object_.get("paths") or ()
+    ]
+    received = _shared(whole.received, [path.received for path in paths])
+    sent = _shared(whole.sent, [path.sent for path in paths])
+    parts = (replace(path, received=up, sent=down) for path, up, down in zip(paths, received, sent, strict=True))
+    day = datetime.fromtimestamp(object_["time"], UTC).date().isoformat()
+    return Line(day, whole, tuple(parts) or (whole,))
+
+
+def _shared(whole: int, parts: Sequence[int]) -> list[int]:
+    """``whole`` in the proportions of ``parts``, the first of which gets what is left by rounding."""
+    total = sum(parts)
+    shares = [whole * part // total if total else 0 for part in parts]
+    return [share + (whole - sum(shares) if place == 0 else 0) for place, share in enumerate(shares)]
+
+
+def _lines(files: Iterable[Path]) -> Iterator[Line]:
+    """Of all files; says of each how many lines are none of such a log."""
+    for file in files:
+        bad = 0
+        try:
+            with _opened(file) as texts:
+                for text in texts:
+                    try:
+                        yield line(json.loads(text))
+                    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+                        bad += 1
+        except (OSError, EOFError, zlib.error) as error:
+            raise _unreadable(file, error) from error
+        if bad:
+            print(f"tributary: {file}: {bad} lines are left out: not of a converter's access log", file=sys.stderr)
+
+
+def _opened(file: Path) -> AbstractContextManager[Iterable[str]]:
+    if str(file) == "-":
+        return nullcontext(sys.stdin)
+    opened = gzip.open if file.suffix == ".gz" else open
+    return cast("TextIO", opened(file, "rt", encoding="utf-8", errors="replace"))
+
+
+def _kept(log: Path) -> list[Path]:
+    """The log, and what was put aside of it, the oldest first."""
+    try:
+        found = [file for file in log.parent.iterdir() if file.name.startswith(log.name)]
+        if not found:
+            raise FileNotFoundError
+        return sorted(found, key=lambda file: file.stat().st_mtime)
+    except FileNotFoundError as error:
+        raise CommandError(Exit.NO_INPUT, f"{log}: there is none: set log.access in converter.toml") from error
+    except OSError as error:
+        raise _unreadable(log, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> CommandError:
+    if isinstance(error, PermissionError):
+        return CommandError(Exit.NO_PERMISSION, f"{file}: needs root: use sudo")
+    return CommandError(Exit.NO_INPUT, f"{file}: cannot be read: {error}")
+
+
+def _routers() -> Mapping[str, str]:
+    """Their names by the addresses that their tunnels have now; says why if none are known."""
+    try:
+        return {address: router["name"] for router in box.home_routers() for address in router["addresses"]}
+    except CommandError as error:
+        print(f"tributary: no router is known by its address: {error}", file=sys.stderr)
+        return {}

@@ -1,0 +1,326 @@
+//! One direction of a relay.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::task::{Context, Poll, ready};
+
+use tokio::net::TcpStream;
+use tributary_proto::convert::{
+    BadFrame, END, FRAME_HEADER, FrameReader, MAX_FRAME, READY, frame_header,
+};
+
+use super::buffers::{BufferedWriter, Memory};
+use super::stream::poll_read_behind;
+use crate::kernel::sockets;
+
+/// How often a pipe may fill its buffer before others have their turn.
+pub const TURNS: usize = 8;
+
+/// The state of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipeState {
+    /// It waits for bytes.
+    Open,
+    /// Its sink has not taken everything yet.
+    Blocked,
+    /// Its source ended, and its sink has been given all data and the end.
+    Eof,
+    /// Its source was reset.
+    SourceReset,
+    /// Its sink was reset.
+    SinkReset,
+}
+
+impl PipeState {
+    /// Whether its sink gets nothing more, while the other direction may go on.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Eof | Self::SinkReset)
+    }
+}
+
+/// What came from one peer of a relay before it.
+#[derive(Debug, Default)]
+pub struct Early {
+    /// Content that is not passed on yet.
+    pub bytes: Vec<u8>,
+    /// Where the peer's frames are, if both directions carry frames.
+    pub frames: Option<FrameReader>,
+    /// What came behind the peer's last frame.
+    pub trailer: Vec<u8>,
+}
+
+impl From<Vec<u8>> for Early {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            ..Self::default()
+        }
+    }
+}
+
+impl Early {
+    /// Of frames that came with a message, and of a trailer of so many bytes at most.
+    pub fn in_frames(mut bytes: Vec<u8>, most_trailer: usize) -> Result<Self, BadFrame> {
+        let mut frames = FrameReader::default();
+        let (content, end) = frames.unwrap(&mut bytes)?;
+        let trailer = bytes.split_off(end);
+        if trailer.len() > most_trailer {
+            return Err(BadFrame);
+        }
+        bytes.truncate(content);
+        Ok(Self {
+            bytes,
+            frames: Some(frames),
+            trailer,
+        })
+    }
+}
+
+/// One side of a relay.
+pub struct Side<'a> {
+    /// Its connection.
+    pub stream: &'a TcpStream,
+    /// What came from it before.
+    pub early: Early,
+}
+
+/// One direction.
+pub struct Pipe<'a> {
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    sink: BufferedWriter<'a>,
+    /// The source's frames, if it sends frames; what came behind the last one, and how much of that may come.
+    frames: Option<FrameReader>,
+    trailer: Vec<u8>,
+    most_trailer: usize,
+    /// Whether the sink is to get frames.
+    to_frames: bool,
+    /// Whether the sink has been given the last frame.
+    is_ending: bool,
+    over: Option<PipeState>,
+    source_is_dead: bool,
+    memory: Memory<'a>,
+}
+
+/// The two pipes between a client and a server: up and down. `up` and `down` count bytes.
+pub fn pipes<'a>(
+    client: Side<'a>,
+    server: Side<'a>,
+    memory: Memory<'a>,
+    [up, down]: [&'a AtomicU64; 2],
+) -> [Pipe<'a>; 2] {
+    let ends = [&client, &server].map(|side| (side.stream, side.early.frames.is_some()));
+    [
+        // A client waits for our READY before it says more.
+        Pipe::new(client, ends[1], memory, up, 0),
+        Pipe::new(server, ends[0], memory, down, READY.len()),
+    ]
+}
+
+impl<'a> Pipe<'a> {
+    fn new(
+        from: Side<'a>,
+        (to, to_frames): (&'a TcpStream, bool),
+        memory: Memory<'a>,
+        counter: &'a AtomicU64,
+        most_trailer: usize,
+    ) -> Self {
+        let mut sink = BufferedWriter::new(to, memory.budget, counter);
+        let Early {
+            bytes,
+            frames,
+            trailer,
+        } = from.early;
+        if to_frames && !bytes.is_empty() {
+            sink.begin_frame(FRAME_HEADER);
+            sink.queue([&frame_header(bytes.len())[..], &bytes].concat());
+        } else {
+            sink.queue(bytes);
+        }
+        Self {
+            from: from.stream,
+            to,
+            sink,
+            frames,
+            trailer,
+            most_trailer,
+            to_frames,
+            is_ending: false,
+            over: None,
+            source_is_dead: false,
+            memory,
+        }
+    }
+
+    /// The socket that bytes are read from.
+    pub fn source(&self) -> &'a TcpStream {
+        self.from
+    }
+
+    /// What came behind the source's last frame.
+    pub fn into_trailer(self) -> Vec<u8> {
+        self.trailer
+    }
+
+    /// A write to the source failed and consumed the error that a read would have returned: the end of its data is no
+    /// orderly end.
+    pub fn mark_source_dead(&mut self) {
+        self.source_is_dead = true;
+    }
+
+    /// Bytes that reached the sink.
+    pub fn moved(&self) -> u64 {
+        self.sink.moved()
+    }
+
+    /// Moves what can be moved now.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> PipeState {
+        if let Some(over) = self.over {
+            return over;
+        }
+        match self.poll_moving(cx) {
+            Poll::Ready(over) => {
+                self.over = Some(over);
+                over
+            }
+            Poll::Pending if self.sink.is_flushed() => PipeState::Open,
+            Poll::Pending => PipeState::Blocked,
+        }
+    }
+
+    fn poll_moving(&mut self, cx: &mut Context<'_>) -> Poll<PipeState> {
+        for _ in 0..TURNS {
+            if ready!(self.sink.poll_flush(cx)).is_err() {
+                return Poll::Ready(PipeState::SinkReset);
+            }
+            if self.is_ending {
+                return Poll::Ready(PipeState::Eof);
+            }
+            if !self.frames.as_ref().is_some_and(FrameReader::has_ended) {
+                match ready!(self.poll_read(cx)) {
+                    Ok(0) if self.frames.is_some() => return Poll::Ready(PipeState::SourceReset),
+                    Ok(0) => {}
+                    Ok(_) => continue,
+                    Err(over) => return Poll::Ready(over),
+                }
+            }
+            if let Some(over) = self.end() {
+                return Poll::Ready(over);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Reads once, and writes as much as the sink takes at once. Returns how many bytes came.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, PipeState>> {
+        let (from, sink) = (self.from, &mut self.sink);
+        let (frames, trailer) = (&mut self.frames, &mut self.trailer);
+        let most_trailer = self.most_trailer;
+        let size = self.memory.read_size(sink).min(MAX_FRAME);
+        let room = if self.to_frames { FRAME_HEADER } else { 0 };
+        let read = poll_read_behind(from, cx, room, size, |bytes| {
+            let came = bytes.len() - room;
+            let mut content = came;
+            if let Some(frames) = frames {
+                let read = frames.unwrap(&mut bytes[room..]);
+                let (length, end) = read.map_err(|BadFrame| PipeState::SourceReset)?;
+                let behind = &bytes[room + end..];
+                if trailer.len() + behind.len() > most_trailer {
+                    return Err(PipeState::SourceReset);
+                }
+                trailer.extend_from_slice(behind);
+                content = length;
+            }
+            if content > 0 {
+                if room > 0 {
+                    bytes[..room].copy_from_slice(&frame_header(content));
+                    sink.begin_frame(room);
+                }
+                sink.write(&bytes[..room + content])
+                    .map_err(|_: io::Error| PipeState::SinkReset)?;
+            }
+            Ok(came)
+        });
+        read.map(|read| read.unwrap_or(Err(PipeState::SourceReset)))
+    }
+
+    /// The source ended: ends the sink, too. `None`: the last frame is on its way.
+    fn end(&mut self) -> Option<PipeState> {
+        if self.source_is_dead {
+            return Some(PipeState::SourceReset);
+        }
+        if self.to_frames {
+            self.sink.begin_frame(FRAME_HEADER);
+            self.is_ending = true;
+            return self.sink.write(&END).err().map(|_| PipeState::SinkReset);
+        }
+        let ended = sockets::end_writing(self.to).is_ok();
+        Some(if ended {
+            PipeState::Eof
+        } else {
+            PipeState::SinkReset
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+
+    use super::*;
+    use crate::io::buffers::Budget;
+    use crate::io::loopback;
+
+    /// A pipe whose sink stalls holds no more than it has read once.
+    #[test]
+    fn a_stalled_reader_stops_its_writer() {
+        let (budget, counter) = (Budget::new(1 << 30), AtomicU64::default());
+        loopback::block_on(async {
+            let (mut writer, near) = loopback::pair();
+            let (mut reader, far) = loopback::pair();
+            let (near, far) = (near.into_tokio(), far.into_tokio());
+            let memory = Memory {
+                budget: &budget,
+                buffer: 64 << 10,
+            };
+            let writer_side = Side {
+                stream: &near,
+                early: b"early ".to_vec().into(),
+            };
+            let mut pipe = Pipe::new(writer_side, (&far, false), memory, &counter, 0);
+            writer.set_nonblocking(true).expect("a socket");
+            let mut sent = 0;
+            while let Ok(count) = writer.write(&vec![7; 1 << 16]) {
+                sent += count;
+                for _ in 0..3 {
+                    poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await;
+                    tokio::task::yield_now().await;
+                }
+                assert!(budget.used() <= 64 << 10, "{}", budget.used());
+            }
+            assert_eq!(
+                poll_fn(|cx| Poll::Ready(pipe.poll(cx))).await,
+                PipeState::Blocked
+            );
+            writer.shutdown(Shutdown::Write).expect("open");
+            let read = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).expect("an end in order");
+                all
+            });
+            let over = poll_fn(|cx| match pipe.poll(cx) {
+                PipeState::Open | PipeState::Blocked => Poll::Pending,
+                over => Poll::Ready(over),
+            });
+            assert_eq!(over.await, PipeState::Eof);
+            let all = read.join().expect("a reader");
+            assert!(all.starts_with(b"early \x07"));
+            assert_eq!(all.len(), 6 + sent);
+            assert_eq!(pipe.moved(), all.len() as u64);
+        });
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,165 @@
+"""Bytes by day, client, router and path, out of the converter's access log."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import accounts, box
+from command.cli import main
+from tests.refusals import usage_error
+from tributary.settings.errors import CommandError, Exit
+
+PLAIN = {"time": 1_764_287_999.5, "client": "10.0.1.2:4000", "up_bytes": 10, "down_bytes": 100}
+"""A second before midnight (UTC) of 2025-11-28."""
+SIX = {"time": 1_764_288_000.0, "client": "[2001:db8:1:2::3]:4000", "up_bytes": 1, "down_bytes": 2, "paths": None}
+MULTIPATH = {
+    "time": 1_764_288_001.0,
+    "client": "10.0.1.2:4001",
+    "up_bytes": 20,
+    "down_bytes": 200,
+    "paths": [
+        {"path": "wired", "client": "10.0.1.2", "up_bytes": 20, "down_bytes": 150},
+        {"path": "lte", "client": "10.0.2.2", "up_bytes": 0, "down_bytes": 60},
+    ],
+}
+LINES: list[dict[str, Any]] = [PLAIN, SIX, MULTIPATH]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    file = tmp_path / "access.log"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in LINES))
+    return file
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    main(["accounts", *words])
+    return capsys.readouterr().out
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[Any, ...]]:
+    found = json.loads(run(capsys, "--json", *words))["accounts"]
+    return [tuple(each.values()) for each in found]
+
+
+def test_each_path_of_a_connection_and_each_day_has_its_own_bytes(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(capsys, str(log)) == [
+        ("2025-11-27", "10.0.1.2", None, None, 1, 10, 100),
+        ("2025-11-28", "10.0.1.2", None, "wired", 1, 20, 143),
+        ("2025-11-28", "10.0.2.2", None, "lte", 1, 0, 57),
+        ("2025-11-28", "2001:db8:1:2::3", None, None, 1, 1, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--by", "path"], [(None, None, None, None, 2, 11, 102), (None, None, None, "lte", 1, 0, 57)]),
+        (["--by", "day"], [("2025-11-27", None, None, None, 1, 10, 100), ("2025-11-28", None, None, None, 2, 21, 202)]),
+        (
+            ["--by", "client", "--networks", "--sort=-sent", "--limit", "1"],
+            [(None, "10.0.1.0/24", None, None, 2, 30, 300)],
+        ),
+    ],
+)
+def test_accounts_are_by_what_is_asked(
+    log: Path, capsys: pytest.CaptureFixture[str], words: list[str], expected: list[tuple[Any, ...]]
+) -> None:
+    assert told(capsys, str(log), *words)[: len(expected)] == expected
+
+
+def test_a_tunnels_address_is_its_routers(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routers = [{"name": "smith", "addresses": ["10.0.1.2", "10.0.2.2"]}]
+    monkeypatch.setattr(box, "home_routers", lambda: routers)
+    assert told(capsys, str(log), "--by", "router")[-1] == (None, None, "smith", None, 2, 30, 300)
+
+
+def test_without_its_service_no_router_is_known_and_that_is_said(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> list[dict[str, Any]]:
+        raise CommandError(Exit.UNAVAILABLE, "no gateway runs")
+
+    monkeypatch.setattr(box, "home_routers", away)
+    main(["accounts", str(log), "--by", "router"])
+    assert "no router is known by its address: no gateway runs" in capsys.readouterr().err
+
+
+def test_bytes_of_earlier_requests_of_a_connection_are_not_counted_again(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line of a connection has the paths of all of it."""
+    requests = [{**MULTIPATH, "paths": None, "down_bytes": 1000}, {**MULTIPATH, "down_bytes": 21}]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in requests))
+    assert sum(account[-1] for account in told(capsys, str(log), "--by", "path")) == 1021
+
+
+def test_a_table_for_other_programs(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, str(log), "--by", "day,path", "--csv").splitlines()[:2] == [
+        "day,path,connections,received,sent",
+        "2025-11-27,,1,10,100",
+    ]
+
+
+def test_bad_lines_are_counted_and_the_rest_goes_on(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["", "[]", "{}", "no JSON", json.dumps({**PLAIN, "client": "x"}), json.dumps({**PLAIN, "time": 1e300})]
+    wrong.append(json.dumps({**PLAIN, "paths": [7]}))
+    log.write_bytes("\n".join([*wrong, json.dumps(PLAIN), ""]).encode() + b"\xff\n")
+    main(["accounts", str(log), "--json"])
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["accounts"][0]["sent"] == 100
+    assert f"{log}: {len(wrong) + 1} lines are left out" in printed.err
+
+
+def test_what_logrotate_put_aside_is_read_too(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log.parent / "access.log.2.gz").write_bytes(gzip.compress(log.read_bytes()))
+    monkeypatch.setattr(accounts, "LOG", log)
+    assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 4, 42, 404)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--by", "day,who", "x"], Exit.USAGE, "some of day, client, router, path"),
+        (["/nowhere/access.log"], Exit.NO_INPUT, "/nowhere/access.log: cannot be read"),
+        (["/etc"], Exit.NO_INPUT, "/etc: cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_named(words: list[str], code: Exit, said: str) -> None:
+    with pytest.raises(CommandError, match=said) as failure:
+        main(["accounts", *words])
+    assert failure.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--csv", "--json"], "--csv: accepted: without --json"), (["--watch"], "--watch: not accepted")],
+)
+def test_what_does_not_go_together_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert said in usage_error(main, ["accounts", *words], capsys)
+
+
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"x" * 1000)
+    for number, content in enumerate((whole[:-4], whole[:12] + bytes(10) + whole[22:], b"no gzip")):
+        file = tmp_path / f"access.log.{number}.gz"
+        file.write_bytes(content)
+        with pytest.raises(CommandError, match="cannot be read") as failure:
+            main(["accounts", str(file)])
+        assert failure.value.code == Exit.NO_INPUT
+
+
+def test_without_a_log_it_says_how_there_will_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(accounts, "LOG", tmp_path / "access.log")
+    with pytest.raises(CommandError, match=r"set log\.access") as failure:
+        main(["accounts"])
+    assert failure.value.code == Exit.NO_INPUT
