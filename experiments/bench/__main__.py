@@ -44,6 +44,10 @@ _ALL = {
     "converter": Benchmark(
         "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("bench-converter",)
     ),
+    "converter-growth": Benchmark(
+        "connections and requests beside 100 to 50,000 open ones: rates, instructions, system calls",
+        ("bench-converter-growth",),
+    ),
     "throttler-scale": Benchmark(
         "memory, time and throughput with 100,000 throttled subflows", ("bench-throttler-scale",)
     ),

@@ -26,7 +26,7 @@ _EXPERIMENTS = """
     handoff-sizes handoff-backends handoff-scale handoff-faults home
 """
 _BENCHMARKS = """
-    enforcement converter throttler-scale queueing-delay converter-soak
+    enforcement converter converter-growth throttler-scale queueing-delay converter-soak
     acceleration-instances acceleration-one-core accuracy overlay overlay-on-demand overlay-node-out
     offload offload-soak handoff-soak console
 """

@@ -61,6 +61,15 @@ def test_thousands_of_subflows_are_held_and_no_packet_is_dropped(tmp_path: Path)
     assert 0.5 < result["ratios"]["full_table_vs_empty"] < 2
 
 
+def test_what_a_request_costs_does_not_grow_with_the_connections_that_are_open(tmp_path: Path) -> None:
+    result = bench(tmp_path, "converter-growth")
+    ratios = result["ratios"]
+    # Counted, and so the same on a busy machine; a rate there is any.
+    assert all(0.9 < number < 1.1 for name, number in ratios.items() if name.startswith(("instructions", "syscalls")))
+    assert min(ratios.values()) > 0
+    assert 0 < result["values"]["request_kernel_percent of 2 workers beside 100"] < 100
+
+
 def test_split_tcp_saves_time_and_costs_little(tmp_path: Path) -> None:
     result = bench(tmp_path, "acceleration")
     values = result["values"]

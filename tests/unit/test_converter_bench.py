@@ -15,6 +15,7 @@ from experiments.bench.converter.footprint import most_held
 from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import mask
 from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, value_of
+from experiments.bench.converter_growth import metrics as growth
 from experiments.bench.parts import (
     BULK,
     CONNECTIONS,
@@ -263,3 +264,16 @@ def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connecti
 def test_more_connections_than_there_are_descriptors_for_are_not_tried() -> None:
     assert most_held(10) == 10
     assert most_held(10**9) < 10**9
+
+
+def test_growth_compares_the_most_tunnels_that_were_held_with_the_fewest() -> None:
+    def beside(count: int, rate: float, instructions: float) -> Reading:
+        values = {"rss_mb": 7.0, "requests_per_second": rate, "instructions_per_request": instructions}
+        return Reading({"by": NATIVE, "workers": "2", "open": str(count)}, 1, values, {})
+
+    left_out = Reading({"by": NATIVE, "workers": "2", "open": "50000"}, 1, {}, {})
+    found = {each.name: each for each in growth(Readings([beside(100, 10, 50), beside(7000, 9, 40), left_out]))}
+    assert found["requests_per_second_flat_2"].median == pytest.approx(0.9)
+    assert found["instructions_per_request_flat_2"].median == pytest.approx(1.25)
+    assert found["rss_mb of 2 workers beside 7000"].median == 7
+    assert not [name for name in found if "50000" in name]

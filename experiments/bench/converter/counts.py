@@ -6,8 +6,8 @@ slow it down, and change neither what it does for each, nor, with one client, in
 
 import re
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,21 +27,24 @@ _CALLS = re.compile(r"^\s*100\.00\s.*?\s(\d+)(?:\s+\d+)?\s+total$", re.MULTILINE
 _ALONE = ("--clients", "1")
 
 
-def counts(cabling: Cabling, contender: Contender, seconds: float) -> dict[str, float]:
-    """``KINDS``, each of a load of so many seconds."""
+Beside = Callable[[], AbstractContextManager[object]]
+
+
+def counts(cabling: Cabling, contender: Contender, seconds: float, beside: Beside = nullcontext) -> dict[str, float]:
+    """``KINDS``, each of a load of so many seconds, within a block of ``beside``."""
     found = {}
     for unit, command in UNITS.items():
         load = (command, *_ALONE, "--seconds", str(seconds), *contender.route)
-        found[f"instructions_per_{unit}"] = _instructions(cabling, contender, load)
-        found[f"syscalls_per_{unit}"] = _syscalls(cabling, contender, load)
+        found[f"instructions_per_{unit}"] = _instructions(cabling, contender, load, beside)
+        found[f"syscalls_per_{unit}"] = _syscalls(cabling, contender, load, beside)
     return found
 
 
-def _instructions(cabling: Cabling, contender: Contender, load: Sequence[str]) -> float:
+def _instructions(cabling: Cabling, contender: Contender, load: Sequence[str], beside: Beside) -> float:
     with TemporaryDirectory(dir=cabling.testbed.directory) as folder:
         files = f"--callgrind-out-file={folder}/%p"
         watched = ("--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", files)
-        with contender.running(cabling, "valgrind", "--quiet", *watched, mptcp=False) as running:
+        with contender.running(cabling, "valgrind", "--quiet", *watched, mptcp=False) as running, beside():
             pids = family(running.popen.pid)
             _instrument("on", pids)
             units = float(cabling.load(*load)["requests"])
@@ -56,10 +59,11 @@ def _instrument(whether: str, pids: Sequence[int]) -> None:
         raise CommandError(Exit.SYSTEM, f"callgrind_control -i {whether}: {done.stderr.strip()}")
 
 
-def _syscalls(cabling: Cabling, contender: Contender, load: Sequence[str]) -> float:
+def _syscalls(cabling: Cabling, contender: Contender, load: Sequence[str], beside: Beside) -> float:
     told = cabling.testbed.directory / "strace"
     with (
         contender.running(cabling, mptcp=False) as running,
+        beside(),
         _traced(cabling, family(running.popen.pid), told),
     ):
         units = float(cabling.load(*load)["requests"])

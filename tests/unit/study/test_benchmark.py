@@ -128,7 +128,7 @@ def test_single_measurements_survive_their_file_and_stand_for_the_value() -> Non
 def test_list_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        *("aggregation", "enforcement", "converter", "throttler-scale"),
+        *("aggregation", "enforcement", "converter", "converter-growth", "throttler-scale"),
         *("queueing-delay", "converter-soak", "acceleration", "overlay"),
         *("offload", "offload-soak", "handoff", "handoff-soak", "steering", "home"),
         *("console", "accuracy"),

@@ -1,0 +1,180 @@
+"""The native converter beside more and more open connections: does one request or connection go on to cost the same?
+
+Tunnels stand open and say nothing while new connections and requests are measured beside them. Instructions (callgrind)
+and system calls are counted beside the same tunnels: these have no noise.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.bench.converter.contenders import CONTENDERS, Contender
+from experiments.bench.converter.counts import KINDS as COUNTED
+from experiments.bench.converter.counts import UNITS, counts
+from experiments.bench.converter.footprint import holding, resident
+from experiments.bench.parts import NATIVE
+from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.sweeps import Several
+from experiments.study.metrics import Metric, ratio
+from experiments.study.readings import Point, Reading, Readings, name_of
+from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.cables import CLIENT_SIDE, Cabling
+from experiments.testbed.topology import Topology
+
+_RATES, _COSTS, _SHARES = (
+    {unit: name.format(unit) for unit in UNITS} for name in ("{}s_per_second", "cpu_us_per_{}", "{}_kernel_percent")
+)
+_CLIENTS = "64"
+_SOURCES = [f"10.1.1.{host}" for host in range(10, 18)]
+"""Addresses of the client that hold the tunnels: one address has some 55,000 ports, which the load wants for itself."""
+_SPARE = 2048
+"""Descriptors for all but the tunnels, which take two each at the converter."""
+_WHOLE = "whole numbers from 1 on with commas between them, such as "
+
+
+class GrowthOptions(Options):
+    """How many tunnels are ``open``, and by how many ``workers``. ``seconds``, ``count_seconds``: of each load."""
+
+    repeat: Repeat = 3
+    open: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
+        default=(100, 1000, 7000, 50_000), description=_WHOLE + "'100,1000'"
+    )
+    workers: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(default=(1, 2), description=_WHOLE + "'1,2'")
+    seconds: float = Field(default=3.0, gt=0, description="a number of seconds above 0")
+    count_seconds: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
+
+
+def points(options: GrowthOptions, _topology: Topology | None = None) -> list[Point]:
+    """Each number of workers with each number of tunnels."""
+    return [
+        {"by": NATIVE, "workers": str(workers), "open": str(count)}
+        for workers in options.workers
+        for count in options.open
+    ]
+
+
+def _measure(built: Cabled, options: GrowthOptions, point: Point, repetition: int) -> Reading:
+    """Nothing where descriptors may not be as many; raises CommandError (exit 1) unless every tunnel stays alive."""
+    contender, open_ = _with_workers(CONTENDERS[NATIVE], point["workers"]), int(point["open"])
+    try:
+        room = _descriptors(2 * open_ * 8 // 7 + _SPARE)
+    except ValueError:
+        print(f"{name_of(point)}: left out: the limit of open files may not be raised", file=sys.stderr)
+        return Reading(point, repetition, {}, {})
+    with room, _addresses(built.cabling):
+        values = _reached(built.cabling, contender, open_, options.seconds)
+        values |= counts(
+            built.cabling, contender, options.count_seconds, lambda: _tunnels(built.cabling, contender, open_)
+        )
+    return Reading(point, repetition, values, {})
+
+
+def _with_workers(contender: Contender, workers: str) -> Contender:
+    settings = f"workers = {workers}\n{contender.program.settings}"
+    return replace(contender, program=replace(contender.program, settings=settings))
+
+
+def _descriptors(wanted: int) -> AbstractContextManager[object]:
+    """At least so many for all that is started within the block; raises ValueError where this process may not."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[1]),) * 2)
+    put_back = ExitStack()
+    put_back.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+    return put_back
+
+
+@contextmanager
+def _addresses(cabling: Cabling) -> Iterator[None]:
+    """``_SOURCES`` are the client's for the length of the block."""
+    ip = cabling.testbed.client.ip
+    for source in _SOURCES:
+        ip("address", "add", f"{source}/24", "dev", CLIENT_SIDE)
+    try:
+        yield
+    finally:
+        for source in _SOURCES:
+            ip("address", "del", f"{source}/24", "dev", CLIENT_SIDE)
+
+
+def _tunnels(cabling: Cabling, contender: Contender, count: int) -> AbstractContextManager[object]:
+    sources = [word for source in _SOURCES for word in ("--source", source)]
+    return holding(cabling, (*contender.tunnel, *sources), count)
+
+
+def _reached(cabling: Cabling, contender: Contender, count: int, seconds: float) -> dict[str, float]:
+    values = {}
+    with contender.running(cabling) as converter, _tunnels(cabling, contender, count):
+        values["rss_mb"] = resident(converter.popen.pid) / 1e6
+        for unit, command in UNITS.items():
+            time.sleep(0.2)  # what the last load left comes to its end
+            before = _clocks(converter.popen.pid)
+            told = cabling.load(command, "--clients", _CLIENTS, "--seconds", str(seconds), *contender.route, "--mptcp")
+            user, kernel = (now - then for then, now in zip(before, _clocks(converter.popen.pid), strict=True))
+            values[_RATES[unit]] = float(told["per_second"])
+            values[_COSTS[unit]] = 1e6 * (user + kernel) / told["requests"]
+            values[_SHARES[unit]] = 100 * kernel / max(user + kernel, 1e-9)
+    return values
+
+
+def _clocks(pid: int) -> tuple[float, float]:
+    """Seconds of the process in user space and in the kernel (proc(5))."""
+    fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return int(fields[11]) / ticks, int(fields[12]) / ticks
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """Every value by workers and tunnels; and of rates and counts the most tunnels to the fewest, 1 if all is alike."""
+    found = []
+    measured = Readings(each for each in readings if "rss_mb" in each.values)
+    for workers in dict.fromkeys(each.point["workers"] for each in measured):
+        these = measured.at(workers=workers)
+        counted = sorted({int(each.point["open"]) for each in these})
+        for count in counted:
+            beside = these.at(open=str(count))
+            found += [
+                Metric(f"{value} of {workers} workers beside {count}", beside.samples(value), unit)
+                for value, unit in _values()
+            ]
+        fewest, most = (these.at(open=str(count)) for count in (counted[0], counted[-1]))
+        for value, larger in _flat():
+            few, many = (each.repeated(value) for each in (fewest, most))
+            name = f"{value}_flat_{workers}"
+            found.append(ratio(name, many, few) if larger else ratio(name, few, many))
+    return found
+
+
+def _values() -> Iterator[tuple[str, str]]:
+    yield "rss_mb", "MB"
+    yield from ((each, "1/s") for each in _RATES.values())
+    yield from ((each, "us") for each in _COSTS.values())
+    yield from ((each, "%") for each in _SHARES.values())
+    yield from ((each, "1") for each in COUNTED)
+
+
+def _flat() -> Iterator[tuple[str, bool]]:
+    """Values that shall stay as they are, and whether a larger one is better."""
+    yield from ((each, True) for each in _RATES.values())
+    yield from ((each, False) for each in COUNTED)
+
+
+SCENARIO = Scenario(
+    name="bench-converter-growth",
+    claim="Do connections and requests cost the same beside 100 and beside 50,000 that are open?",
+    about=__doc__,
+    options=GrowthOptions,
+    quick={"repeat": 1, "open": "10,100", "workers": "2", "seconds": 0.5, "count_seconds": 0.5},
+    points=points,
+    blueprint=lambda _options, _profile, _point: Cables(),
+    measure=_measure,
+    metrics=metrics,
+    any_links=False,
+)
