@@ -25,7 +25,7 @@ DEMO = (sys.executable, "-m", "experiments.home", "--name", "testhome", "--toler
 SOCKETS = Path("/var/run/wireguard")
 
 
-def left() -> dict[str, object]:
+def left() -> dict[str, list[str]]:
     return traces() | {"tunnels": sorted(path.name for path in SOCKETS.glob("*"))}
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
@@ -97,7 +97,7 @@ def left_running() -> list[int]:
     return [pid for role in ROLES for pid in marked(f"away-{role}")]
 
 
-def wait_until_put_back(world: World, state: dict[str, str], before: dict[str, object]) -> None:
+def wait_until_put_back(world: World, state: dict[str, str], before: Mapping[str, object]) -> None:
     deadline = time.monotonic() + 60
     while world.state() != state or traces() != before or left_running():
         assert time.monotonic() < deadline, [key for key, value in world.state().items() if value != state[key]]
