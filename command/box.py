@@ -17,6 +17,7 @@ from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
+from tributary.api.console import CONTROL as CONSOLE
 from tributary.api.documents import Link, Rule, Service, Session
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
@@ -63,11 +64,17 @@ def converter() -> dict[str, Any]:
     return answer
 
 
+def console() -> dict[str, Any]:
+    """The console's status; raises CommandError, exit 69, where none runs."""
+    return replace(CONSOLE, timeout=_ANSWER_TIMEOUT).ask("status")
+
+
 PROGRAMS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "converter": converter,
     "throttler": lambda: THROTTLER.ask("status"),
     "router": router,
     "gateway": gateway,
+    "console": console,
 }
 """What asks each for all that it says of itself; raises CommandError, exit 69, where none runs."""
 
@@ -133,6 +140,10 @@ class Answers:
 
     def services(self) -> list[Service]:
         """The programs of Tributary, whether they run here, and what they do."""
+        return [*self.daemons(), _service("console", _or_failure(console), mapping.console)]
+
+    def daemons(self) -> list[Service]:
+        """Those but the console, which asks by this itself."""
         return [
             _service("converter", _or_failure(converter), mapping.converter),
             _service("throttler", self._throttler, mapping.throttler),

@@ -168,6 +168,11 @@ def gateway(answer: Answer) -> tuple[float, str]:
     return answer["uptime_s"], f"{plural(answer['routers'], 'router')} enrolled"
 
 
+def console(answer: Answer) -> tuple[float, str]:
+    """The same of the console."""
+    return answer["uptime_s"], f"{plural(answer['open'], 'page')} open, at {' '.join(answer['pages'])}"
+
+
 def converter(answer: Answer) -> tuple[float, str]:
     """The same of the native converter."""
     state = "draining, " if answer["draining"] else ""

@@ -1,7 +1,6 @@
-"""Who may do what: one-time tokens, logins, the password, and how often one may try. Pure but for chance."""
+"""Who may do what: one-time tokens, logins, and how often one may try. Pure but for chance."""
 
 import hashlib
-import hmac
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -13,10 +12,6 @@ LOGIN_LIFETIME = 12 * 3600.0
 """Seconds after which one has to log in again."""
 _MOST = 100
 """One-time tokens, and logins: the oldest go."""
-
-_COST = {"n": 2**14, "r": 8, "p": 5, "maxmem": 64 << 20}
-"""Of scrypt (RFC 7914), as OWASP's cheat sheet on password storage has it for 16 MiB."""
-SHORTEST_PASSWORD = 10
 
 
 @dataclass(frozen=True)
@@ -124,20 +119,3 @@ class _Bucket:
             return False
         self._level -= 1
         return True
-
-
-def hashed(password: str) -> dict[str, str]:
-    """What is kept of a password."""
-    salt = secrets.token_bytes(16)
-    return {"salt": salt.hex(), "scrypt": hashlib.scrypt(password.encode(), salt=salt, **_COST).hex()}
-
-
-def checked(document: Any) -> Any:
-    """What ``hashed`` made; raises LookupError, TypeError or ValueError if it is something else."""
-    return {name: bytes.fromhex(document[name]).hex() for name in ("salt", "scrypt")}
-
-
-def fits(password: str, kept: Any) -> bool:
-    """Whether it is the one of which ``kept`` was kept; takes a tenth of a second."""
-    made = hashlib.scrypt(password.encode(), salt=bytes.fromhex(kept["salt"]), **_COST)
-    return hmac.compare_digest(made, bytes.fromhex(kept["scrypt"]))

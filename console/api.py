@@ -97,6 +97,11 @@ class Api:
             Call("POST", "undo", "managing", "undo a change", self._undo, d.Made, d.Undo),
         )
 
+    @property
+    def open_pages(self) -> int:
+        """How many pages, or programs, follow the looks now."""
+        return self._streams.total()
+
     def routes(self) -> list[Route]:
         """The calls for Starlette."""
         made = [Route(f"/api/v1/{call.path}", self._endpoint(call), methods=[call.method]) for call in self.calls]

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from console import access, requests
-from console.access import SHORTEST_PASSWORD, Attempts, Logins, Person, hashed
+from console import access, password, requests
+from console.access import Attempts, Logins, Person
 from console.requests import Needs, Refused
+from console.settings import ConsoleSettings
 from tributary.api.console import Login, Who
 from tributary.daemons.state_file import StateFile
 from tributary.settings.errors import CommandError, Exit
@@ -25,9 +25,9 @@ _LONGEST_NAME = 40
 class Door:
     """Lets requests in. ``state`` is the folder of password and tokens; ``tell`` gets what is wrong with these."""
 
-    def __init__(self, state: Path, reading: Literal["open", "closed"], tell: Callable[[str], None]) -> None:
+    def __init__(self, state: Path, settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
         self._password, self._tokens = StateFile(state / "password.json"), StateFile(state / "tokens.json")
-        self._reading, self._tell = reading, tell
+        self._settings, self._tell = settings, tell
         self._logins, self._attempts = Logins(), Attempts()
         self._hashing = asyncio.Lock()
         self._names = self._tokens.read(access.checked_tokens, tell) or {}
@@ -43,14 +43,14 @@ class Door:
         """Log all browsers out."""
         self._logins.logout_all()
 
-    def set_password(self, password: str) -> None:
+    def set_password(self, given: str) -> None:
         """Set it, or take it away if it is empty; all are logged out. Raises CommandError, exit 64 or 71."""
-        if not password:
+        if not given:
             self._password.remove()
-        elif len(password) < SHORTEST_PASSWORD:
-            raise CommandError(Exit.USAGE, f"password: accepted: {SHORTEST_PASSWORD} signs or more")
+        elif len(given) < password.SHORTEST:
+            raise CommandError(Exit.USAGE, f"password: accepted: {password.SHORTEST} signs or more")
         else:
-            self._password.replace(hashed(password))
+            self._password.replace(password.hashed(given))
         self._logins.logout_all()
 
     @property
@@ -90,7 +90,7 @@ class Door:
 
     def may(self, request: Request, needs: Needs) -> bool:
         """Whether the request may have what it ``needs``."""
-        is_free = needs == "nothing" or (needs == "reading" and self._reading == "open")
+        is_free = needs == "nothing" or (needs == "reading" and self._settings.reading == "open")
         return is_free or self._person(request) is not None or (needs == "reading" and self._has_token(request))
 
     def name(self, request: Request) -> str:
@@ -113,7 +113,7 @@ class Door:
         person = self._person(request)
         has_password = self._kept_password() is not None
         name = person.name if person else None
-        return Who(manages=person is not None, name=name, reading=self._reading, password=has_password)
+        return Who(manages=person is not None, name=name, reading=self._settings.reading, password=has_password)
 
     async def login(self, request: Request, asked: Login) -> Response:
         """Log in; the answer has a cookie."""
@@ -138,16 +138,16 @@ class Door:
         )
         return answer
 
-    async def _by_password(self, password: str) -> str | None:
+    async def _by_password(self, given: str) -> str | None:
         kept = self._kept_password()
         if kept is None:
             return None
-        # One at a time: each takes 16 MiB.
+        # One at a time: each takes up to 64 MiB.
         async with self._hashing:
-            return "password" if await asyncio.to_thread(access.fits, password, kept) else None
+            return "password" if await asyncio.to_thread(password.fits, given, kept) else None
 
-    def _kept_password(self) -> Any:
-        return self._password.read(access.checked, self._tell)
+    def _kept_password(self) -> str | None:
+        return self._password.read(password.checked, self._tell) or self._settings.password_hash
 
     async def logout(self, request: Request) -> Response:
         """Log out."""

@@ -62,7 +62,7 @@ def take(before: Seen | None) -> Seen:
         notes.append(f"{EXAMINED}, what the doctor found, cannot be read ({type(error).__name__})")
     return Seen(
         time.time(),
-        answers.services(),
+        answers.daemons(),
         with_rates(before.links if before else None, links),
         with_rates(before.sessions if before else None, sessions),
         rules,

@@ -7,9 +7,10 @@ import os
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ _SILENCE = 10.0
 _MOST_CONNECTIONS, _OF_ONE = 512, 256
 """Connections at a time, in all and from one address."""
 _BACKLOG, _THREADS, _TURN = 128, 4, 5.0
+_LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
+"""IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the console, as that of a LAN does."""
 _GONE = 30_000
 """Milliseconds after which a peer that acknowledges nothing is gone (TCP_USER_TIMEOUT, tcp(7))."""
 _END = 1
@@ -108,8 +111,9 @@ class Console:
         self._settings, self._log = settings, log
         self._recorder = Recorder(state / "history.sqlite")
         self._book = Book(state / "journal.sqlite")
-        self._door = Door(state, settings.reading, self._complain)
+        self._door = Door(state, settings, self._complain)
         self._pages: Sequence[str] = ()
+        self._started = time.monotonic()
 
     def close(self) -> None:
         """Write what is not written yet."""
@@ -126,12 +130,12 @@ class Console:
             loop.set_default_executor(ThreadPoolExecutor(_THREADS, "answers"))
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.add_signal_handler(number, setattr, server, "should_exit", True)
-            loop.add_reader(control.fileno(), self._serve_control, control)
+            loop.add_reader(control.fileno(), self._serve_control, control, api)
             with _listeners(self._settings.addresses) as listeners:
                 self._pages = self._addresses(listeners)
                 looks = asyncio.create_task(looking.run())
                 serving = asyncio.create_task(server.serve(listeners))
-                turns = asyncio.create_task(self._turns(control))
+                turns = asyncio.create_task(self._turns(control, api))
                 first = asyncio.create_task(looking.latest())
                 await asyncio.wait((first, looks, serving), return_when=asyncio.FIRST_COMPLETED)
                 if first.done():
@@ -177,7 +181,9 @@ class Console:
         notify.send(notify.READY, notify.status(f"the page is at {' '.join(self._pages)}"))
 
     def _addresses(self, listeners: Sequence[socket.socket]) -> Sequence[str]:
-        return [self._page(joined(*each.getsockname()[:2])) for each in listeners]
+        return [
+            self._page(joined(_own(address), port)) for address, port, *_ in (each.getsockname() for each in listeners)
+        ]
 
     def _page(self, host: str) -> str:
         return f"{'http' if self._settings.certificate is None else 'https'}://{host}/"
@@ -189,10 +195,10 @@ class Console:
         names = (joined(*host_and_port(name, port)) for name in self._settings.names)
         return list(map(self._page, names)) or self._pages
 
-    async def _turns(self, control: ControlServer) -> None:
+    async def _turns(self, control: ControlServer, api: Api) -> None:
         """What is due every few seconds: the service manager's watchdog, and deadlines of the control socket."""
         while True:
-            self._serve_control(control)
+            self._serve_control(control, api)
             notify.send(notify.WATCHDOG)
             await asyncio.sleep(_TURN)
 
@@ -203,8 +209,15 @@ class Console:
     def _complain(self, what: str) -> None:
         self._log.event("fault", Level.WARNING, what=what[:1000])
 
-    def _serve_control(self, control: ControlServer) -> None:
-        control.serve(lambda request, peer: CONTROL.respond(request, peer, self._answer))
+    def _serve_control(self, control: ControlServer, api: Api) -> None:
+        def answer(asked: Request) -> Answer:
+            return self._status(api) if asked["command"] == "status" else self._answer(asked)
+
+        control.serve(lambda request, peer: CONTROL.respond(request, peer, answer, unprivileged=("status",)))
+
+    def _status(self, api: Api) -> Answer:
+        uptime = round(time.monotonic() - self._started, 3)
+        return {"pages": self._pages, "open": api.open_pages, "reading": self._settings.reading, "uptime_s": uptime}
 
     def _answer(self, asked: Request) -> Answer:
         match asked["command"]:
@@ -261,20 +274,23 @@ def _application(api: Api) -> Starlette:
     )
 
 
+def _own(address: str) -> str:
+    """One of this machine's, where all of them are meant."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+
+
 @contextmanager
 def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.socket]]:
     """Those of the service manager (sd_listen_fds(3)), or own ones; raises CommandError, exit 75."""
     made = _inherited()
     try:
         for host, port in addresses if not made else ():
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
-                listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+                made.append(_listener(host, port))
             except OSError as error:
                 code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
                 why = os.strerror(error.errno or 0)
                 raise CommandError(code, f"cannot listen on {joined(host, port)}: {why}") from error
-            made.append(listener)
         for listener in made:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
             # Who says nothing costs no descriptor (tcp(7)).
@@ -283,6 +299,20 @@ def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.soc
     finally:
         for each in made:
             each.close()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with ExitStack() as undoing:
+        listener = undoing.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(*_LATER[family], 1)
+        if family is socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        undoing.pop_all()
+    return listener
 
 
 def _inherited() -> list[socket.socket]:

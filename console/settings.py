@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from console import password
 from tributary.api.console import PORT
 from tributary.settings.files import Settings, load
 from tributary.settings.hosts import as_address, host_and_port
-from tributary.settings.values import accepting, as_text, require
+from tributary.settings.values import accepting, as_text, or_none, require
 
 _ADDRESSES = "a list of 'ADDRESS', 'IPV4:PORT' or '[IPV6]:PORT'"
 _NAMES = "a list of 'NAME' or 'NAME:PORT'"
@@ -36,6 +37,9 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(as_text, value))
 
 
+PasswordHash = Annotated[str | None, accepting(password.HASH, or_none(password.checked))]
+
+
 class ConsoleSettings(Settings):
     """Where the page is served, and to whom."""
 
@@ -46,6 +50,11 @@ class ConsoleSettings(Settings):
         (), title="names by which browsers may ask for it, besides its addresses", description=_NAMES
     )
     reading: Literal["open", "closed"] = Field("open", title="who may look", description=_READING)
+    password_hash: PasswordHash = Field(
+        None,
+        title="of the password, while root has set no other",
+        description=password.HASH,
+    )
     certificate: Path | None = Field(None, strict=False, title="for HTTPS", description="the path of a PEM file")
     key: Path | None = Field(None, strict=False, title="the certificate's key", description="the path of a PEM file")
 

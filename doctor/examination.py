@@ -77,8 +77,15 @@ def _endpoints() -> Iterator[Finding]:
 
 
 def _listeners() -> Iterator[Finding]:
-    listening = services.parse_listeners(_printed("ss", "-Htlnp"), _printed("ss", "-HlnpM"))
-    yield from services.judge_listeners(listening, list(filter(services.is_enabled, services.SERVICES.values())))
+    yield from services.judge_listeners(_listening(), list(filter(services.is_enabled, services.SERVICES.values())))
+
+
+def _console() -> Iterator[Finding]:
+    yield from services.judge_console(_listening(), enabled=services.is_enabled(services.CONSOLE))
+
+
+def _listening() -> list[services.Listener]:
+    return services.parse_listeners(_printed("ss", "-Htlnp"), _printed("ss", "-HlnpM"))
 
 
 def _firewall() -> Iterator[Finding]:
@@ -115,6 +122,7 @@ _CHECKS: Mapping[str, tuple[Check, frozenset[Role]]] = {
     "routing": (_routes, frozenset({Role.ROUTER})),
     "endpoints": (_endpoints, frozenset({Role.ROUTER})),
     "listeners": (_listeners, frozenset({Role.GATEWAY})),
+    "console": (_console, _INSTALLED),
     "firewall": (_firewall, _INSTALLED),
     "limits": (_limits, frozenset({Role.GATEWAY})),
     "clock": (_clock, _INSTALLED),

@@ -13,6 +13,8 @@ from tributary.settings.errors import CommandError
 SERVICES = {"squid": "tributary-squid", "tributary-conve": "tributary-converter"}
 """Units by the name of their process, which the kernel cuts after 15 characters (proc_pid_comm(5))."""
 
+CONSOLE = "tributary-console"
+
 _TIMEOUT = 10.0
 _VERSIONS = {"inet": ("IPv4", "IPv6"), "ip": ("IPv4",), "ip6": ("IPv6",)}
 """The IP versions of each table family (nft(8), ADDRESS FAMILIES)."""
@@ -67,8 +69,7 @@ def judge_listeners(listeners: Sequence[Listener], enabled: Collection[str]) -> 
 def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterable[Finding]:
     own = [listener for listener in listeners if listener.process == process]
     if not own:
-        fix = (("systemctl", "start", unit),)
-        yield Finding(unit, State.WRONG, "does not listen", fix, f"journalctl -u {unit} says why it ended")
+        yield _silent(unit)
     elif not any(listener.multipath for listener in own):
         where = ", ".join(listener.address for listener in own)
         fix = (("systemctl", "restart", unit),)
@@ -76,6 +77,19 @@ def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterab
     else:
         where = ", ".join(listener.address for listener in own if listener.multipath)
         yield ok(unit, f"takes MPTCP at {where}")
+
+
+def judge_console(listeners: Sequence[Listener], *, enabled: bool) -> list[Finding]:
+    """The console's page is served, if it is ``enabled``; where one is served, and where nobody has a console."""
+    own = [listener.address for listener in listeners if listener.process == CONSOLE[:15]]
+    if own:
+        return [ok(CONSOLE, f"the page is at {', '.join(own)}")]
+    return [_silent(CONSOLE)] if enabled else []
+
+
+def _silent(unit: str) -> Finding:
+    fix = (("systemctl", "start", unit),)
+    return Finding(unit, State.WRONG, "does not listen", fix, f"journalctl -u {unit} says why it ended")
 
 
 def judge_firewall(ruleset: Mapping[str, Any]) -> Finding:

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from console.password import hashed
 from experiments.testbed.node import Node
 from tests.netns.console_world import FREE, Browser, console, token
 from tests.netns.links_world import GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
-from tests.netns.world import eventually, in_namespace, run, serving
+from tests.netns.world import eventually, in_namespace, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import EXAMINED
@@ -195,6 +196,41 @@ def test_a_password_logs_in_until_it_is_wrong_too_often(browser: Browser, tmp_pa
     assert "correct horse" not in (tmp_path / "state/password.json").read_text()
     tributary("console", "logout")
     assert not browser.get("who")["manages"]
+
+
+def test_a_hash_in_the_settings_logs_in_until_another_password_is_set(tmp_path: Path) -> None:
+    line = f'password_hash = "{hashed("correct horse")}"\n'
+    with console(tmp_path / "state", line) as (browser, _):
+        assert browser.get("who")["password"]
+        browser.post("login", 204, password="correct horse")
+        set_password("another one")
+        browser.post("login", 403, password="correct horse")
+        browser.post("login", 204, password="another one")
+        set_password("")
+        browser.post("login", 204, password="correct horse")
+
+
+def test_it_says_itself_where_its_page_is_and_how_many_are_open(browser: Browser) -> None:
+    assert json.loads(tributary("status", "console"))["pages"] == [f"http://127.0.0.1:{browser.port}/"]
+    with browser.connect() as page:
+        page.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: 127.0.0.1:{browser.port}\r\n\r\n".encode())
+        assert page.recv(16).startswith(b"HTTP/1.1 200")
+        assert "1 page open, at http://127.0.0.1:" in tributary("status")
+    assert [each["name"] for each in browser.get("look")["services"]] == ["converter", "throttler", "router", "gateway"]
+
+
+def test_it_listens_at_an_address_that_comes_later(tmp_path: Path) -> None:
+    (tmp_path / "console.toml").write_text('listen = ["192.168.77.1", "[fd00:77::1]:8480", "0.0.0.0:8481"]\n')
+    command = (sys.executable, "-m", "console", "run", "--settings", str(tmp_path / "console.toml"))
+    url = "http://192.168.77.1:8480/api/v1/who"
+    with ready(*in_namespace(GATEWAY, *command, "--state-directory", str(tmp_path)), stderr=subprocess.DEVNULL):
+        pages = json.loads(tributary("status", "console"))["pages"]
+        assert pages == ["http://192.168.77.1:8480/", "http://[fd00:77::1]:8480/", "http://127.0.0.1:8481/"]
+        run("ip", "-n", GATEWAY, "address", "add", "192.168.77.1/32", "dev", "lo")
+        try:
+            assert '"manages":false' in run("ip", "netns", "exec", GATEWAY, "curl", "-s", "--noproxy", "*", url)
+        finally:
+            run("ip", "-n", GATEWAY, "address", "del", "192.168.77.1/32", "dev", "lo")
 
 
 def set_password(password: str) -> None:

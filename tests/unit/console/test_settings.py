@@ -24,6 +24,7 @@ def test_what_the_package_brings_are_the_defaults() -> None:
         ('names = ["a:b:c"]', "names"),
         ('reading = "yes"', "reading"),
         ('certificate = "/x.pem"', "certificate and key"),
+        ('password_hash = "correct horse"', r"password_hash = '\(not shown\)'"),
         ("lisen = []", "lisen"),
     ],
 )

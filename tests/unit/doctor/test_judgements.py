@@ -216,6 +216,18 @@ def test_a_converter_that_is_not_enabled_need_not_listen() -> None:
     assert len(services.judge_listeners([Listener("squid", "*:3128", True)], ["tributary-converter"])) == 2
 
 
+def test_a_console_that_is_enabled_listens() -> None:
+    (silent,) = services.judge_console([], enabled=True)
+    assert (silent.check, states(silent), commands(silent)) == (
+        "tributary-console",
+        ["wrong"],
+        ["systemctl start tributary-console"],
+    )
+    assert services.judge_console([], enabled=False) == []
+    (found,) = services.judge_console([Listener("tributary-conso", "192.168.77.1:8480", False)], enabled=False)
+    assert (states(found), found.message) == (["ok"], "the page is at 192.168.77.1:8480")
+
+
 @pytest.mark.parametrize(
     ("families", "policy", "state", "told"),
     [
