@@ -15,13 +15,14 @@ _ENABLED = (
     *("systemd-networkd.service", "systemd-resolved.service"),
 )
 _OTHER_PLACES = {"systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
+_IN_BOTH = tuple(f"tributary-{part}" for part in ("converter", "console", "firstboot", "first-start"))
 _OF_ROLE = {
     # With what makes a home router of it where its card says so.
     Role.GATEWAY: (
         *("tributary-squid", "tributary-throttler", "tributary-gateway"),
-        *("tributary-router", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
+        *("tributary-router", "dnsmasq", *_IN_BOTH),
     ),
-    Role.ROUTER: ("tributary-router", "dnsmasq", "tributary-converter", "tributary-firstboot", "tributary-first-start"),
+    Role.ROUTER: ("tributary-router", "dnsmasq", *_IN_BOTH),
 }
 _ASIDE = {
     "/etc/systemd/system/multi-user.target.wants": (

@@ -9,6 +9,7 @@ from image.firstboot.settings import Role
 @dataclass(frozen=True)
 class Facts:
     """``role`` is the image's. ``units`` are the unit files that are there; None: all that an image may have.
+    ``steering_group`` is the number of the group by which the console reads its settings.
 
     ``built_in`` are those of ``wired`` that are on the board. ``owned_files`` are what was written last time,
     ``owned_units`` instances of templates that were enabled then. ``code`` is the first-start page's.
@@ -18,6 +19,7 @@ class Facts:
     home: str
     owner: Owner
     units: frozenset[str] | None
+    steering_group: int = 0
     wired: tuple[str, ...] = ()
     wireless: tuple[str, ...] = ()
     built_in: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ SSH from private addresses is among what the image lets in by itself.
 
 from collections.abc import Iterable, Iterator
 
-from image.firstboot import first_start
+from image.firstboot import console, first_start
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import PORTS as GATEWAY_PORTS
 from image.firstboot.gateway import tunnels
@@ -27,9 +27,11 @@ def firewall(card: Card) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
     lines = [*_networks("admin_networks", card.admin_networks), *_gateway(card)]
     if card.lan and card.target:
-        lines += _home(card.lan)
+        lines += [*_home(card.lan), *_console(card)]
     elif card.asks_by_page:
         lines.append(_page(card))
+    else:
+        lines += _console(card)
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
 
@@ -56,6 +58,11 @@ def _home(lan: Lan) -> Iterator[str]:
     # What the LAN's rules bring to the converter still has the port of the server that it was sent to.
     yield f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} meta mark {TAKEN:#x} accept"
     yield from _tracking()
+
+
+def _console(card: Card) -> Iterator[str]:
+    for rule in console.rules(card):
+        yield f"add rule inet {TABLE} tcp_in {rule} accept"
 
 
 def _page(card: Card) -> str:

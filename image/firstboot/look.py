@@ -10,6 +10,7 @@ from image.firstboot.identity import USER
 from image.firstboot.interfaces import Kind, interfaces
 from image.firstboot.memory import Memory
 from image.firstboot.settings import Role
+from tributary.daemons.control import STEERING_GROUP
 from tributary.settings.errors import CommandError, Exit
 
 ROLE = Path("usr/lib/tributary/role")
@@ -38,6 +39,7 @@ def facts(root: Path, role: Role, last: Memory, sys: Path = Path("/sys")) -> Fac
         home=home,
         owner=owner,
         units=frozenset(units),
+        steering_group=_group(root / "etc/group", STEERING_GROUP),
         code=code.kept(root),
         owned_files=last.files,
         owned_units=last.units,
@@ -65,6 +67,12 @@ def _account(path: Path) -> tuple[str, Owner]:
         if name == USER:
             return home, Owner(int(user), int(group))
     raise CommandError(Exit.UNAVAILABLE, f"{path}: has no user {USER}: the image has to bring one")
+
+
+def _group(path: Path, group: str) -> int:
+    """Its number; root's where there is none."""
+    groups = (line.split(":") for line in _text(path).splitlines())
+    return next((int(number) for name, _, number, _ in groups if name == group), 0)
 
 
 def _text(path: Path) -> str:

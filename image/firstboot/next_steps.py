@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from image.firstboot import first_start
+from image.firstboot import console, first_start
 from image.firstboot.code import shown
 from image.firstboot.facts import Facts
 from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
@@ -45,6 +45,7 @@ def _gateway(card: Card, facts: Facts, where: str) -> Iterator[str]:
             f"Clients: {', '.join(map(str, card.client_networks))}. HTTP proxy: {where}:3128 (Squid) or {HTTP_PORT}"
             f" (native), SOCKS: {SOCKS_PORT}, TCP Convert: {CONVERT_PORT}."
         )
+    yield from console.told(card, where)
     if not client_side(card, facts):
         yield f"The throttler sees nothing: there was no wired interface. Later: sudo {USER}-firstboot --again"
 
@@ -64,6 +65,7 @@ def _home(card: Card, facts: Facts) -> Iterator[str]:
     yield f"Their TCP connections take {', '.join(card.wan)}, all at once. {proxy}"
     if card.enrolments:
         yield f"All goes through tunnels to {card.enrolments[0].gateway}. Whether it answers: {USER} links"
+    yield from console.told(card, where)
     if ports := " ".join(str(each) for table in card.forwards for each in table.ports):
         yield f"On the gateway, once: tributary forward NAME {ports}"
 

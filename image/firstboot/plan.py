@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
+from image.firstboot.console import UNIT as CONSOLE
+from image.firstboot.console import console
 from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
 from image.firstboot.first_start import UNIT as FIRST_START
@@ -16,7 +18,7 @@ from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.errors import CommandError, Exit
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER)
+_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, CONSOLE, FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER)
 """Units that run in some role only; the firewall runs in all."""
 
 
@@ -39,8 +41,10 @@ def plan(card: Card, facts: Facts) -> tuple[Action, ...]:
 def _services(card: Card, role: Role, facts: Facts) -> Iterator[Action]:
     if role is Role.GATEWAY:
         yield from gateway(card, facts)
+        yield from console(card, facts)
     elif card.lan and card.target:
         yield from home(card, card.lan, card.target)
+        yield from console(card, facts)
     elif card.asks_by_page:
         yield from first_start(facts)
 

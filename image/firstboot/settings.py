@@ -3,10 +3,12 @@
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Interface, IPv6Network
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from console import password
+from console.settings import PasswordHash as ScryptHash
 from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values, vlans
 from image.firstboot.access_point import AccessPoint, WirelessNetwork
@@ -58,6 +60,7 @@ ROUTED = (
     "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
 )
 BOOLEAN = "true or false"
+CONSOLE = "'open' (whoever reaches it may look), 'closed' (who has logged in), or 'off'"
 IPV6 = "'gateway', 'link', 'translated' or 'off'"
 MOST_PORTS = 64
 NOT_BONDED = f"a list of up to {MOST_PORTS}, each {TCP_PORTS}"
@@ -263,11 +266,21 @@ class Card(Settings):
     )
     admin_networks: list[AnyNetwork] = Field(
         [],
-        title="from where SSH is let in, beside private addresses",
+        title="from where SSH is let in, beside private addresses; on a gateway private ones reach the page, too",
         description=f"a list of {values.ADMINS}",
     )
     password_hash: PasswordHash = Field(
         None, title="for logins at the console; none: locked", description=values.PASSWORD_HASH
+    )
+    console: Literal["open", "closed", "off"] = Field(
+        "open",
+        title="the page of links and sessions, for a router's LAN or a gateway's admin_networks",
+        description=CONSOLE,
+    )
+    console_password_hash: ScryptHash = Field(
+        None,
+        title="for logins at that page; none: only by what `tributary console login` prints",
+        description=password.HASH,
     )
     client_networks: list[ClientNetwork] = Field(
         [],

@@ -21,7 +21,7 @@ class Role(StrEnum):
     @property
     def parts(self) -> tuple[str, ...]:
         """Packages of Tributary."""
-        return tuple(f"tributary-{part}" for part in ("common", *_ROLES[self][1], "image"))
+        return tuple(f"tributary-{part}" for part in ("common", *_ROLES[self][1], "console", "image"))
 
 
 # Of a home router whose links are network interfaces by themselves.

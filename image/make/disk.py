@@ -4,6 +4,7 @@ Nothing is mounted and no device is needed: each tool is told where in the file 
 """
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def kept(root: Path) -> Path:
         there = root / name
         there.mkdir(parents=True, exist_ok=True)
         (data / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copymode(there.parent, (data / name).parent)
         there.rename(data / name)
         there.mkdir()
     return data

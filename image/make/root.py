@@ -164,6 +164,8 @@ class _Build:
     def _make_room_for_what_is_kept(self) -> None:
         for path in (*slots.KEPT, slots.DATA):
             (self.root / path).mkdir(parents=True, exist_ok=True)
+        # systemd uses it in no other mode.
+        (self.root / "var/lib/private").chmod(0o700)
 
     @property
     def _kernel(self) -> str:

@@ -13,7 +13,8 @@ from image.upgrade.choice import SLOTS, folder
 RAUC = "var/lib/rauc"
 KEPT = (
     *(f"var/lib/tributary/{part}" for part in ("router", "gateway", "squid", "throttler")),
-    *(RAUC, "var/log/journal"),
+    # Where systemd puts the state of a service with a user of its own.
+    *("var/lib/private/tributary-console", RAUC, "var/log/journal"),
 )
 """Folders that both slots share: they lie on the data partition, below the same names."""
 

@@ -67,7 +67,7 @@ class Page:
         """Whether settings were taken: then it has nothing more to do."""
         self._box, self._host, self._card, self._address = box, host, card, address
         self._token = secrets.token_urlsafe(24)
-        self._tables = ""
+        self._tables = self._password = ""
         self._draft: _Draft | None = None
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
@@ -118,17 +118,18 @@ class Page:
 
     def _look(self, form: Form) -> tuple[HTTPStatus, str]:
         """What is wrong, or what will be done."""
-        wrong_keys = views.wrong_keys(form)
+        wrong_keys, wrong_password = views.wrong_keys(form), views.wrong_password(form)
         if wrong_keys:
             form = replace(form, ssh_keys="")
         if not (self._knows(form) or fits(form.code, self._box.code)):
             return HTTPStatus.FORBIDDEN, self._form(form, Verdict([views.WRONG_CODE]))
         # Pasted secrets are never sent back: who corrects something else leaves the field empty.
         self._tables = form.tables or self._tables
-        form = replace(form, tables=self._tables, token=self._token)
-        if wrong_keys:
+        self._password = "" if wrong_password else form.password or self._password
+        form = replace(form, tables=self._tables, password=self._password, token=self._token)
+        if wrong := [line for line in (wrong_keys, wrong_password) if line]:
             self._draft = None
-            return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict([wrong_keys]))
+            return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict(wrong))
         try:
             base = self._box.content()
             text = form.added_to(base.decode("utf-8-sig"), self._card).encode()
@@ -158,5 +159,6 @@ class Page:
         return HTTPStatus.OK, views.started(draft.steps)
 
     def _form(self, form: Form, verdict: Verdict | None = None) -> str:
-        found, kept = self._box.interfaces(), bool(form.token and self._tables)
-        return views.form(form, self._card, found, verdict or Verdict(), keeps_tables=kept)
+        tables, password = (bool(form.token and secret) for secret in (self._tables, self._password))
+        found = self._box.interfaces()
+        return views.form(form, self._card, found, verdict or Verdict(), keeps_tables=tables, keeps_password=password)

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 import tomli_w
 
+from console import password
 from image.firstboot import public_key
 from image.firstboot.settings import Card
 
@@ -17,12 +18,13 @@ LINK = "link."
 MOST_FIELDS = 64
 
 _HEAD = "## From the first-start page.\n"
-_NAMES = ("code", "token", "lan", "address", "ssh_keys", "tables")
+_NAMES = ("code", "token", "lan", "address", "ssh_keys", "password", "tables")
 
 
 @dataclass(frozen=True)
 class Form:
     """``links`` are names by interface. ``tables`` is text for the end of the card's file, and holds secrets.
+    ``password`` is the one for the console's page, of which the file gets the hash.
 
     ``code`` is the box's; ``token`` stands for it from the second time on.
     """
@@ -32,6 +34,7 @@ class Form:
     lan: str = ""
     address: str = ""
     ssh_keys: str = ""
+    password: str = field(default="", repr=False)
     tables: str = field(default="", repr=False)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,8 +48,8 @@ class Form:
             errors="strict",
             max_num_fields=MOST_FIELDS,
         )
-        # Browsers end lines as in CRLF.
-        given = {key: value.replace("\r\n", "\n").strip() for key, value in pairs}
+        # Browsers end lines as in CRLF. A password is what was typed, to the last space.
+        given = {key: value if key == "password" else value.replace("\r\n", "\n").strip() for key, value in pairs}
         links = {key.removeprefix(LINK): value for key, value in given.items() if key.startswith(LINK)}
         if len(given) < len(pairs) or given.keys() - {*_NAMES, *(LINK + name for name in links)}:
             raise ValueError("a field that the page does not have, or one twice")
@@ -79,7 +82,15 @@ class Form:
     def _keys(self, card: Card) -> dict[str, object]:
         """Once is enough: the page goes for good."""
         keys = [line for line in self.ssh_keys.split("\n") if line.strip()]
-        return {"first_start_page": False, **({"ssh_keys": keys} if keys and not card.ssh_keys else {})}
+        return {
+            "first_start_page": False,
+            **({"ssh_keys": keys} if keys and not card.ssh_keys else {}),
+            **({"console_password_hash": password.hashed(self.password)} if self.has_password(card) else {}),
+        }
+
+    def has_password(self, card: Card) -> bool:
+        """Whether a password was given for a page that has none."""
+        return bool(self.password) and card.console != "off" and card.console_password_hash is None
 
     def _tables(self, card: Card) -> Iterator[str]:
         """Each by itself: two links of one name are an error, and not one link."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from console import password
 from image.firstboot import public_key
 from image.firstboot.interfaces import Interface
 from image.firstboot.page.form import LINK, Form
@@ -45,6 +46,13 @@ def wrong_keys(form: Form) -> str | None:
     return None
 
 
+def wrong_password(form: Form) -> str | None:
+    """What is wrong with the password of a form."""
+    return (
+        f"password: accepted: {password.SHORTEST} signs or more" if 0 < len(form.password) < password.SHORTEST else None
+    )
+
+
 @dataclass(frozen=True)
 class Verdict:
     """On a form: what is ``wrong`` with it, or what would come of it, in sentences and in ``files`` and units."""
@@ -54,10 +62,21 @@ class Verdict:
     files: Sequence[str] = ()
 
 
-def form(given: Form, card: Card, interfaces: Sequence[Interface], verdict: Verdict, *, keeps_tables: bool) -> str:
+def form(
+    given: Form,
+    card: Card,
+    interfaces: Sequence[Interface],
+    verdict: Verdict,
+    *,
+    keeps_tables: bool,
+    keeps_password: bool,
+) -> str:
     """The form as it was filled in, without what was secret in it, below the verdict on it."""
-    about = {"wrong": verdict.wrong, "steps": verdict.steps, "files": verdict.files, "keeps_tables": keeps_tables}
-    return _page("form", form=given, card=card, interfaces=interfaces, link=LINK, **about)
+    about = {"wrong": verdict.wrong, "steps": verdict.steps, "files": verdict.files}
+    kept = {"keeps_tables": keeps_tables, "keeps_password": keeps_password}
+    return _page(
+        "form", form=given, card=card, interfaces=interfaces, link=LINK, shortest=password.SHORTEST, **about, **kept
+    )
 
 
 def started(steps: Sequence[str]) -> str:

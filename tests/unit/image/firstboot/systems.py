@@ -18,7 +18,7 @@ FIREWALL = Path(__file__).parents[4] / "ansible/roles/firewall/files/tributary-f
 UNITS = (
     *(
         f"tributary-{part}.service"
-        for part in ("squid", "converter", "throttler", "gateway", "router", "lan", "first-start")
+        for part in ("squid", "converter", "throttler", "gateway", "console", "router", "lan", "first-start")
     ),
     *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
     *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
@@ -34,6 +34,7 @@ def facts(role: Role = Role.GATEWAY, **others: object) -> Facts:
         "wireless": ("wlan0",),
         "built_in": ("end0",),
         "units": frozenset(UNITS),
+        "steering_group": 990,
         "code": "abcdefgh",
         **others,
     }

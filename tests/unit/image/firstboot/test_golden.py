@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from console import settings as console
 from gateway.settings import GatewaySettings
 from image.firstboot.actions import Action, WriteFile, lines
 from image.firstboot.bypass import MOST_TABLES, MOST_VALUES
@@ -33,7 +34,7 @@ EVERY = pytest.mark.parametrize("name", CASES)
 NFT = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("nft") is None, reason="needs nft and root")
 DNSMASQ = pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs dnsmasq")
 VISUDO = pytest.mark.skipif(shutil.which("visudo") is None, reason="needs visudo")
-SECRET = re.compile(r'psk=|^ *password "|password=|passphrase=|^ *pin=|secret =', re.MULTILINE)
+SECRET = re.compile(r'psk=|^ *password "|password=|passphrase=|^ *pin=|secret =|_hash =', re.MULTILINE)
 
 
 def planned(name: str) -> tuple[Action, ...]:
@@ -93,6 +94,8 @@ def test_each_part_accepts_its_settings(name: str, tmp_path: Path) -> None:
         assert load(squid, SquidSettings)
     if throttler := written(name, "/etc/tributary/throttler.toml", tmp_path):
         assert [rule.acts for rule in model.read(throttler).rules] == [False]
+    if page := written(name, "/etc/tributary/console.toml", tmp_path):
+        assert console.read(page).addresses
     if routers := written(name, "/etc/tributary/gateway.toml", tmp_path):
         assert load(routers, GatewaySettings).name == "gateway.example.net"
     if router := written(name, "/etc/tributary/router.toml", tmp_path):
@@ -178,7 +181,7 @@ def test_every_default_route_has_a_metric_of_its_own(name: str) -> None:
 def test_secrets_are_readable_by_their_owner_alone(name: str) -> None:
     for action in planned(name):
         if isinstance(action, WriteFile) and (SECRET.search(action.text) or action.path.endswith("authorized_keys")):
-            assert action.mode == 0o600
+            assert action.mode == (0o640 if action.path == "/etc/tributary/console.toml" else 0o600)
         shown = "\n".join(lines(action))
         assert not SECRET.search(shown)
-        assert "$y$" not in shown
+        assert "$y$" not in shown and "$7$" not in shown

@@ -33,10 +33,12 @@ def test_facts_name_interfaces_account_and_units(tmp_path: Path) -> None:
         ("wwan0", 65534, True, False),
     ):
         make_interface(sys, name, kind, device=device, wireless=wireless)
-    found = look.facts(make_system(tmp_path / "root"), Role.ROUTER, Memory("x", ("/etc/a",), ("b@c.service",)), sys)
+    root = make_system(tmp_path / "root")
+    (root / "etc/group").write_text("tributary:x:991:\ntributary-steer:x:992:tributary\n")
+    found = look.facts(root, Role.ROUTER, Memory("x", ("/etc/a",), ("b@c.service",)), sys)
     assert (found.wired, found.wireless) == (("end0",), ("wlan0",))
     assert (found.home, found.owner) == ("/home/tributary", Owner(os.getuid(), os.getgid()))
-    assert found.units == frozenset(UNITS)
+    assert (found.units, found.steering_group) == (frozenset(UNITS), 992)
     assert (found.role, found.owned_files, found.owned_units) == (Role.ROUTER, ("/etc/a",), ("b@c.service",))
 
 

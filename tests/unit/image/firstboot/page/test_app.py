@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from console import password
 from image.firstboot.boot import Outlook
 from image.firstboot.interfaces import Interface, Kind
 from image.firstboot.page.app import Box, Page
@@ -75,6 +76,27 @@ def test_a_snippet_that_was_pasted_once_is_kept_and_not_shown(browser: Browser) 
     assert SECRET not in browser.shown
     assert browser.ask("/start", {"token": browser.token}) == 200
     assert browser.page.accepted and SECRET.encode() in browser.card
+
+
+def test_a_password_is_kept_and_not_shown(browser: Browser) -> None:
+    given = {**GOOD, "tables": ENROLMENT, "password": "correct horse"}
+    assert browser.ask("/look", {**given, "link.enx2": ""}) == 422
+    token = browser.token
+    assert browser.ask("/look", {**given, "code": "", "token": token, "password": ""}) == 200
+    assert "correct horse" not in browser.shown and "$7$" not in browser.shown
+    assert browser.ask("/start", {"token": token}) == 200
+    hashed = read(browser.card, Role.ROUTER).console_password_hash
+    assert hashed and password.fits("correct horse", hashed)
+
+
+def test_a_password_that_is_too_short_is_refused(browser: Browser) -> None:
+    given = {**GOOD, "tables": ENROLMENT, "password": "short"}
+    assert browser.ask("/look", given) == 422
+    assert "password: accepted: 10 signs or more" in browser.shown and "short" not in browser.shown
+    again = {**given, "code": "", "token": browser.token, "password": ""}
+    assert browser.ask("/look", again) == 200
+    assert browser.ask("/start", {"token": browser.token}) == 200
+    assert read(browser.card, Role.ROUTER).console_password_hash is None
 
 
 def test_a_new_visitor_does_not_learn_whether_anything_was_pasted(browser: Browser) -> None:

@@ -4,6 +4,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from console import password
 from image.firstboot.page.form import MOST_FIELDS, Form
 from image.firstboot.reading import Wrong, read
 from image.firstboot.settings import Card, Role
@@ -123,5 +124,16 @@ def test_what_is_not_the_page_s_form_is_refused(body: bytes) -> None:
         Form.parse(body)
 
 
+def test_of_a_password_the_file_gets_the_hash() -> None:
+    given = " correct horse "
+    form = Form.parse(urlencode({**GIVEN, "password": given}).encode())
+    text = form.added_to("", Card())
+    hashed = card_of("", form).console_password_hash
+    assert hashed and password.fits(given, hashed) and "correct horse" not in text
+    other = password.hashed("another one")
+    assert card_of(f'console_password_hash = "{other}"\n', form).console_password_hash == other
+    assert card_of('console = "off"\n', form).console_password_hash is None
+
+
 def test_secrets_are_in_no_traceback() -> None:
-    assert "secret" not in repr(FORM) and "abcd" not in repr(Form(code="abcd", token="abcd"))
+    assert "secret" not in repr(FORM) and "abcd" not in repr(Form(code="abcd", token="abcd", password="abcd"))
