@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.password import hashed
 from experiments.home.network import DEVICE, GATEWAY, ROUTER, SERVER, Network, provide
 from experiments.home.web import serving
 from experiments.testbed.network import standing_nodes
@@ -26,6 +27,8 @@ from tests.image.machine import Medium
 from tests.image.standing import Cable, Login, Standing, standing_pc
 from tests.netns.world import eventually
 
+PASSWORD = "correct horse battery"
+"""Of the router's page."""
 NAME, HOME = "server.example.net", "home"
 """A name that the provider of the gateway knows, and by which the router is enrolled."""
 CARDS = {"dsl": "ens3", "lte": "ens4"}
@@ -57,6 +60,7 @@ _ROUTER_CARD = """\
 role = "router"
 hostname = "attic"
 ssh_keys = ["{key}"]
+console_password_hash = "{password}"
 [wan.dsl]
 interface = "ens3"
 [wan.lte]
@@ -162,7 +166,7 @@ def standing_home(image: Path, folder: Path) -> Iterator[Home]:
         printed = gateway.run(f"sudo tributary enrol {HOME}")
 
         (folder / "router").mkdir()
-        card = _ROUTER_CARD.format(key=public, router=ROUTER) + printed
+        card = _ROUTER_CARD.format(key=public, router=ROUTER, password=hashed(PASSWORD)) + printed
         medium = Medium.of(image, folder / "router", card)
         box, providers = stack.enter_context(standing_router(network, medium))
         stack.enter_context(serving(network.server))

@@ -83,7 +83,8 @@ def test_the_first_boot_makes_a_home_router_of_it(machine: Machine, console: str
     assert found["as_an_upgrade"] == "good"
     assert f"Plug devices in at {machine.cards[-1]}" in found["applied"]
     running = {name for name, state in found["active"].items() if state == "active"}
-    assert {f"tributary-{part}.service" for part in ("router", "converter", "lan", "firewall", "firstboot")} <= running
+    parts = ("router", "converter", "console", "lan", "firewall", "firstboot")
+    assert {f"tributary-{part}.service" for part in parts} <= running
     assert "tributary-squid.service" not in found["active"]
     assert "ssh.service" not in running  # nobody has a key
 

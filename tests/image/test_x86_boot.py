@@ -46,7 +46,7 @@ def test_it_is_what_the_boot_partition_says(system: dict[str, Any]) -> None:
     assert system["card"] == ["tributary-applied.txt", "tributary.toml"]
     assert "This is attic, a Tributary gateway." in system["applied"]
     running = {name for name, state in system["active"].items() if state == "active"}
-    parts = ("squid", "converter", "throttler", "firewall", "firstboot", "mptcp")
+    parts = ("squid", "converter", "throttler", "console", "firewall", "firstboot", "mptcp")
     assert {"ssh.service", *(f"tributary-{part}.service" for part in parts)} <= running
 
 

@@ -14,12 +14,13 @@ from experiments.home.network import DEVICE, ROUTER, Network
 from image.firstboot.first_start import UNIT
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.home_world import CARDS, make_key, standing_router, surroundings
+from tests.image.home_world import CARDS, PASSWORD, make_key, standing_router, surroundings
 from tests.image.machine import Medium
 from tests.image.standing import FIRST_START, Login
 from tests.netns.dhcp import offered
 from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT
+from tributary.api.console import PORT
 
 pytestmark = needs("qemu-system-x86_64", "dnsmasq")
 
@@ -76,6 +77,7 @@ def router(box: Box) -> Login:
         "lan": LAN,
         "address": f"{ROUTER}/24",
         "ssh_keys": box.key.with_suffix(".pub").read_text(),
+        "password": PASSWORD,
         "tables": ENROLMENT,
     }
     status, page = box.ask("/look", given)
@@ -102,6 +104,15 @@ def test_with_the_answers_it_becomes_a_home_router(box: Box, router: Login) -> N
     told = json.loads(router.run("sudo tributary status router"))
     assert {link["name"]: link["interface"] for link in told["wan"]} == CARDS
     eventually(lambda: f"{ROUTER} " in offered(box.network.device), 60)
+
+
+def test_its_own_page_takes_the_password_that_was_given(box: Box, router: Login) -> None:
+    page = f"http://{ROUTER}:{PORT}"
+    words = ["curl", "-sS", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "-H", f"Origin: {page}"]
+    words += ["-H", "Content-Type: application/json", "-d", json.dumps({"password": PASSWORD})]
+    assert eventually(lambda: box.network.device.run(*words, f"{page}/api/v1/login"), 60) == "204"
+    card = router.run("sudo cat /boot/firmware/tributary.toml")
+    assert "console_password_hash = " in card and PASSWORD not in card
 
 
 def test_the_page_is_gone_with_its_code_and_what_was_given_is_roots_alone(box: Box, router: Login) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from scapy.layers.dns import DNS, DNSQR
@@ -21,10 +22,11 @@ from experiments.home.web import PORTS
 from experiments.testbed.node import Node
 from image.make.boards import Role
 from tests.image.conftest import Build
-from tests.image.home_world import CARDS, HOME, NAME, Home, standing_home
+from tests.image.home_world import CARDS, HOME, NAME, PASSWORD, Home, standing_home
 from tests.image.standing import Login
 from tests.netns.world import eventually, needs
-from tributary.wireguard.enrolment import PORT
+from tributary.api.console import PORT
+from tributary.wireguard.enrolment import PORT as WIREGUARD
 
 pytestmark = needs("qemu-system-x86_64", "dnsmasq")
 
@@ -143,16 +145,77 @@ def has(box: Login, card: str, address: str) -> bool:
     return f" {address}/" in box.run(f"ip -brief address show {card}")
 
 
+def browse(home: Home, path: str, body: object = None) -> Any:
+    """What the router's page answers a browser in the LAN, which keeps its cookies; None where it says nothing."""
+    page, jar = f"http://{ROUTER}:{PORT}", str(home.network.directory / "cookies")
+    words = ["curl", "-sS", "--fail-with-body", "--noproxy", "*", "--max-time", "60", "-b", jar, "-c", jar]
+    if body is not None:
+        words += ["-H", f"Origin: {page}", "-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    answer = home.device.run(*words, page + path)
+    return json.loads(answer) if answer else None
+
+
+def test_the_lan_opens_the_router_s_page_and_steers_by_it_after_a_login(home: Home) -> None:
+    assert "<script" in home.device.run("curl", "-sS", "--noproxy", "*", f"http://{ROUTER}:{PORT}/")
+    eventually(lambda: {link["state"] for link in browse(home, "/api/v1/look")["links"]} == {"up"}, SOON)
+    assert [link["name"] for link in browse(home, "/api/v1/look")["links"]] == list(CARDS)
+    assert browse(home, "/api/v1/who")["manages"] is False
+    browse(home, "/api/v1/login", {"password": PASSWORD})
+    assert browse(home, "/api/v1/who")["manages"] is True
+    entry = browse(home, "/api/v1/link", {"link": "lte", "key": "use", "value": "backup"})["entry"]
+    assert (entry["who"], entry["after"]) == ("password", "backup")
+    eventually(lambda: browse(home, "/api/v1/look")["links"][1]["use"] == "backup", SOON)
+    browse(home, "/api/v1/undo", {"entry": entry["id"]})
+    home.wait_until_whole()
+
+
+def test_the_router_s_page_is_for_nobody_else(home: Home) -> None:
+    internet, outside = home.network.internet, str(home.link("dsl").client4)
+    assert knocked(internet, ["tcp/22", f"tcp/{PORT}"], outside) == ["tcp/22"]
+    internet.ip("route", "add", ROUTER, "via", outside)
+    try:
+        assert knocked(internet, ["tcp/22", f"tcp/{PORT}"], ROUTER) == ["tcp/22"]
+    finally:
+        internet.ip("route", "delete", ROUTER)
+    inside = home.router.run("ip -brief -4 address show tb0").split()[2].partition("/")[0]
+    refused = home.gateway.tries(f"curl -sS --noproxy '*' --max-time 20 http://{inside}:{PORT}/")
+    assert refused.returncode in (7, 28), refused.stderr
+
+
+def test_the_gateway_s_page_is_at_loopback_for_who_logs_in(home: Home) -> None:
+    look = json.loads(home.gateway.run(f"curl -sS --noproxy '*' http://127.0.0.1:{PORT}/api/v1/look"))
+    assert [link["name"] for link in look["links"]] == ["tunnels"]
+    page = home.gateway.run("sudo tributary console login").strip()
+    assert page.startswith(f"http://127.0.0.1:{PORT}/#/login?token=")
+
+
+def test_the_page_s_state_is_what_both_slots_share_and_the_doctor_and_status_know_it(home: Home) -> None:
+    for box in (home.gateway, home.router):
+        eventually(partial(has_history, box), SOON)
+        services = json.loads(box.run("sudo tributary status --json"))["services"]
+        assert {each["name"]: each["running"] for each in services}["console"]
+        print(services, box.run("systemctl show --property=MemoryCurrent,MemoryPeak tributary-console"))
+        (found,) = json.loads(box.run("sudo tributary-doctor --json --only console"))
+        assert (found["check"], found["state"]) == ("tributary-console", "ok")
+        assert box.tries("grep -q scrypt /etc/tributary/console.toml").returncode == 2, "the file is not for everybody"
+
+
+def has_history(box: Login) -> bool:
+    """Whether the page of the box has written what links have carried."""
+    return box.tries("sudo test -e /data/var/lib/private/tributary-console/history.sqlite").returncode == 0
+
+
 def test_no_port_of_the_gateway_answers_a_stranger(home: Home) -> None:
-    ports = sorted({*range(1, 1025), 1080, 3128, 3129, 5124, 9464, 9465, 51820, PORT})
+    ports = sorted({*range(1, 1025), 1080, 3128, 3129, 5124, PORT, 9464, 9465, 51820, WIREGUARD})
     answers = knocked(home.network.server, [f"{kind}/{port}" for kind in ("tcp", "udp") for port in ports])
     assert answers == []
-    assert knocked(home.network.internet, ["tcp/22", "tcp/23"]) == ["tcp/22"], "those who look after it get in"
+    reached = knocked(home.network.internet, ["tcp/22", "tcp/23", f"tcp/{PORT}"])
+    assert reached == ["tcp/22"], "those who look after it get in"
 
 
-def knocked(node: Node, ports: list[str]) -> list[str]:
+def knocked(node: Node, ports: list[str], address: str = GATEWAY) -> list[str]:
     """Those of ``ports`` that answer somebody at ``node``."""
-    words = ("prlimit", "--nofile=8192", sys.executable, "-m", "experiments.probes.knock", GATEWAY, "5")
+    words = ("prlimit", "--nofile=8192", sys.executable, "-m", "experiments.probes.knock", address, "5")
     answers: list[str] = json.loads(node.run(*words, *ports))
     return answers
 
