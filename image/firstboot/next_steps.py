@@ -18,11 +18,12 @@ _BY_HAND = f"add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {
 def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple[str, ...]:
     """Sentences, the most urgent first; ``addresses`` are the box's own, none if they are not known yet."""
     role = card.role or facts.role
+    used = card.used_by(role)
     where = addresses[0] if addresses else "ADDRESS"
     return (
         *_login(card, where),
-        *(_gateway(card, facts, where) if role is Role.GATEWAY else _home(card, facts)),
-        *_unused(card, role),
+        *(_gateway(used, facts, where) if role is Role.GATEWAY else _home(used, facts)),
+        *_unused(card, used, role),
     )
 
 
@@ -78,8 +79,7 @@ def _asking(card: Card, facts: Facts) -> Iterator[str]:
         yield f"plug a computer in at {ports}, alone, and open http://{where}/ there. Code: {shown(facts.code)}. Or "
 
 
-def _unused(card: Card, role: Role) -> Iterator[str]:
-    used = card.used_by(role)
+def _unused(card: Card, used: Card, role: Role) -> Iterator[str]:
     given = [key for keys in OF_ROLE.values() for key in keys if getattr(card, key) != getattr(used, key)]
     if given:
         yield f"Not used, since this box is a {role}: {', '.join(given)}."

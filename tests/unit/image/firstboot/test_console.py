@@ -66,6 +66,12 @@ def test_there_is_none_where_it_is_off(card: str, role: Role) -> None:
     assert "/etc/tributary/console.toml" not in texts(off, facts(role))
 
 
+def test_what_a_gateway_s_card_says_of_a_lan_does_not_count() -> None:
+    card = f"{KEY}{HOME}"
+    assert listens(card, Role.GATEWAY) == ["127.0.0.1"]
+    assert "ssh -L" in told(card, Role.GATEWAY)
+
+
 def test_there_is_none_before_a_router_has_links() -> None:
     assert not units("", facts(Role.ROUTER))[UNIT]
 
