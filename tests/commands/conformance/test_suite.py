@@ -67,11 +67,10 @@ def test_every_check_has_a_name_of_its_own_a_clause_and_one_sentence() -> None:
         assert re.fullmatch(r"[A-Z].*[^.]\.", each.asks), each
 
 
-def test_the_page_lists_every_check_with_its_clause_and_level() -> None:
+def test_the_page_has_the_number_of_checks_by_level() -> None:
     page = (ROOT / "docs" / "convert-conformance.md").read_text()
-    rows = re.findall(r"^\| ([\dA.]+) \| (\w+) \| (.*) \|$", page, re.MULTILINE)
-    listed = [(clause, level, name) for clause, level, names in rows for name in re.findall(r"`([^`]+)`", names)]
-    assert sorted(listed) == sorted((each.clause, each.level, each.name) for each in ALL)
+    shoulds = sum(each.level == Level.SHOULD for each in ALL)
+    assert f"{len(ALL)} checks, all MUST but {shoulds} SHOULD, cover" in page
 
 
 def words(converter: Converter, *options: str) -> list[str]:
