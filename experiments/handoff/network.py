@@ -22,8 +22,8 @@ SERVICE = "10.7.1.2:80"
 TOGETHER = "10.7.0.1:80"
 """The service where the front is on the switch's machine."""
 URL = f"http://{SERVICE}/"
-METRICS = "127.0.0.1:9101"
-"""The front's, on its own machine."""
+METRICS = "127.0.0.1:9465"
+"""The front's, on its own machine, where the playbook has them and the console asks."""
 BACK_ENDS = ("a", "b")
 MOST_BACK_ENDS = 8
 _FRONTS_PORT, _HAND_OFF_PORT, _HTTP_PORT, _SWITCH_PORT = 7401, 7400, 80, 7402

@@ -13,7 +13,7 @@ use handoff_protocol::{Message, Payload};
 use tokio::sync::mpsc;
 
 use crate::reconnect::RemoteEnd;
-use crate::settings::BackEndSettings;
+use crate::settings::{BackEndSettings, OpenSession, Sessions};
 
 pub struct BackEnd {
     name: String,
@@ -23,7 +23,9 @@ pub struct BackEnd {
     connections: Arc<AtomicUsize>,
     /// Of the current session.
     sender: RefCell<Option<Sender>>,
-    is_connected: Cell<bool>,
+    sessions: Sessions,
+    /// While it takes connections.
+    open: RefCell<Option<OpenSession>>,
     is_draining: Cell<bool>,
     remote_connections: RefCell<HashMap<u64, mpsc::UnboundedSender<Payload>>>,
 }
@@ -35,7 +37,8 @@ impl BackEnd {
             hand_off: settings.hand_off,
             connections: Arc::clone(&settings.connections),
             sender: RefCell::default(),
-            is_connected: Cell::default(),
+            sessions: settings.sessions.clone(),
+            open: RefCell::default(),
             is_draining: Cell::default(),
             remote_connections: RefCell::default(),
         })
@@ -43,7 +46,7 @@ impl BackEnd {
 
     /// Whether it can take connections.
     pub fn is_up(&self) -> bool {
-        self.is_connected.get() && !self.is_draining.get()
+        self.open.borrow().is_some()
     }
 
     /// Connections there, of all threads.
@@ -79,13 +82,16 @@ impl RemoteEnd for BackEnd {
 
     fn on_connected(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
-        self.is_connected.set(true);
+        if !self.is_draining.get() {
+            self.open.replace(Some(self.sessions.open()));
+        }
     }
 
     fn on_message(&self, message: Message) {
         if message.payload == Payload::Draining {
             tracing::info!("{} is draining", self.name);
             self.is_draining.set(true);
+            self.open.take();
         } else if let Some(events_sender) = self.remote_connections.borrow().get(&message.id) {
             // The receiver may be gone.
             let _ = events_sender.send(message.payload);
@@ -93,7 +99,7 @@ impl RemoteEnd for BackEnd {
     }
 
     fn on_disconnected(&self) {
-        self.is_connected.set(false);
+        self.open.take();
     }
 
     fn on_session_end(&self) {

@@ -13,5 +13,5 @@ mod transfer;
 pub use error::HandoffError;
 pub use handoff_link::{Identity, Role};
 pub use links::Links;
-pub use settings::{BackEndSettings, Settings, SwitchAddress};
+pub use settings::{BackEndSettings, Sessions, Settings, SwitchAddress};
 pub use transfer::{AnswerEnd, Outcome, RequestRouter, hand_over};

@@ -24,7 +24,7 @@ pub struct Links {
 
 impl Links {
     pub fn start(settings: &Settings) -> Rc<Self> {
-        let switch = Rc::new(Switch::default());
+        let switch = Rc::new(Switch::new(settings.switch_sessions.clone()));
         let mut tasks = vec![connect_switch(&switch, settings)];
         let mut back_ends = vec![];
         for each in &settings.back_ends {

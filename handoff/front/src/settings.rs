@@ -1,7 +1,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handoff_link::Identity;
 
@@ -10,6 +10,8 @@ use handoff_link::Identity;
 pub struct Settings {
     pub identity: Identity,
     pub switch: SwitchAddress,
+    /// Sessions with the switch.
+    pub switch_sessions: Sessions,
     /// Identified by their places in this list.
     pub back_ends: Vec<BackEndSettings>,
 }
@@ -33,4 +35,31 @@ pub struct BackEndSettings {
     pub hand_off: SocketAddrV4,
     /// Connections there, of all threads with these settings.
     pub connections: Arc<AtomicUsize>,
+    /// Sessions with it in which it takes connections.
+    pub sessions: Sessions,
+}
+
+/// The open sessions with a remote end, of all threads with these settings.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions(Arc<AtomicUsize>);
+
+impl Sessions {
+    /// Whether there is one.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts one until the value is dropped.
+    pub(crate) fn open(&self) -> OpenSession {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenSession(self.clone())
+    }
+}
+
+pub(crate) struct OpenSession(Sessions);
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::reconnect::RemoteEnd;
+use crate::settings::{OpenSession, Sessions};
 
 /// It is on this machine, or near.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -21,6 +22,8 @@ const FIN_GRACE: Duration = Duration::from_secs(5);
 /// The front owns its rules: a restarted switch gets them again.
 #[derive(Default)]
 pub struct Switch {
+    sessions: Sessions,
+    open: RefCell<Option<OpenSession>>,
     sender: RefCell<Option<Sender>>,
     next: Cell<u64>,
     asked: RefCell<HashMap<u64, oneshot::Sender<Payload>>>,
@@ -30,6 +33,13 @@ pub struct Switch {
 }
 
 impl Switch {
+    pub fn new(sessions: Sessions) -> Self {
+        Self {
+            sessions,
+            ..Self::default()
+        }
+    }
+
     pub fn is_up(&self) -> bool {
         self.sender.borrow().is_some()
     }
@@ -102,6 +112,7 @@ impl RemoteEnd for Switch {
 
     fn on_connected(&self, sender: &Sender) {
         self.sender.replace(Some(sender.clone()));
+        self.open.replace(Some(self.sessions.open()));
         for (&id, &rule) in self.ended.borrow().iter() {
             self.send(id, Payload::Remove(rule));
         }
@@ -121,6 +132,7 @@ impl RemoteEnd for Switch {
 
     fn on_disconnected(&self) {
         self.sender.take();
+        self.open.take();
         self.asked.take();
     }
 

@@ -53,6 +53,7 @@ pub struct Metrics {
     log_lines_dropped: Gauge<u64, AtomicU64>,
     handoff_requests: By<&'static str>,
     handoff_failures: By<&'static str>,
+    handoff: FrontGauges,
     kernel: KernelCounters,
 }
 
@@ -167,6 +168,7 @@ impl Default for Metrics {
                 "handoff_failures",
                 "Requests that were to be handed over and were relayed, by reason",
             ),
+            handoff: FrontGauges::add(r),
             kernel: KernelCounters::add(r),
             registry,
         }
@@ -272,7 +274,7 @@ impl HandoffDecision {
 }
 
 /// What is measured at the moment of a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Gauges {
     /// Client connections that are open.
     pub open: usize,
@@ -282,8 +284,60 @@ pub struct Gauges {
     pub log_lines_dropped: u64,
     /// Early connections that wait for their client.
     pub early_waiting: usize,
+    /// The settings of the front, which count its sessions.
+    pub handoff: Option<Arc<handoff_front::Settings>>,
     /// The kernel's counters.
     pub kernel: MptcpCounters,
+}
+
+/// A value for each back end.
+type ByBackEnd = Family<[(&'static str, String); 1], Gauge>;
+
+/// What a front knows of its switch and back ends; empty without one.
+#[derive(Debug)]
+struct FrontGauges {
+    switch_up: Family<[(&'static str, &'static str); 0], Gauge>,
+    up: ByBackEnd,
+    connections: ByBackEnd,
+}
+
+impl FrontGauges {
+    fn add(r: &mut Registry) -> Self {
+        Self {
+            switch_up: add(
+                r,
+                "handoff_switch_up",
+                "Whether the front has a session with the switch",
+            ),
+            up: add(
+                r,
+                "handoff_back_end_up",
+                "Whether a back end takes connections of the front",
+            ),
+            connections: add(
+                r,
+                "handoff_back_end_connections",
+                "Connections of the front at a back end",
+            ),
+        }
+    }
+
+    /// A back end that is not in the settings any more is gone.
+    fn set(&self, front: Option<&handoff_front::Settings>) {
+        self.switch_up.clear();
+        self.up.clear();
+        self.connections.clear();
+        let Some(front) = front else { return };
+        let switch_up = front.switch_sessions.any();
+        self.switch_up.get_or_create(&[]).set(switch_up.into());
+        for each in &front.back_ends {
+            let name = [("name", each.name.clone())];
+            self.up.get_or_create(&name).set(each.sessions.any().into());
+            let connections = each.connections.load(Ordering::Relaxed);
+            let connections = i64::try_from(connections).unwrap_or(i64::MAX);
+            self.connections.get_or_create(&name).set(connections);
+        }
+    }
 }
 
 /// The counters of one listener, found once and then used without a look-up.
@@ -403,6 +457,7 @@ impl Metrics {
         self.buffered.set(signed(gauges.buffered));
         self.early_waiting.set(signed(gauges.early_waiting));
         self.log_lines_dropped.set(gauges.log_lines_dropped);
+        self.handoff.set(gauges.handoff.as_deref());
         self.kernel.set(&gauges.kernel);
         let mut exposition = String::new();
         // A String takes everything.

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use handoff_front::{BackEndSettings, Identity, Role, SwitchAddress};
+use handoff_front::{BackEndSettings, Identity, Role, Sessions, SwitchAddress};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::listen;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -163,12 +163,14 @@ fn handoff(config: &Config, old: Option<&ActiveConfig>) -> Result<Option<ActiveH
         fronts: each.fronts,
         hand_off: each.hand_off,
         connections: Arc::default(),
+        sessions: Sessions::default(),
     });
     let estimator = Arc::new(SizeEstimator::new(wanted.relay_below));
     Ok(Some(ActiveHandoff {
         settings: Arc::new(handoff_front::Settings {
             identity,
             switch,
+            switch_sessions: Sessions::default(),
             back_ends: back_ends.collect(),
         }),
         estimator,

@@ -61,12 +61,15 @@ impl Service {
     pub(super) fn expose(&self, stream: Option<TcpStream>) {
         if let Some(stream) = stream {
             let shared = Arc::clone(&self.shared);
+            let front = self.active.handoff.as_ref();
+            let front = front.map(|front| Arc::clone(&front.settings));
             self.answers[1].begin(answer_scrape(stream, move || {
                 shared.registry.metrics.exposition(Gauges {
                     open: shared.admission.open(),
                     buffered: shared.admission.buffered(),
                     log_lines_dropped: shared.registry.log.dropped(),
                     early_waiting: shared.early.waiting(),
+                    handoff: front,
                     kernel: MptcpCounters::now(),
                 })
             }));
