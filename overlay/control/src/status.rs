@@ -1,5 +1,7 @@
 //! The state of the overlay, as JSON for scripts/overlay status.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::clock::now;
@@ -42,6 +44,8 @@ struct Node {
     pressure_percent: u8,
     /// The number of peers that it measured.
     delays: usize,
+    /// Their round-trip times in milliseconds.
+    round_trip_ms: BTreeMap<String, f64>,
     /// The number of peers whose delay is estimated, since neither measured the other.
     estimated: usize,
     /// The number of server networks that it measured.
@@ -66,6 +70,8 @@ struct Table {
     age_s: u64,
     /// The number of nodes to which it has chains.
     egresses: usize,
+    /// The chains to each of them, by ascending rounds.
+    chains: BTreeMap<Name, Vec<schema::Chain>>,
 }
 
 /// Reads the state from etcd.
@@ -127,11 +133,18 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, SessionError> {
             converter_silent: health.converter_silent,
             pressure_percent: health.pressure_percent.percent(),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
+            round_trip_ms: measured.map(milliseconds).unwrap_or_default(),
             estimated: guesses.get(&name).copied().unwrap_or(0),
             servers: to_servers.map_or(0, |measured| measured.round_trip_us.len()),
         })
     });
     Ok(each.collect())
+}
+
+fn milliseconds(measured: &schema::Delays) -> BTreeMap<String, f64> {
+    let each = measured.round_trip_us.iter();
+    each.map(|(peer, delay)| (peer.to_string(), f64::from(delay.microseconds()) / 1000.0))
+        .collect()
 }
 
 /// None for a node that is not an ingress, or a malformed value.
@@ -152,6 +165,7 @@ impl Table {
             version: table.version,
             age_s: age(table.made),
             egresses: table.chains.len(),
+            chains: table.chains.clone(),
         }
     }
 }
