@@ -1,5 +1,7 @@
+import json
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,36 @@ def test_nothing_is_asked_of_bird_that_is_so_already(bird: Path) -> None:
     assert anycast.settle(False) is True
     assert anycast.settle(False) is False
     assert bird.read_text().strip() == "down"
+
+
+class Stopped(Exception):
+    """The watch would go on for ever."""
+
+
+@pytest.mark.usefixtures("bird")
+def test_the_watch_writes_what_it_has_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interval, sleep = 3600.0, time.sleep
+
+    def stop(seconds: float) -> None:
+        if seconds == interval:
+            raise Stopped
+        sleep(seconds)
+
+    monkeypatch.setattr(anycast, "STATUS", tmp_path / "status.json")
+    monkeypatch.setattr(anycast.time, "sleep", stop)
+
+    def written(proxies: list[tuple[str, int]]) -> tuple[object, ...]:
+        with pytest.raises(Stopped):
+            anycast.watch(proxies, 2, interval)
+        status = json.loads((tmp_path / "status.json").read_text())
+        assert abs(status["time"] - time.time()) < 5
+        return status["announced"], status["drained"], status["answers"]
+
+    assert written([]) == (True, None, True)
+    anycast.main(["drain", "--reason", "upgrade"])
+    assert written([]) == (False, "upgrade", True)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert written([("127.0.0.1", 1)]) == (None, "upgrade", False)
 
 
 def test_without_bird_every_command_says_so(

@@ -35,13 +35,13 @@ _CHANGES = {
 }
 # Folders that each node has for itself, with their owners.
 _FOLDERS = {
-    "/run": ("bird", "tributary-converter"),
+    "/run": ("bird", "tributary-anycast", "tributary-converter"),
     "/var/lib": ("tributary/anycast",),
     "/var/log": ("tributary-converter",),
     "/etc/bird": (),
     "/usr/local/sbin": (),
 }
-_BIRDS = ("/run/bird", "/var/lib/tributary/anycast", "/etc/bird")
+_BIRDS = ("/run/bird", "/run/tributary-anycast", "/var/lib/tributary/anycast", "/etc/bird")
 RUN_BIRD = ("bird", "-f", "-u", "bird", "-g", "bird")  # bird.service of Debian's package
 
 Sessions = Mapping[str, Sequence[tuple[str, str]]]

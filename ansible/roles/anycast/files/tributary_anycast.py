@@ -15,17 +15,19 @@ exit codes: 0 done; 1 status, announce: this node is not announced; 64 wrong arg
 """
 
 import argparse
+import json
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 DRAINED = Path("/var/lib/tributary/anycast/drained")
+STATUS = Path("/run/tributary-anycast/status.json")  # for `tributary status` and the console
 _PROTOCOLS = '"anycast*"'
 _BY_HAND = "maintenance"
 _ANNOUNCE_TIMEOUT = 30.0  # seconds for `announce`
@@ -105,12 +107,26 @@ def watch(proxies: Sequence[tuple[str, int]], most: int, interval: float) -> NoR
         health = health.after(all(answers(*proxy) for proxy in proxies))
         reason = drained()
         wanted = health.well and reason is None
+        now: bool | None = wanted
         try:
             if settle(wanted):
                 print(_said(wanted, reason), flush=True)
         except Silent as error:
+            now = None
             print(error, file=sys.stderr, flush=True)
+        write_status({"time": time.time(), "announced": now, "drained": reason, "answers": health.well})
         time.sleep(interval)
+
+
+def write_status(status: Mapping[str, object]) -> None:
+    """Replace the file, for readers that are there at any time."""
+    try:
+        new = STATUS.with_suffix(".new")
+        new.write_text(json.dumps(status))
+        new.chmod(0o644)
+        new.replace(STATUS)
+    except OSError as error:
+        print(f"{STATUS}: cannot be written: {error.strerror}", file=sys.stderr, flush=True)
 
 
 def _said(wanted: bool, reason: str | None) -> str:
