@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from command import mapping
+from command import mapping, parts
 from command.show import Listed
 from gateway.control import CONTROL as GATEWAY
 from router.control import CONTROL as ROUTER
@@ -19,6 +19,7 @@ from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
 from tributary.api.console import CONTROL as CONSOLE
 from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -75,6 +76,9 @@ PROGRAMS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "router": router,
     "gateway": gateway,
     "console": console,
+    "overlay": lambda: parts.overlay().model_dump(mode="json"),
+    "handoff": lambda: parts.handoff().model_dump(mode="json"),
+    "fleet": lambda: parts.fleet().model_dump(mode="json"),
 }
 """What asks each for all that it says of itself; raises CommandError, exit 69, where none runs."""
 
@@ -138,17 +142,38 @@ class Answers:
         """Why a session's subflows, or the one with these ends, are throttled, or why not; raises CommandError."""
         return THROTTLER.ask("explain", ends=ends)
 
+    @cached_property
+    def overlay(self) -> Overlay | CommandError:
+        """The overlay that is read here."""
+        return _or_failure(parts.overlay)
+
+    @cached_property
+    def handoff(self) -> HandOff | CommandError:
+        """The front of a hand-off that runs here."""
+        return _or_failure(parts.handoff)
+
+    @cached_property
+    def fleet(self) -> Fleet | CommandError:
+        """Whether this gateway is announced."""
+        return _or_failure(parts.fleet)
+
     def services(self) -> list[Service]:
-        """The programs of Tributary, whether they run here, and what they do."""
+        """The programs of Tributary, whether they run here, and what they do; of a few only those that run."""
         return [*self.daemons(), _service("console", _or_failure(console), mapping.console)]
 
     def daemons(self) -> list[Service]:
         """Those but the console, which asks by this itself."""
+        few = (
+            _service("overlay", self.overlay, parts.overlay_summary),
+            _service("handoff", self.handoff, parts.handoff_summary),
+            _service("fleet", self.fleet, parts.fleet_summary),
+        )
         return [
             _service("converter", _or_failure(converter), mapping.converter),
             _service("throttler", self._throttler, mapping.throttler),
             _service("router", self._router, mapping.router),
             _service("gateway", _or_failure(gateway), mapping.gateway),
+            *(each for each in few if each.running),
         ]
 
 
@@ -158,7 +183,7 @@ def _counted(link: Link) -> Link:
     return link.model_copy(update={"sent": octets.sent, "received": octets.received}) if octets else link
 
 
-def _service(name: str, answer: _T | CommandError, of: Callable[[_T], tuple[float, str]]) -> Service:
+def _service(name: str, answer: _T | CommandError, of: Callable[[_T], tuple[float | None, str]]) -> Service:
     if not isinstance(answer, CommandError):
         uptime, summary = of(answer)
         return Service(name=name, running=True, uptime=uptime, summary=summary)

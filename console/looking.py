@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from command import box
 from command.rates import with_rates
@@ -14,6 +15,7 @@ from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import EXAMINED, Examination, Look
 from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.settings.errors import CommandError
 
 INTERVAL = 1.0
@@ -24,6 +26,8 @@ _LONGEST_PAUSE = 5.0
 """Seconds; also while a daemon does not answer."""
 SHOWN = 50
 """Sessions on the page: those that carry most."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class Seen:
     rules: Sequence[Rule]
     notes: Sequence[str]
     examined: Examination | None = None
+    overlay: Overlay | None = None
+    handoff: HandOff | None = None
+    fleet: Fleet | None = None
 
 
 def take(before: Seen | None) -> Seen:
@@ -68,7 +75,14 @@ def take(before: Seen | None) -> Seen:
         rules,
         notes,
         examined,
+        _known(answers.overlay),
+        _known(answers.handoff),
+        _known(answers.fleet),
     )
+
+
+def _known(answer: _T | CommandError) -> _T | None:
+    return None if isinstance(answer, CommandError) else answer
 
 
 def _nothing(note: str) -> Seen:
@@ -91,6 +105,9 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
         rules=tuple(seen.rules),
         notes=(*seen.notes, *notes),
         examined=seen.examined,
+        overlay=seen.overlay,
+        handoff=seen.handoff,
+        fleet=seen.fleet,
     )
 
 

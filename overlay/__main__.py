@@ -11,7 +11,8 @@ from typing import Any
 
 from overlay import access, control, explanation, programs
 from overlay.calculator import ask
-from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
+from tributary.daemons.logs import Format, to_stderr
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -35,6 +36,10 @@ _STATUS = """\
 Prints the elected controller, what it refused, the live nodes with the number of round-trip times that each published,
 the pressure on their processors and whether their converters answer, and version and age of each ingress's table, and
 of the one that its converter uses. Ages depend on the clocks of the controller and of this machine.
+"""
+_SERVE = """\
+Reads the overlay every three seconds until stopped, and answers 'tributary status' and the console of this machine.
+Needs root, for its socket in /run/tributary.
 """
 _EXPLAIN = """\
 Prints the path of connections from INGRESS to SERVER: the egress, the size of the transfer and where that comes from,
@@ -95,7 +100,9 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The parser of all commands."""
     made = Arguments(prog="overlay", description=_DESCRIPTION, epilog=_COMMANDS + _MODEL + _CODES)
-    names = "paths | simulate | map | enrol | authorize | revoke | status | explain | agent | controller | dns | up"
+    names = (
+        "paths | simulate | map | enrol | authorize | revoke | status | explain | serve | agent | controller | dns | up"
+    )
     commands = Subcommands(made, _CODES, metavar=names)
     model = _MODEL + _CODES
     paths = commands.add_function("paths", _paths, "the best chain between two nodes", _PATHS, model)
@@ -127,7 +134,8 @@ def parser() -> Arguments:
     explain.add_argument("--port", type=whole_number(1, 65535), metavar="PORT", help=about)
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
-    for each in (status, explain):
+    serve = commands.add_function("serve", _serve, "read the overlay for this machine's console", _SERVE)
+    for each in (status, explain, serve):
         about = "etcd's members (default: %(default)s)"
         each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
         about = "the folder that enrol made, with https"
@@ -185,6 +193,19 @@ def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool
 def _status(endpoints: str, identity: Path | None, insecure_transport: bool, json: bool) -> None:
     etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
     _print(control.ask("status", etcd), json, control.text)
+
+
+def _serve(endpoints: str, identity: Path | None, insecure_transport: bool) -> None:
+    need_root("overlay serve")
+    # NumPy is for this and the picture alone.
+    from overlay import service
+
+    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
+    log = to_stderr(Format.TEXT)
+    try:
+        service.serve([str(control.build()), "status", *etcd], log)
+    finally:
+        log.close()
 
 
 def _explain(

@@ -6,23 +6,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+
+from overlay.places import places
 
 _FEW = 40
 """The most nodes whose labels do not overlap."""
 _IN_USE, _CHAIN = "#56B4E9", "#D55E00"
-
-
-def places(delays: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A point in the plane for each node, with distances as near to ``delays`` (square, symmetric) as possible.
-
-    Classical multidimensional scaling: Torgerson, Psychometrika 17 (1952).
-    """
-    squares = delays**2
-    centred = squares - squares.mean(axis=0) - squares.mean(axis=1, keepdims=True) + squares.mean()
-    strengths, directions = np.linalg.eigh(-centred / 2)
-    placed: NDArray[np.float64] = directions[:, -2:] * np.sqrt(np.maximum(strengths[-2:], 0))
-    return placed
 
 
 def draw(figure: Figure, answer: Mapping[str, Any], chain: Sequence[str] = ()) -> None:

@@ -88,8 +88,10 @@ function Card({ id, link, look, span, history, total, manages }) {
   </article>`;
 }
 
+const WITH_LINKS = ["throttler", "router", "gateway"];
+
 function emptyText(services) {
-  const names = services.filter((each) => each.running && each.name !== "converter").map((each) => each.name);
+  const names = services.filter((each) => each.running && WITH_LINKS.includes(each.name)).map((each) => each.name);
   if (names.length) return `The ${names.join(" and the ")} runs, but the settings name no link or path.`;
   return "No throttler and no router answer here: once one of them runs, its links appear on this page.";
 }

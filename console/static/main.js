@@ -5,13 +5,16 @@ import { events, follow, get, usePolled } from "./api.js";
 import { append, fromServer, NOTHING } from "./history.js";
 import { Links } from "./links.js";
 import { Account, Login } from "./login.js";
+import { Fleet, HandOff, Overlay } from "./parts.js";
 import { Busiest, Sessions } from "./sessions.js";
 import { Routers } from "./routers.js";
 import { Health, isWrong, Journal, Rules } from "./tables.js";
 import { age, clock } from "./units.js";
 
 const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"], ["/routers", "Routers"],
-  ["/health", "Health"], ["/journal", "Journal"]];
+  ["/overlay", "Overlay"], ["/handoff", "Hand-off"], ["/fleet", "Fleet"], ["/health", "Health"], ["/journal", "Journal"]];
+/** Views that are there where these services run. */
+const PARTS = { "/routers": "gateway", "/overlay": "overlay", "/handoff": "handoff", "/fleet": "fleet" };
 const NAMES = new Map([...MENU, ["/login", "Log in"]]);
 
 /** The view that the address names. A one-time token is taken out of the address, so that no one reads it there. */
@@ -68,9 +71,10 @@ function connectionText({ connection, look }) {
 }
 
 function Header({ path, live, who, mayRead, onLogin }) {
-  const hasGateway = live.look?.services.some(({ name, running }) => name === "gateway" && running);
-  const menu = MENU.filter(([each]) => each !== "/routers" || hasGateway);
-  const state = (service) => (service.running ? `runs for ${age(service.uptime)}` : "does not run");
+  const runs = (part) => live.look?.services.some(({ name, running }) => name === part && running);
+  const menu = MENU.filter(([each]) => !(each in PARTS) || runs(PARTS[each]));
+  const since = (uptime) => (uptime === null ? "runs" : `runs for ${age(uptime)}`);
+  const state = (service) => (service.running ? since(service.uptime) : "does not run");
   return html`<header class="top">
     <h1>Tributary</h1>
     <nav aria-label="Views"><ul>${menu.map(([each, name]) => html`<li key=${each}>
@@ -88,6 +92,11 @@ function View({ path, look, past, manages }) {
   if (path === "/sessions") return html`<${Sessions} look=${look} />`;
   if (path === "/rules") return html`<${Rules} look=${look} manages=${manages} />`;
   if (path === "/routers") return html`<${Routers} manages=${manages} />`;
+  const part = PARTS[path] && look[PARTS[path]];
+  if (part === null) return html`<p class="empty">No ${NAMES.get(path).toLowerCase()} answers here now.</p>`;
+  if (path === "/overlay") return html`<${Overlay} overlay=${part} />`;
+  if (path === "/handoff") return html`<${HandOff} front=${part} />`;
+  if (path === "/fleet") return html`<${Fleet} fleet=${part} />`;
   if (path === "/health") return html`<${Health} examined=${look.examined} time=${look.time} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Busiest} look=${look} />`;

@@ -8,6 +8,7 @@ import pytest
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
+from tests.netns.browser import chromium  # noqa: F401
 from tests.netns.converter_world import conv, conv_built, net, running  # noqa: F401
 from tests.netns.gateway_world import gateway  # noqa: F401
 from tests.netns.handoff_world import handoff, handoff_network  # noqa: F401

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser as Chromium
-from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect
 
+from tests.netns.browser import ALL_SIZES, PHONE, WIDE, check_view, new_page
 from tests.netns.console_world import FREE, console, login_page, token
 from tests.netns.gateway_world import World, needs_tools
 from tests.netns.links_world import GATEWAY, connection, link
@@ -21,17 +21,6 @@ from tributary.api.console import EXAMINED
 from tributary.daemons.state_file import write_atomic
 
 pytestmark = pytest.mark.usefixtures("world")
-
-PHONE, WIDE = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    with sync_playwright() as playwright:
-        # Root has no sandbox; the pages are our own.
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -44,8 +33,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def opened(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bool = False) -> Page:
     """The page, after its first looks; a complaint of the browser's fails the test."""
-    page = chromium.new_context(viewport=size, color_scheme="dark" if dark else "light").new_page()
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page = new_page(chromium, size, dark)
     page.goto(address)
     expect(page.get_by_role("heading", name=re.compile("^wired"))).to_be_visible()
     return page
@@ -94,18 +82,13 @@ def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: s
     expect(page.get_by_text("Log in to change this").first).to_be_visible()
 
 
-@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)])
+@ALL_SIZES
 def test_axe_has_nothing_serious_to_say(chromium: Chromium, address: str, size: ViewportSize, dark: bool) -> None:
     page = logged_in(chromium, address, size, dark)
     page.get_by_role("button", name=re.compile("10.0.1.2")).first.click()
     for view in ("", "#/sessions", "#/rules", "#/health", "#/journal", "#/login"):
         page.goto(f"{address}{view}")
-        expect(page.get_by_role("heading").first).to_be_visible()
-        found = Axe().run(page).response["violations"]
-        serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        assert not serious, [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious]
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= size["width"], f"{view or 'overview'} is wider than the screen"
+        check_view(page, size)
 
 
 def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> None:

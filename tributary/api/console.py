@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tributary.api.documents import VERSION, Finding, Link, Router, Rule, Service, Session
+from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.daemons.control import Control
 
 PORT = 8480
@@ -50,6 +51,9 @@ class Look(Answer):
     rules: tuple[Rule, ...] = Field(description="of the throttler's policy, in its order")
     notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
     examined: Examination | None = Field(description="what the doctor found; null: it has not looked since the start")
+    overlay: Overlay | None = Field(default=None, description="null: it is not read here")
+    handoff: HandOff | None = Field(default=None, description="null: no front of a hand-off runs here")
+    fleet: Fleet | None = Field(default=None, description="null: nothing announces this gateway")
 
 
 class Sessions(Answer):

@@ -180,7 +180,7 @@ class Account(Document):
 class Service(Document):
     """A program of Tributary, and whether it runs here."""
 
-    name: str = Field(description="`converter`, `throttler`, `router`, `gateway` or `console`")
+    name: str = Field(description="such as `converter`; `overlay`, `handoff` and `fleet` only where they run")
     running: bool = Field(description="whether it runs in this network namespace")
     uptime: float | None = Field(description="for how long")
     summary: str = Field(description="what it does now, or why nothing is known, in words")

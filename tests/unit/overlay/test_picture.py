@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from overlay.picture import draw, places
+from overlay.picture import draw
+from overlay.places import places
 
 # Three corners of a right triangle, and a node in the middle of its long side.
 DELAYS = np.array([[0, 30, 40, 25], [30, 0, 50, 25], [40, 50, 0, 25], [25, 25, 25, 0]], float)

@@ -1,0 +1,103 @@
+"""From what the control plane says to the document for ``tributary`` and the console. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from overlay.places import filled, places
+from tributary.api.parts import Overlay, OverlayHop, OverlayNode
+
+MOST = 64
+"""Nodes that are shown."""
+_MOST_LINES = 10
+"""Of what the controller refused."""
+_ROUNDS = 5
+"""Of the chains that are shown, as the ingresses' files have it unless they say otherwise."""
+
+Status = Mapping[str, Any]
+Delays = Mapping[tuple[str, str], float]
+
+
+NOTHING = Overlay(
+    uptime=0.0,
+    age=None,
+    problem=None,
+    controller=None,
+    computed=None,
+    refused=(),
+    nodes=(),
+    nodes_total=0,
+    nodes_up=0,
+    hops=(),
+)
+"""Before the first reading."""
+
+
+def overlay(status: Status, before: Overlay) -> Overlay:
+    """The document of a status; nodes that were there ``before`` and are gone keep their places on the map."""
+    there = sorted(status["nodes"], key=lambda node: str(node["name"]))
+    gone = [node for node in before.nodes if node.name not in {each["name"] for each in there}]
+    away = [node.model_copy(update={"state": "away"}) for node in gone]
+    shown = (*_placed(there[:MOST], delays(status)), *away)[:MOST]
+    return NOTHING.model_copy(
+        update={
+            "controller": status["controller"],
+            "computed": status["computed_s"],
+            "refused": tuple(status["refused"][:_MOST_LINES]),
+            "nodes": shown,
+            "nodes_total": len(there) + len(away),
+            "nodes_up": sum(not node["converter_silent"] for node in there),
+            "hops": tuple(hops(status, {node.name for node in shown})),
+        }
+    )
+
+
+def _placed(listed: Sequence[Status], measured: Delays) -> list[OverlayNode]:
+    names = [node["name"] for node in listed]
+    points = places(filled(names, measured)).tolist() if len(names) > 1 else [(0.0, 0.0)]
+    return list(map(_node, listed, points))
+
+
+def _node(node: Status, point: Collection[float]) -> OverlayNode:
+    x, y = point
+    return OverlayNode(
+        name=node["name"],
+        state="silent" if node["converter_silent"] else "up",
+        address=node["address"],
+        pressure=node["pressure_percent"],
+        delays=node["delays"],
+        x=round(x, 2),
+        y=round(y, 2),
+    )
+
+
+def delays(status: Status) -> Delays:
+    """The round-trip times of pairs of nodes in milliseconds: the longer one counts, as for the controller."""
+    found: dict[tuple[str, str], float] = {}
+    for node in status["nodes"]:
+        for peer, delay in node["round_trip_ms"].items():
+            pair = _pair(node["name"], peer)
+            found[pair] = max(delay, found.get(pair, 0.0))
+    return found
+
+
+def hops(status: Status, shown: Collection[str]) -> list[OverlayHop]:
+    """The hops of all ingresses' chains between the nodes that are ``shown``."""
+    measured = delays(status)
+    counted = Counter(pair for chain in _chains(status) for pair in map(_pair, chain, chain[1:]))
+    return [
+        OverlayHop(a=a, b=b, rtt=measured[a, b] / 1000 if (a, b) in measured else None, chains=chains)
+        for (a, b), chains in sorted(counted.items())
+        if a in shown and b in shown
+    ]
+
+
+def _chains(status: Status) -> Iterator[list[str]]:
+    for table in status["tables"]:
+        for egress, chains in table["chains"].items():
+            best = [chain["through"] for chain in chains if chain["rounds"] <= _ROUNDS][-1]
+            yield [table["ingress"], *best, egress]
+
+
+def _pair(a: str, b: str) -> tuple[str, str]:
+    return (a, b) if a < b else (b, a)

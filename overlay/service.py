@@ -1,0 +1,92 @@
+"""Reads the overlay every few seconds for ``tributary`` and the console of this machine (``overlay serve``)."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
+from typing import Any
+
+from overlay import reading
+from tributary.api.parts import OVERLAY, OVERLAY_COMMANDS, Overlay
+from tributary.daemons.control import Request, Response
+from tributary.daemons.logs import Level, Log
+from tributary.daemons.loop import Loop
+from tributary.daemons.signals import caught
+from tributary.settings.errors import CommandError, Exit
+
+INTERVAL = 3.0
+"""Seconds between two readings."""
+_TIMEOUT = 20.0
+_STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(command: Sequence[str], log: Log) -> None:
+    """Answer until SIGTERM or SIGINT by what ``command`` prints; raises CommandError, exit 75 if another one does."""
+    with caught(*_STOP) as signals, OVERLAY.server() as server, ThreadPoolExecutor(1, "reads") as thread:
+        reader = Reader(command, thread, log)
+
+        def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
+            return OVERLAY.respond(request, peer, reader.answer, OVERLAY_COMMANDS)
+
+        Loop(signals, _STOP, {server: respond}, (), log).run(reader)
+
+
+class Reader:
+    """What the loop runs: a thread reads, and requests are answered by the last reading."""
+
+    status = "reads the overlay"
+
+    def __init__(self, command: Sequence[str], thread: ThreadPoolExecutor, log: Log) -> None:
+        self._command, self._thread, self._log = command, thread, log
+        self._started = self._due = time.monotonic()
+        self._reading: Future[Overlay] | None = None
+        self._read_at: float | None = None
+        self._last = reading.NOTHING
+        self._problem: str | None = None
+
+    @property
+    def deadline(self) -> float:
+        """When the next reading is due; while one is under way, the loop's own turns see its end."""
+        return inf if self._reading else self._due
+
+    def turn(self) -> None:
+        """Take a reading that is there, and begin the next one when it is due."""
+        now = time.monotonic()
+        if self._reading is not None and self._reading.done():
+            self._take(now, self._reading)
+            self._reading = None
+        if self._reading is None and now >= self._due:
+            self._reading = self._thread.submit(_read, self._command, self._last)
+            self._due = now + INTERVAL
+
+    def reload(self) -> None:
+        """There are no settings."""
+
+    def answer(self, asked: Request) -> Response:
+        """The overlay; raises CommandError for another request."""
+        if asked["command"] not in OVERLAY_COMMANDS:
+            raise CommandError(Exit.USAGE, f"the overlay's reader has no command {asked['command']!r}")
+        now = time.monotonic()
+        age = None if self._read_at is None else round(now - self._read_at, 3)
+        known = {"uptime": round(now - self._started, 3), "age": age, "problem": self._problem}
+        return self._last.model_copy(update=known).model_dump(mode="json")
+
+    def _take(self, now: float, read: "Future[Overlay]") -> None:
+        problem = None
+        try:
+            self._last, self._read_at = read.result(), now
+        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
+            problem = str(error) or type(error).__name__
+        if problem is not None and problem != self._problem:
+            self._log.event("not read", Level.WARNING, error=problem)
+        self._problem = problem
+
+
+def _read(command: Sequence[str], before: Overlay) -> Overlay:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    if done.returncode != 0:
+        raise OSError(done.stderr.strip() or f"exit code {done.returncode}")
+    return reading.overlay(json.loads(done.stdout), before)

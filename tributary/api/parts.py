@@ -1,0 +1,87 @@
+"""Documents of what runs beside the converter on some gateways: a fleet, an overlay, the front of a hand-off."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from tributary.api.documents import Document
+from tributary.daemons.control import Control
+
+OVERLAY = Control("overlay", "overlay's reader", longest=1024, timeout=3.0)
+"""Where ``overlay serve`` answers."""
+OVERLAY_COMMANDS = ("status",)
+FLEET_FILE = Path("/run/tributary-anycast/status.json")
+"""What ``tributary-anycast run`` writes each time that it has checked the proxies."""
+
+
+class OverlayNode(Document):
+    """A node of the overlay."""
+
+    name: str = Field(description="its name")
+    state: Literal["up", "silent", "away"] = Field(
+        description="`silent`: its converter does not answer; `away`: its agent was there and is gone"
+    )
+    address: str = Field(description="its agent's address")
+    pressure: int = Field(description="the pressure on its processors, in percent")
+    delays: int = Field(description="how many round-trip times it measured")
+    x: float = Field(description="its place on a map on which distances are like delays, in ms")
+    y: float = Field(description="the same in the other direction")
+
+
+class OverlayHop(Document):
+    """Two nodes next to each other in chains."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    a: str = Field(description="one of them")
+    b: str = Field(description="the other one")
+    rtt: float | None = Field(description="the round-trip time between them; null: not measured")
+    chains: int = Field(description="how many of the chains that are best for 5 rounds have this hop")
+
+
+class Overlay(Document):
+    """What the control plane of the overlay has published."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("controller",)
+
+    uptime: float = Field(description="for how long it has been read here")
+    age: float | None = Field(description="since it was read last; null: never")
+    problem: str | None = Field(description="why it could not be read since, in words")
+    controller: str | None = Field(description="the elected controller")
+    computed: float | None = Field(description="since that computed the chains")
+    refused: tuple[str, ...] = Field(description="what the controller refused, in words")
+    nodes: tuple[OverlayNode, ...] = Field(description="the first 64")
+    nodes_total: int = Field(description="how many there are")
+    nodes_up: int = Field(description="how many of them are up")
+    hops: tuple[OverlayHop, ...] = Field(description="those between these nodes that chains have")
+
+
+class BackEnd(Document):
+    """A back end, as the front sees it."""
+
+    name: str = Field(description="its name")
+    up: bool = Field(description="whether it takes connections")
+    connections: int = Field(description="connections of this front that are there now")
+
+
+class HandOff(Document):
+    """The front of a hand-off; it counts since the converter's start."""
+
+    KEY: ClassVar[tuple[str, ...]] = ()
+
+    switch_up: bool = Field(description="whether the front has a session with the switch")
+    back_ends: tuple[BackEnd, ...] = Field(description="its back ends")
+    requests: dict[str, int] = Field(description="`handed-over`, `relayed`, or `small`: relayed since small")
+    failures: dict[str, int] = Field(description="requests that could not be handed over, by the reason")
+
+
+class Fleet(Document):
+    """Whether this gateway is announced to routers, with others behind one address."""
+
+    KEY: ClassVar[tuple[str, ...]] = ()
+
+    announced: bool | None = Field(description="whether it is; null: BIRD does not answer")
+    drained: str | None = Field(description="the reason for which it was drained")
+    answers: bool = Field(description="whether its proxies answer")
+    connections: int | None = Field(description="connections of clients that the converter still has")
