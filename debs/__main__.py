@@ -1,11 +1,11 @@
 """The command build-deb."""
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import product
+from json import dumps
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -77,86 +77,72 @@ examples
   scripts/build-deb --repository results/repository --key FINGERPRINT --url https://packages.example.net"""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What build-deb is given; ``suite`` and ``arch`` are names of the tables in debs/release.py, or None for ours.
-
-    With a ``repository``, None is all of them.
-    """
-
-    suite: str | None
-    arch: str | None
-    output: Path
-    converter: Path | None
-    repository: Path | None
-    packages: Path | None
-    key: str | None
-    url: str | None
-    valid_days: int | None
-    replace_key: bool
-    json: bool
-    dry_run: bool
-
-    def __post_init__(self) -> None:
-        of_repository = (self.packages, self.key, self.url, self.valid_days, self.replace_key or None)
-        if self.repository is None and any(each is not None for each in of_repository):
-            raise ValueError("--packages, --key, --url, --valid-days and --replace-key go with --repository")
-        if self.repository is not None and (self.key is None or self.url is None):
-            raise ValueError("--repository needs --key, which signs it, and --url, where machines will find it")
-        if self.packages is not None and (self.suite or self.arch or self.converter):
-            raise ValueError("--packages takes what is built already: without --suite, --arch and --converter")
-
-
 def main(words: Sequence[str]) -> int:
     """Run build-deb; raises CommandError."""
     return parser().dispatch(words)
 
 
-def _perform(options: Options) -> None:
-    if options.repository is not None:
-        _publish(options)
+def _perform(
+    suite: str | None,
+    arch: str | None,
+    output: Path,
+    converter: Path | None,
+    folder: Path | None,
+    packages: Path | None,
+    key: str | None,
+    url: str | None,
+    valid_days: int | None,
+    replace_key: bool,
+    json: bool,
+    dry_run: bool,
+) -> None:
+    """``suite`` and ``arch`` are names of the tables in debs/release.py, or None for ours.
+
+    With a repository's ``folder``, None is all of them.
+    """
+    if folder is None:
+        if any(each is not None for each in (packages, key, url, valid_days, replace_key or None)):
+            raise cli.Contradiction("--packages, --key, --url, --valid-days and --replace-key go with --repository")
+        own_suite, own_arch = _here()
+        _build(_order(suite or own_suite, arch or own_arch, output, converter), json, dry_run)
         return
-    suite, architecture = _here()
-    order = _order(options, options.suite or suite, options.arch or architecture)
-    if options.dry_run:
-        _show_plan(build.plan(order), options.json)
+    if key is None or url is None:
+        raise cli.Contradiction("--repository needs --key, which signs it, and --url, where machines will find it")
+    if packages is not None and (suite or arch or converter):
+        raise cli.Contradiction("--packages takes what is built already: without --suite, --arch and --converter")
+    asked = repository.Order(folder, key, url, repository.now(os.environ), valid_days, replace_key)
+    targets = product([suite] if suite else SUITES, [arch] if arch else ARCHITECTURES)
+    orders = [] if packages else [_order(*target, output, converter) for target in targets]
+    _publish(asked, orders, repository.below(packages) if packages else [], json, dry_run)
+
+
+def _build(order: build.Order, as_json: bool, dry_run: bool) -> None:
+    if dry_run:
+        _show_plan(build.plan(order), as_json)
     else:
-        _show(build.packages(order), options.json)
+        _show(build.packages(order), as_json)
 
 
-def _publish(options: Options) -> None:
-    assert options.repository and options.key and options.url  # by the rules of Options
-    asked = repository.Order(
-        options.repository,
-        options.key,
-        options.url,
-        repository.now(os.environ),
-        options.valid_days,
-        options.replace_key,
-    )
-    suites = [options.suite] if options.suite else list(SUITES)
-    architectures = [options.arch] if options.arch else list(ARCHITECTURES)
-    orders = [_order(options, suite, each) for suite in suites for each in architectures]
-    debs = repository.below(options.packages) if options.packages else []
-    if options.dry_run:
-        builds = [] if options.packages else [f"{each.suite.name} {each.architecture.name}" for each in orders]
-        _show_plan({"builds": builds, **repository.plan(asked, debs)}, options.json)
+def _publish(
+    asked: repository.Order, orders: Sequence[build.Order], debs: Sequence[repository.Deb], as_json: bool, dry_run: bool
+) -> None:
+    if dry_run:
+        builds = [f"{each.suite.name} {each.architecture.name}" for each in orders]
+        _show_plan({"builds": builds, **repository.plan(asked, debs)}, as_json)
         return
     repository.check(asked)  # before anything long begins
-    if not options.packages:
-        debs = [repository.read(made.file) for order in orders for made in build.packages(order)]
-    _show_sources(repository.publish(asked, debs), options.json)
+    built = [repository.read(made.file) for order in orders for made in build.packages(order)]
+    _show_sources(repository.publish(asked, [*debs, *built]), as_json)
 
 
-def _order(options: Options, suite: str, architecture: str) -> build.Order:
-    cache = CACHE / "packages"
-    return build.Order(SUITES[suite], ARCHITECTURES[architecture], options.output, cache, options.converter)
+def _order(suite: str, architecture: str, output: Path, converter: Path | None) -> build.Order:
+    return build.Order(SUITES[suite], ARCHITECTURES[architecture], output, CACHE / "packages", converter)
 
 
 def parser() -> cli.Arguments:
     """The arguments of build-deb."""
     arguments = cli.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
-    arguments.set_handler(Options, _perform)
+    arguments.set_function(_perform)
     suite, architecture = _here()
     arguments.add_argument(
         "--suite",
@@ -187,7 +173,9 @@ def parser() -> cli.Arguments:
 
 
 def _add_repository(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--repository", type=Path, metavar="FOLDER", help="make a repository there, or add to it")
+    group.add_argument(
+        "--repository", dest="folder", type=Path, metavar="FOLDER", help="make a repository there, or add to it"
+    )
     group.add_argument("--key", metavar="FILE|FINGERPRINT", help="the secret key that signs it")
     group.add_argument("--url", type=_url, help="where machines will find it: https://, http:// or file:/")
     group.add_argument(
@@ -222,7 +210,7 @@ def _here() -> tuple[str, str]:
 
 def _show_plan(plan: dict[str, object], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(plan, indent=2))
+        print(dumps(plan, indent=2))
         return
     for key, value in plan.items():
         print(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
@@ -230,7 +218,7 @@ def _show_plan(plan: dict[str, object], as_json: bool) -> None:
 
 def _show(made: Sequence[build.Made], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([{**vars(each), "file": str(each.file)} for each in made], indent=2))
+        print(dumps([{**vars(each), "file": str(each.file)} for each in made], indent=2))
         return
     for each in made:
         print(f"{each.sha256}  {each.file}")
@@ -238,7 +226,7 @@ def _show(made: Sequence[build.Made], as_json: bool) -> None:
 
 def _show_sources(sources: Sequence[Path], as_json: bool) -> None:
     if as_json:
-        print(json.dumps([{"suite": path.parent.name, "sources": str(path)} for path in sources], indent=2))
+        print(dumps([{"suite": path.parent.name, "sources": str(path)} for path in sources], indent=2))
         return
     for path in sources:
         print(f"{path.parent.name}  {path}")
