@@ -1,11 +1,10 @@
 """The command ``check-image``: is an image what its board needs?"""
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +12,7 @@ from image.check.examination import BOARDS, examine
 from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import source
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, Contradiction, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -37,26 +36,6 @@ exit status
 _NAME = re.compile(rf"tributary-({'|'.join(Role)})-({'|'.join(BOARDS)})-")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What check-image is given; what ``board`` and ``role`` do not say, the image's name has to."""
-
-    image: Path
-    board: str | None
-    role: str | None
-    json: bool
-
-    def __post_init__(self) -> None:
-        if not all(self.kind):
-            raise ValueError(f"{self.image.name} tells neither: give --board and --role")
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """Role and board."""
-        role, board = _named(self.image)
-        return self.role or role, self.board or board
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
@@ -65,7 +44,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of check-image."""
     parser = Arguments(prog="check-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_handler(Options, _check)
+    parser.set_function(_check)
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the image")
     parser.add_argument("--board", choices=sorted(BOARDS), help="what it is for")
     parser.add_argument("--role", choices=list(Role), help="what it is")
@@ -73,12 +52,16 @@ def parser() -> Arguments:
     return parser
 
 
-def _check(options: Options) -> int:
-    role, board = options.kind
-    _check_whole(options.image)
-    with _plain(options.image) as image:
-        findings = examine(image, board, role)
-    _show(findings, as_json=options.json)
+def _check(image: Path, board: str | None, role: str | None, json: bool) -> int:
+    """What ``board`` and ``role`` do not say, the image's name has to."""
+    named_role, named_board = _named(image)
+    role, board = role or named_role, board or named_board
+    if not (role and board):
+        raise Contradiction(f"{image.name} tells neither: give --board and --role")
+    _check_whole(image)
+    with _plain(image) as plain:
+        findings = examine(plain, board, role)
+    _show(findings, as_json=json)
     return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
 
 
@@ -109,7 +92,7 @@ def _plain(path: Path) -> Iterator[Path]:
 
 def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps([{"what": each.what, "wrong": each.wrong} for each in findings], indent=1))
+        print(dumps([{"what": each.what, "wrong": each.wrong} for each in findings], indent=1))
         return
     for finding in findings:
         print(f"{'fine ' if finding.fine else 'WRONG'}  {finding}")

@@ -1,10 +1,9 @@
 """The command ``firstboot``: make a box what tributary.toml on its boot partition says, or check such a file."""
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from image.firstboot.forward import Forward
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -67,51 +66,45 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Options:
-    """What firstboot is given; ``role`` is a name of Role's."""
-
-    check: Path | None
-    dry_run: bool
-    report: bool
-    again: bool
-    role: str | None
-    root: Path
-    card: Path | None
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.check and (self.dry_run or self.report or self.again):
-            raise ValueError("--check stands alone, or with --role and --json")
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
 
 
-def _run(options: Options) -> int:
-    if options.check:
-        return _check(options.check, _role(options), options.json)
-    system = System.at(options.root)
-    task = Task(system, options.card or options.root / "boot/firmware", _role(options), options.again)
-    if options.dry_run:
-        _show(task, options.json)
+def _run(
+    check: Path | None,
+    dry_run: bool,
+    report: bool,
+    again: bool,
+    role: str | None,
+    root: Path,
+    card: Path | None,
+    json: bool,
+) -> int:
+    """``role`` is a name of Role's."""
+    if check and (dry_run or report or again):
+        raise Contradiction("--check stands alone, or with --role and --json")
+    system, own = System.at(root), Role(role) if role else look.image_role(root)
+    if check:
+        return _check(check, own, json)
+    task = Task(system, card or root / "boot/firmware", own, again)
+    if dry_run:
+        _show(task, json)
         return 0
     if system.running:
         need_root("firstboot")
-    report = Report(task.card, system.root, Path("/dev/console") if system.running else None)
-    if options.report:
-        boot.tell_again(task, report)
+    told = Report(task.card, system.root, Path("/dev/console") if system.running else None)
+    if report:
+        boot.tell_again(task, told)
     else:
-        _boot(task, report, options.json)
+        _boot(task, told, json)
     return 0
 
 
 def parser() -> Arguments:
     """The arguments of firstboot."""
     parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
-    parser.set_handler(Options, _run)
+    parser.set_function(_run)
     parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
     parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")
@@ -127,10 +120,6 @@ def parser() -> Arguments:
     return parser
 
 
-def _role(options: Options) -> Role:
-    return Role(options.role) if options.role else look.image_role(options.root)
-
-
 def _check(path: Path, role: Role, as_json: bool) -> int:
     try:
         content = path.read_bytes()
@@ -142,7 +131,7 @@ def _check(path: Path, role: Role, as_json: bool) -> int:
     except Wrong as wrong:
         errors = wrong.lines
     if as_json:
-        print(json.dumps({"valid": not errors, "role": role, "errors": errors}))
+        print(dumps({"valid": not errors, "role": role, "errors": errors}))
     else:
         print("\n".join(errors) or f"valid, for a {role}", file=sys.stderr if errors else sys.stdout)
     return Exit.USAGE if errors else 0
@@ -152,7 +141,7 @@ def _show(task: Task, as_json: bool) -> None:
     ahead = boot.look_ahead(task)
     found = (*ahead.upkeep, *ahead.actions)
     if as_json:
-        print(json.dumps({"changes": [actions.facts(each) for each in found]}, default=str))
+        print(dumps({"changes": [actions.facts(each) for each in found]}, default=str))
     else:
         print("\n".join(line for each in found for line in actions.lines(each)) or "nothing to do")
 
@@ -166,7 +155,7 @@ def _boot(task: Task, report: Report, as_json: bool) -> None:
         raise
     finally:
         if as_json:
-            print(json.dumps(outcome))
+            print(dumps(outcome))
     if not as_json:
         print("\n".join(outcome["applied"]) or "nothing to do")
 

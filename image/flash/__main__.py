@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -78,39 +77,26 @@ class Task(Enum):
     VERIFY = "read alone: is the card what the image says?"
 
 
-@dataclass(frozen=True)
-class Options:
-    """What flash-pi is given: the image and the device, or ``list_disks``."""
-
-    image: Path | None
-    device: Path | None
-    list_disks: bool
-    task: Task
-    force: bool
-    yes: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.list_disks and self.image:
-            raise ValueError("--list takes neither IMAGE nor DEVICE")
-        if not self.list_disks and not self.device:
-            raise ValueError("accepted: IMAGE and DEVICE, or --list")
-        if self.device and self.json and not self.yes and self.task is Task.WRITE:
-            raise ValueError("--json cannot ask: give --yes as well")
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
 
 
-def _act(options: Options) -> None:
-    if options.image is None or options.device is None:
-        _list(options.json)
+def _act(
+    image: Path | None, device: Path | None, list_disks: bool, task: Task, force: bool, yes: bool, json: bool
+) -> None:
+    if list_disks:
+        if image:
+            raise cli.Contradiction("--list takes neither IMAGE nor DEVICE")
+        _list(json)
         return
-    progress = Json() if options.json else Text("flash-pi")
+    if image is None or device is None:
+        raise cli.Contradiction("accepted: IMAGE and DEVICE, or --list")
+    if json and not yes and task is Task.WRITE:
+        raise cli.Contradiction("--json cannot ask: give --yes as well")
+    progress = Json() if json else Text("flash-pi")
     try:
-        _run(options, options.image, options.device, progress)
+        _run(image, device, task, force, yes, progress)
     except BaseException as error:  # Ctrl-C as well: a program must read that it is over
         progress.failed(_code(error), _words(error), getattr(error, "__notes__", []))
         raise
@@ -143,32 +129,29 @@ def _list(as_json: bool) -> None:
         print("no disks")
 
 
-def _run(options: Options, path: Path, device: Path, progress: Progress) -> None:
+def _run(path: Path, device: Path, task: Task, force: bool, yes: bool, progress: Progress) -> None:
     """Everything is checked before the disk is touched."""
     cli.need_root("reading and writing whole disks")
     disk = disks.at(device)
     with source.opened(path) as image:
-        _check_fit(options, disk, 0)  # before the image is read, which takes seconds
-        writing = options.task is Task.WRITE
-        with card.opened(disk, writing=writing, alone=options.task is not Task.VERIFY) as opened:
+        _check_fit(disk, 0, task, force)  # before the image is read, which takes seconds
+        writing = task is Task.WRITE
+        with card.opened(disk, writing=writing, alone=task is not Task.VERIFY) as opened:
             medium = disk.medium
             progress.event("disk", disk.facts(), disk.lines())
             with step(progress, "check", "1/4" if writing else "1/1", image.bytes) as advance:
                 contents = source.check(image, advance)
             _show(image, contents, progress)
-            _check_fit(options, disk, contents.size)
-            if writing and not options.yes:
+            _check_fit(disk, contents.size, task, force)
+            if writing and not yes:
                 _ask(disk)
             if disk.medium != medium:  # reading the image and asking take their time, and a card is changed quickly
                 raise CommandError(Exit.IN_USE, f"{disk.path}: another card was put in: nothing was written")
-            _carry_out(options, image, contents, opened, progress)
+            _carry_out(task, image, contents, opened, progress)
 
 
-def _check_fit(options: Options, disk: Device, needed: int) -> None:
-    if options.task is Task.VERIFY:
-        refusal = disks.too_small(disk, needed)
-    else:
-        refusal = disks.refusal(disk, force=options.force, needed=needed)
+def _check_fit(disk: Device, needed: int, task: Task, force: bool) -> None:
+    refusal = disks.too_small(disk, needed) if task is Task.VERIFY else disks.refusal(disk, force=force, needed=needed)
     if refusal:
         raise CommandError(refusal.code, f"{disk.path}: {refusal.reason}")
 
@@ -188,11 +171,11 @@ def _ask(disk: Device) -> None:
         raise CommandError(Exit.USAGE, f"{disk.path}: not confirmed by typing {disk.name}: nothing was written")
 
 
-def _carry_out(options: Options, image: Image, contents: Contents, opened: Card, progress: Progress) -> None:
+def _carry_out(task: Task, image: Image, contents: Contents, opened: Card, progress: Progress) -> None:
     path = opened.disk.path
-    if options.task is Task.CHECK:
+    if task is Task.CHECK:
         progress.event("checked", {"path": path}, [f"{path} can be written; nothing was"])
-    elif options.task is Task.VERIFY:
+    elif task is Task.VERIFY:
         _verify(contents, opened, progress)
         progress.event("verified", {"path": path}, [f"{path} is what {image.path.name} says"])
     else:
@@ -216,7 +199,7 @@ def _verify(contents: Contents, opened: Card, progress: Progress) -> None:
 def parser() -> cli.Arguments:
     """The arguments of flash-pi."""
     parser = cli.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
-    parser.set_handler(Options, _act)
+    parser.set_function(_act)
     parser.add_argument("image", nargs="?", type=Path, metavar="IMAGE", help="the image: .img or .img.zst")
     parser.add_argument("device", nargs="?", type=Path, metavar="DEVICE", help="the disk, such as /dev/sdb")
     tasks = parser.add_mutually_exclusive_group()

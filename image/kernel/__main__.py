@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from image.debian import base, unpacked
@@ -47,17 +46,6 @@ exit codes:
 """
 
 
-@dataclass(frozen=True)
-class Options:
-    """What build-kernel is given; ``board`` is a name of the table in image/kernel/build.py."""
-
-    board: str
-    merge_only: bool
-    output: Path
-    jobs: int
-    dry_run: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Merge, build, say where the files are; returns the exit code."""
     return parser().dispatch(arguments)
@@ -66,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of build-kernel."""
     parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
-    parser.set_handler(Options, _build)
+    parser.set_function(_build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
     parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
     output, jobs = Path("results/kernel"), os.cpu_count() or 1
@@ -78,27 +66,27 @@ def parser() -> Arguments:
     return parser
 
 
-def _build(options: Options) -> None:
-    board = BOARDS[options.board]
-    packages = MERGING if options.merge_only else (*MERGING, *BUILDING)
+def _build(board: str, merge_only: bool, output: Path, jobs: int, dry_run: bool) -> None:
+    target = BOARDS[board]
+    packages = MERGING if merge_only else (*MERGING, *BUILDING)
     fragments = read_fragments(ROOT / "kernel-config")
-    patches = {} if options.merge_only else read_patches(ROOT / "kernel-config")
-    if options.dry_run:
+    patches = {} if merge_only else read_patches(ROOT / "kernel-config")
+    if dry_run:
         print(f"would make a Debian {SUITE} with {', '.join(packages)}")
-        print(f"would merge {', '.join(fragments)} into {board.config}")
+        print(f"would merge {', '.join(fragments)} into {target.config}")
         if patches:
             print(f"would apply {', '.join(patches)}")
         return
     need_root("build-kernel")
-    output = _folder(options.output)
+    folder = _folder(output)
     with unpacked(base(CACHE, SUITE, ARCHITECTURES, packages), CACHE) as system:
-        unpack_source(system, only=KCONFIG if options.merge_only else ())
-        config = output / f"tributary-{board.name}-{VERSION}.config"
-        config.write_text(merge(system, board, fragments))
+        unpack_source(system, only=KCONFIG if merge_only else ())
+        config = folder / f"tributary-{target.name}-{VERSION}.config"
+        config.write_text(merge(system, target, fragments))
         print(config)
-        if not options.merge_only:
+        if not merge_only:
             apply_patches(system, patches)
-            print(*build(system, board, options.jobs, output), sep="\n")
+            print(*build(system, target, jobs, folder), sep="\n")
 
 
 def _folder(path: Path) -> Path:

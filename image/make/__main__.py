@@ -1,9 +1,8 @@
 """The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
 
-import json
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from image.make.boards import BOARDS, SUITE, Role
 from image.progress import Json, Text
 from image.sizes import sized
 from tributary.paths import CACHE, ROOT
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = f"""\
@@ -75,46 +74,37 @@ example
   sudo scripts/build-image --board rpi --role router && ls results/images"""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What build-image is given; ``board`` and ``role`` are names of the tables in image/make/boards.py."""
-
-    board: str
-    role: str
-    output: Path
-    locked: bool
-    url: str | None
-    certificate: Path | None
-    key: str | None
-    update_lock: bool
-    dry_run: bool
-    json: bool
-
-    def __post_init__(self) -> None:
-        if self.key and not self.certificate:
-            raise ValueError("--key goes with --certificate, its certificate, which the image has to trust")
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
 
 
-def _build(options: Options) -> None:
+def _build(
+    board: str,
+    role: str,
+    output: Path,
+    locked: bool,
+    url: str | None,
+    certificate: Path | None,
+    key: str | None,
+    update_lock: bool,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    """``board`` and ``role`` are names of the tables in image/make/boards.py."""
+    if key and not certificate:
+        raise Contradiction("--key goes with --certificate, its certificate, which the image has to trust")
     # The whole work, which --help does without.
     from image.make import order
 
-    asked = order.Order(
-        *(BOARDS[options.board], Role(options.role), options.output, CACHE / "image"),
-        *(options.url, options.certificate, options.key, options.locked),
-    )
-    if options.dry_run:
-        _show_outlook(order.outlook(order.Making.of(asked)), options.json)
+    asked = order.Order(BOARDS[board], Role(role), output, CACHE / "image", url, certificate, key, locked)
+    if dry_run:
+        _show_outlook(order.outlook(order.Making.of(asked)), json)
         return
     need_root("build-image")
-    tools.require(bundle=options.key is not None)
-    progress = Json() if options.json else Text("build-image")
-    if options.update_lock:
+    tools.require(bundle=key is not None)
+    progress = Json() if json else Text("build-image")
+    if update_lock:
         asked.cache.mkdir(parents=True, exist_ok=True)
         order.update_lock(asked, progress)
         progress.event("result", {"lock": str(asked.debian.lock_path)}, [str(asked.debian.lock_path)])
@@ -128,7 +118,7 @@ def _build(options: Options) -> None:
 def parser() -> Arguments:
     """The arguments of build-image."""
     parser = Arguments(prog="build-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_handler(Options, _build)
+    parser.set_function(_build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="what it boots on")
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"
@@ -159,7 +149,7 @@ def _url(text: str) -> str:
 
 def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(outlook))
+        print(dumps(outlook))
         return
     for stage in outlook["stages"]:
         minutes, seconds = divmod(round(stage["seconds"]), 60)

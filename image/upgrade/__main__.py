@@ -1,10 +1,9 @@
 """The command ``tributary-upgrade``: another version of the image into the slot that does not run, and the way back."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
-from tributary.settings.cli import Arguments, Subcommands, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -53,41 +52,6 @@ _ALIKE = 5  # looks in a row with the same outcome are a verdict
 _PATIENCE = 300.0  # seconds that a start may take until then: slow disks, links that take their time
 
 
-@dataclass(frozen=True)
-class Install:
-    """``tributary-upgrade install``."""
-
-    bundle: str
-    allow_older: bool
-    check: bool
-    dry_run: bool
-    restart: bool
-
-    def __post_init__(self) -> None:
-        if self.restart and (self.check or self.dry_run):
-            raise ValueError("--restart goes with neither --check nor --dry-run: they change nothing")
-
-
-@dataclass(frozen=True)
-class Back:
-    """``tributary-upgrade back``."""
-
-    dry_run: bool
-    restart: bool
-
-
-@dataclass(frozen=True)
-class Status:
-    """``tributary-upgrade status``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class Confirm:
-    """``tributary-upgrade confirm``."""
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
@@ -96,36 +60,38 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-upgrade", description=DESCRIPTION, epilog=EPILOG)
-    command = Subcommands(made, EPILOG).add
-    install = command("install", Install, _install, "put a bundle into the other slot", _INSTALL)
+    command = Subcommands(made, EPILOG).add_function
+    install = command("install", _install, "put a bundle into the other slot", _INSTALL)
     install.add_argument("bundle", metavar="BUNDLE", help="a file, or an http or https URL")
     install.add_argument("--allow-older", action="store_true", help="also a version older than the one that runs")
     install.add_argument("--check", action="store_true", help="say whether it would be accepted; change nothing")
-    back = command("back", Back, _back, "let the other slot start next", _BACK)
+    back = command("back", _back, "let the other slot start next", _BACK)
     for each in (install, back):
         each.add_argument("--dry-run", action="store_true", help="say what would be done; change nothing")
         each.add_argument("--restart", action="store_true", help="start the machine anew at the end")
-    status = command("status", Status, _status, "both slots", _STATUS)
+    status = command("status", _status, "both slots", _STATUS)
     status.add_argument("--json", action="store_true", help="one JSON object")
-    command("confirm", Confirm, _confirm, "keep the system that has started, or give it up", _CONFIRM)
+    command("confirm", _confirm, "keep the system that has started, or give it up", _CONFIRM)
     return made
 
 
-def _install(options: Install) -> None:
-    slots, found = _accepted(options)
-    if options.check:
-        print(f"{options.bundle}: accepted: version {found.version} for {found.compatible}")
+def _install(bundle: str, allow_older: bool, check: bool, dry_run: bool, restart: bool) -> None:
+    if restart and (check or dry_run):
+        raise Contradiction("--restart goes with neither --check nor --dry-run: they change nothing")
+    slots, found = _accepted(bundle, allow_older)
+    if check:
+        print(f"{bundle}: accepted: version {found.version} for {found.compatible}")
         return
-    if options.dry_run:
+    if dry_run:
         print("\n".join(_steps(slots, found)))
         return
-    machine.install(options.bundle)
+    machine.install(bundle)
     with machine.mounted(slots.other.device, change=True) as root:
         own.carry(Path("/"), root)
         _bring_kernel(root, slots.other.name)
         Trial(root).begin()
     machine.mark("active", "other")
-    print(f"version {found.version} is in slot {slots.other.name}: {_next(options.restart)}")
+    print(f"version {found.version} is in slot {slots.other.name}: {_next(restart)}")
 
 
 def _bring_kernel(root: Path, slot: str) -> None:
@@ -135,13 +101,13 @@ def _bring_kernel(root: Path, slot: str) -> None:
         fill(root, place)
 
 
-def _accepted(options: Install) -> tuple[Slots, Bundle]:
+def _accepted(name: str, allow_older: bool) -> tuple[Slots, Bundle]:
     """Raises CommandError (65, 66, 69, 75, 77) unless the bundle may be installed now."""
     need_root("tributary-upgrade")
     slots = machine.slots()
-    found = machine.bundle(options.bundle)
+    found = machine.bundle(name)
     running = machine.version()
-    bundle.insist(found, options.bundle, slots, running, machine.is_older, allow_older=options.allow_older)
+    bundle.insist(found, name, slots, running, machine.is_older, allow_older=allow_older)
     if Trial(Path("/")).on:
         raise CommandError(Exit.IN_USE, "the system that runs was not found good yet: the other slot is the way back")
     return slots, found
@@ -164,7 +130,7 @@ def _next(restart: bool) -> str:
     return "this machine starts anew"
 
 
-def _back(options: Back) -> None:
+def _back(dry_run: bool, restart: bool) -> None:
     need_root("tributary-upgrade")
     slots = machine.slots()
     version, reason = _inside(slots.other.device)
@@ -178,11 +144,11 @@ def _back(options: Back) -> None:
         raise CommandError(
             Exit.UNAVAILABLE, f"slot {name}, version {version}, was given up ({why}): there is no way back"
         )
-    if options.dry_run:
+    if dry_run:
         print(f"let slot {name} start next, version {version}")
         return
     machine.mark("active", "other")
-    print(f"version {version} is in slot {name}: {_next(options.restart)}")
+    print(f"version {version} is in slot {name}: {_next(restart)}")
 
 
 def _inside(device: str) -> tuple[str, str]:
@@ -194,7 +160,7 @@ def _inside(device: str) -> tuple[str, str]:
         return "", ""
 
 
-def _status(options: Status) -> None:
+def _status(json: bool) -> None:
     need_root("tributary-upgrade")
     slots = machine.slots()
     version, reason = _inside(slots.other.device)
@@ -204,7 +170,7 @@ def _status(options: Status) -> None:
         "next": slots.first,
         "takes": slots.compatible,
     }
-    print(json.dumps(facts) if options.json else "\n".join(_lines(facts)))
+    print(dumps(facts) if json else "\n".join(_lines(facts)))
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -224,7 +190,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _confirm(_: Confirm) -> None:
+def _confirm() -> None:
     need_root("tributary-upgrade")
     trial = Trial(Path("/"))
     found = _settled() if trial.on else Verdict(Health.GOOD)

@@ -5,7 +5,6 @@ RAUC's reference, "Custom bootloader backend interface", has the first four verb
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from image.upgrade.boot_partition import BOOT, BootPartition, fill
@@ -16,15 +15,6 @@ from tributary.settings.errors import CommandError, Exit
 DESCRIPTION = """\
 Tells a Raspberry Pi's boot partition which of two slots to start, for RAUC and for the hooks of Debian's kernels: a
 person calls tributary-upgrade."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The arguments of a verb; those that it does not take are empty."""
-
-    verb: str
-    slot: str = ""
-    state: str = ""
 
 
 def main(words: Sequence[str]) -> int:
@@ -38,7 +28,7 @@ def parser() -> Arguments:
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, (arguments, about) in _VERBS.items():
         parser = verbs.add_parser(verb, help=about)
-        parser.set_handler(Options, _act)
+        parser.set_function(_act)
         for name in arguments:
             parser.add_argument(name, choices=_CHOICES[name])
     return made
@@ -56,17 +46,18 @@ def _running() -> str:
     return running(Path("/proc/cmdline").read_text())
 
 
-def _act(options: Options) -> None:
+def _act(verb: str, slot: str = "", state: str = "") -> None:
+    """What a verb does not take is empty."""
     boot = BootPartition(BOOT)
-    match options.verb:
+    match verb:
         case "get-primary":
             print(boot.read().first)
         case "set-primary":
-            boot.write(boot.read().prefer(options.slot, _running()))
+            boot.write(boot.read().prefer(slot, _running()))
         case "get-state":
-            print("good" if options.slot in boot.read().good else "bad")
+            print("good" if slot in boot.read().good else "bad")
         case "set-state":
-            boot.write(boot.read().judge(options.slot, _running(), good=options.state == "good"))
+            boot.write(boot.read().judge(slot, _running(), good=state == "good"))
         case "fill":
             fill(Path("/"), BOOT / folder(_running()))
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from image.firstboot.page.app import Box, Page
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
 from tributary.daemons.state_file import write_atomic
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -53,21 +53,6 @@ example
 _EVERY = 1.0  # seconds between two looks at the ports
 
 
-@dataclass(frozen=True)
-class Options:
-    """What first-start is given; ``at`` is where a dry run listens."""
-
-    dry_run: bool
-    at: tuple[IPv4Address, int] | None
-    wait: float
-    root: Path
-    card: Path | None
-
-    def __post_init__(self) -> None:
-        if self.at and not self.dry_run:
-            raise ValueError("--at goes with --dry-run")
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command; raises CommandError."""
     return parser().dispatch(words)
@@ -76,7 +61,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of first-start."""
     parser = Arguments(prog="first-start", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_handler(Options, _run)
+    parser.set_function(_run)
     parser.add_argument("--dry-run", action="store_true", help="show the page, change nothing")
     parser.add_argument(
         "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"
@@ -104,34 +89,36 @@ def _address_and_port(text: str) -> tuple[IPv4Address, int]:
     return IPv4Address(address), int(port)
 
 
-def _run(options: Options) -> None:
-    if options.dry_run:
-        _show(options)
+def _run(dry_run: bool, at: tuple[IPv4Address, int] | None, wait: float, root: Path, card: Path | None) -> None:
+    """``at`` is where a dry run listens."""
+    if dry_run:
+        _show(card, *(at or (IPv4Address("127.0.0.1"), 8080)))
         return
-    system = System.at(options.root)
+    if at:
+        raise Contradiction("--at goes with --dry-run")
+    system = System.at(root)
     need_root("first-start")
-    task = Task(system, options.card or options.root / "boot/firmware", look.image_role(options.root))
-    card = reading.read(boot.content(task.card), task.role)
-    if (card.role or task.role) is not Role.ROUTER or not card.asks_by_page:
+    task = Task(system, card or root / "boot/firmware", look.image_role(root))
+    settings = reading.read(boot.content(task.card), task.role)
+    if (settings.role or task.role) is not Role.ROUTER or not settings.asks_by_page:
         print(f"{reading.NAME} asks for no page")
         return
-    _serve(task, card, options.wait)
+    _serve(task, settings, wait)
     if system.running:
         perform(["systemctl", "reboot"])
 
 
-def _show(options: Options) -> None:
+def _show(card: Path | None, address: IPv4Address, port: int) -> None:
     """The page with this machine's interfaces, and with the card's file if one is given."""
-    text = boot.content(options.card) if options.card else b""
-    card, facts = reading.read(text, Role.ROUTER), look.assumed(Role.ROUTER)
-    address, port = options.at or (IPv4Address("127.0.0.1"), 8080)
+    text = boot.content(card) if card else b""
+    settings, facts = reading.read(text, Role.ROUTER), look.assumed(Role.ROUTER)
 
     def foresee(given: bytes) -> Outlook:
         found = reading.read(given, Role.ROUTER)
         return Outlook((), found, facts, "", plan(found, facts))
 
     box = Box(code.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
-    page = Page(box, f"{address}:{port}", card, str(first_start.address(card)))
+    page = Page(box, f"{address}:{port}", settings, str(first_start.address(settings)))
     listener = serving.listening(address, port, None)
     print(f"http://{address}:{port}/ Code: {code.shown(box.code)}. Nothing will be changed.", flush=True)
     serving.serve(page, listener, lambda: True)
