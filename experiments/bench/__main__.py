@@ -1,18 +1,21 @@
 """The command ``bench``: experiments whose points are contenders, told by their medians and ratios."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.bench.parts import MEASUREMENTS, PEERS
-from experiments.study.arguments import Measuring, add_measuring
+from experiments.study.arguments import Allowed, add_measuring
 from experiments.study.catalogue import EVERYTHING
 from tributary.settings.cli import Arguments, run
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.units import Share
 
 if TYPE_CHECKING:
     from experiments.study.metrics import Metric
+    from experiments.study.order import Order
 
 _DESCRIPTION = """\
 Runs a benchmark on network namespaces of this machine, ours beside its peers in the same run, and prints medians and
@@ -96,22 +99,6 @@ _ALL = {
 }
 
 
-@dataclass(frozen=True)
-class Run(Measuring):
-    """``bench run``; ``name`` is a benchmark's, ``only`` and ``peers`` are those of its parts."""
-
-    name: str
-    only: Sequence[str]
-    peers: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Listing:
-    """``bench list``."""
-
-    json: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run one ``bench`` command; returns its exit code."""
     return parser().dispatch(arguments)
@@ -123,9 +110,9 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | run")
     listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
     listing.add_argument("--json", action="store_true", help="one JSON object: what each is about, by its name")
-    listing.set_handler(Listing, _list)
+    listing.set_function(_list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
-    measure.set_handler(Run, _run)
+    measure.set_function(_run)
     measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
     measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
@@ -135,56 +122,65 @@ def parser() -> Arguments:
     return made
 
 
-def _list(options: Listing) -> None:
-    if options.json:
-        print(json.dumps({name: benchmark.about for name, benchmark in _ALL.items()}, indent=2))
+def _list(json: bool) -> None:
+    if json:
+        print(dumps({name: benchmark.about for name, benchmark in _ALL.items()}, indent=2))
         return
     for name, benchmark in _ALL.items():
         print(f"{name:20} {benchmark.about}")
 
 
-def _run(options: Run) -> None:
+def _run(
+    name: str,
+    only: Sequence[str],
+    peers: Sequence[str],
+    quick: bool,
+    results: Path,
+    most_stolen: Share,
+    tolerance: Share,
+    json: bool,
+) -> None:
+    """``only`` and ``peers`` are those of the benchmark's parts."""
     # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
+    from experiments.study.changes import orders
     from experiments.testbed import preflight
     from experiments.testbed.build import take_down_orphans
     from experiments.testbed.native import measure_released
 
-    wanted, changes = _ALL[options.name], _changes(options)
+    scenarios, changes = _ALL[name].scenarios, _changes(name, {"only": only, "peers": peers})
     preflight.need_all("bench run")
     measure_released()
     take_down_orphans()
-    metrics, absent = _measured(options, wanted.scenarios, changes)
-    if options.json:
+    wanted = orders([EVERYTHING[each] for each in scenarios], changes, quick)
+    metrics, absent = _measured(wanted, results / "experiment", Allowed(most_stolen, tolerance))
+    if json:
         from experiments.results import machine
         from experiments.study.metrics import as_json
 
-        print(json.dumps({**as_json(metrics), "missing": absent, "machine": machine()}, indent=2))
+        print(dumps({**as_json(metrics), "missing": absent, "machine": machine()}, indent=2))
     else:
-        _show(options.name, metrics, absent)
+        _show(name, metrics, absent)
 
 
-def _changes(options: Run) -> list[str]:
+def _changes(name: str, given: Mapping[str, Sequence[str]]) -> list[str]:
     """What --only and --peers come to; raises CommandError (exit 64) for a part that is not there."""
-    given = {"only": options.only, "peers": options.peers}
     accepted = {"only": MEASUREMENTS, "peers": PEERS}
-    if any(given.values()) and options.name != "converter":
-        raise CommandError(Exit.USAGE, f"{options.name}: --only and --peers: accepted with converter alone")
+    if any(given.values()) and name != "converter":
+        raise CommandError(Exit.USAGE, f"{name}: --only and --peers: accepted with converter alone")
     for option, names in given.items():
         if unknown := [name for name in names if name not in accepted[option]]:
             raise CommandError(Exit.USAGE, f"--{option}: {', '.join(unknown)}: accepted: {', '.join(accepted[option])}")
     return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
-def _measured(options: Run, names: Sequence[str], changes: Sequence[str]) -> "tuple[list[Metric], list[str]]":
-    """What the experiments of these ``names`` give together, and the peers that are missing."""
+def _measured(wanted: "Sequence[Order]", results: Path, allowed: Allowed) -> "tuple[list[Metric], list[str]]":
+    """What the experiments give together, and the peers that are missing."""
     from rich.console import Console
 
-    from experiments.study.changes import orders
     from experiments.study.metrics import missing
     from experiments.study.run import perform
 
-    wanted = orders([EVERYTHING[name] for name in names], changes, options.quick)
-    where = (_TESTBED, options.results / "experiment", Console(stderr=True), options)
+    where = (_TESTBED, results, Console(stderr=True), allowed)
     metrics: list[Metric] = []
     absent: dict[str, None] = {}
     for order in wanted:

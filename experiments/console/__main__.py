@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
@@ -15,7 +15,7 @@ from experiments.testbed import preflight
 from experiments.testbed.appliance import start_converter, start_throttler, tune
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.node import Process
-from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
 from tributary.settings.cli import Arguments, run
@@ -44,16 +44,6 @@ _RATE = "2500k"
 """Of each download, in bytes per second: a path that has room can take over what another one no longer carries."""
 
 
-@dataclass(frozen=True)
-class Options(ProfileOptions):
-    """What the demo is given; ``name`` is the testbed's."""
-
-    port: int
-    downloads: int
-    prometheus: int | None
-    name: str
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
     return parser().dispatch(arguments)
@@ -62,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the demo."""
     made = Arguments(prog="demo console", description=_DESCRIPTION, epilog=_EPILOG)
-    made.set_handler(Options, _demo)
+    made.set_function(_demo)
     add_profile_arguments(made)
     made.add_argument("--port", type=int, default=_PORT, help=f"of 127.0.0.1 (default: {_PORT})")
     made.add_argument("--downloads", type=int, default=3, help="at a time (default: 3)")
@@ -78,19 +68,19 @@ def parser() -> Arguments:
     return made
 
 
-def _demo(options: Options) -> None:
+def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prometheus: int | None, name: str) -> None:
     preflight.need_all("demo console")
     take_down_orphans()
     console = Console(stderr=True)
     console.print("making the testbed, starting all programs")
-    with standing(options.name, profile_from(options)) as testbed, suppress(KeyboardInterrupt):
+    with standing(name, changed_profile(profile, changes)) as testbed, suppress(KeyboardInterrupt):
         tune(testbed)
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
         start_converter(testbed, monitoring.CONVERTER)
         policy = testbed.gateway.write("policy.toml", _policy(testbed))
         start_throttler(testbed, policy, "--metrics", monitoring.THROTTLER)
-        download(testbed, options.downloads)
-        with _monitored(testbed, options.prometheus), outside(options.port) as listener:
+        download(testbed, downloads)
+        with _monitored(testbed, prometheus), outside(port) as listener:
             page = start_console(testbed, listener)
             login = testbed.gateway.run(sys.executable, "-m", "command", "console", "login").strip()
             print(f"open {login}", flush=True)

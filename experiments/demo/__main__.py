@@ -1,10 +1,9 @@
 """The command ``demo``."""
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 
 from rich.console import Console
@@ -22,7 +21,7 @@ from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.counters import counted
-from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.tolerance import add_tolerance
@@ -54,50 +53,47 @@ After kill -9, scripts/testbed down removes what was left.
 _SEED = 1
 
 
-@dataclass(frozen=True)
-class Options(ProfileOptions):
-    """What the demo is given; ``name`` is the testbed's."""
-
-    size: Size
-    tolerance: Share
-    ipv6: bool
-    results: Path
-    name: str
-    keep: bool
-    json: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
     return parser().dispatch(arguments)
 
 
-def _demo(options: Options) -> int:
-    profile = profile_from(options)
-    if set(profile.links) != {WIRED, WIRELESS}:
+def _demo(
+    profile: Path,
+    changes: Sequence[str],
+    size: Size,
+    tolerance: Share,
+    ipv6: bool,
+    results: Path,
+    name: str,
+    keep: bool,
+    json: bool,
+) -> int:
+    described = changed_profile(profile, changes)
+    if set(described.links) != {WIRED, WIRELESS}:
         accepted = "the two that the demo is about: wired, wireless"
-        raise CommandError(Exit.USAGE, f"{options.profile}: links: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"{profile}: links: accepted: {accepted}")
     preflight.need_all("demo")
     take_down_orphans()
-    with results_folder("demo", options.results) as folder:
-        measured = _measure(options, profile, folder)
+    with results_folder("demo", results) as folder:
+        measured = _measure(name, described, folder, size, tolerance, ipv6, keep)
         write_json(folder / "summary.json", summary(measured))
         _write_series(measured, folder / "throughput.csv")
         # Not at the top: what draws takes a second to load, and help draws nothing.
         from experiments.demo.plot import plot
 
         plot(measured, folder / "throughput.png")
-    if options.json:
-        print(json.dumps(summary(measured), indent=2))
+    if json:
+        print(dumps(summary(measured), indent=2))
     else:
-        _show(measured, options.size, folder.with_suffix(""))
+        _show(measured, size, folder.with_suffix(""))
     return exit_code(claims(measured))
 
 
 def parser() -> Arguments:
     """The arguments of the demo."""
     parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.set_handler(Options, _demo)
+    parser.set_function(_demo)
     add_profile_arguments(parser)
     parser.add_argument("--size", type=Size.argument, default=Size(50_000_000), help="of the file (default: 50MB)")
     add_tolerance(parser)
@@ -109,24 +105,24 @@ def parser() -> Arguments:
     return parser
 
 
-def _measure(options: Options, profile: Profile, folder: Path) -> Run:
+def _measure(name: str, profile: Profile, folder: Path, size: Size, tolerance: Share, ipv6: bool, keep: bool) -> Run:
     console = Console(stderr=True)
     console.print("making the file and the testbed")
-    file = random_file(options.size.amount, _SEED)
+    file = random_file(size.amount, _SEED)
     held = Rate.parse(read(WIRED_SLOW)["rules"][0]["rate"]).amount / 1e6
-    with standing(options.name, profile, keep=options.keep) as testbed:
+    with standing(name, profile, keep=keep) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
-        readings = check_links(testbed, tolerance=options.tolerance.fraction)
+        readings = check_links(testbed, tolerance=tolerance.fraction)
         write_json(folder / "manifest.json", _manifest(testbed, profile, file, readings))
         start_server(testbed, file.path.parent)
         start_squid(testbed)
         start_converter(testbed)
         with _progress(console) as progress:
             *free, throttled = WAYS
-            downloads = {way.name: _download(testbed, way, file, options.ipv6, progress) for way in free}
+            downloads = {way.name: _download(testbed, way, file, ipv6, progress) for way in free}
             start_throttler(testbed, WIRED_SLOW)
             with watched(testbed) as enforcement, _beyond_window(testbed) as beyond_window:
-                downloads[throttled.name] = _download(testbed, throttled, file, options.ipv6, progress)
+                downloads[throttled.name] = _download(testbed, throttled, file, ipv6, progress)
         return Run(downloads, file.sha256, testbed.topology, held, enforcement(), beyond_window())
 
 

@@ -1,12 +1,11 @@
 """The command scripts/handoff."""
 
-import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ _SHARE = 0.1
 """Of the objects' bytes; requests, messages and what keeps connections alive pass the front all the same."""
 
 
-@dataclass(frozen=True)
-class Demo:
-    """``handoff demo``."""
-
-    size: Size
-    json: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Do what a ``handoff`` command does; returns its exit code."""
     return parser().dispatch(arguments)
@@ -52,23 +43,23 @@ def parser() -> Arguments:
     made = Arguments(prog="handoff", description=_DESCRIPTION, epilog=_CODES)
     commands = made.add_subparsers(required=True, metavar="demo")
     demo = commands.add_parser("demo", help="one connection, two back ends", description=_DESCRIPTION, epilog=_CODES)
-    demo.set_handler(Demo, _demo)
+    demo.set_function(_demo)
     about = "of each object (default: 10MB)"
     demo.add_argument("--size", type=Size.argument, default=Size.argument("10MB"), metavar="SIZE", help=about)
     demo.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
 
 
-def _demo(options: Demo) -> int:
+def _demo(size: Size, json: bool) -> int:
     need_root("handoff demo")
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         raise CommandError(Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/setup installs them")
     with tempfile.TemporaryDirectory(prefix="handoff-") as folder, standing_network("handoff", Path(folder)) as network:
-        fetched = _fetched(network, options.size.amount)
+        fetched = _fetched(network, size.amount)
     payload, whole = (sum(each[key] for each in fetched["objects"]) for key in ("bytes", "whole"))
     by_one_connection = fetched["connections"] == 1 and whole == len(fetched["objects"])
     fetched["holds"] = by_one_connection and fetched["cable_bytes"]["front"] < _SHARE * payload
-    print(json.dumps(fetched, indent=2) if options.json else _as_text(fetched))
+    print(dumps(fetched, indent=2) if json else _as_text(fetched))
     return 0 if fetched["holds"] else 1
 
 

@@ -1,8 +1,7 @@
 """The command ``demo home``."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 
 from rich.console import Console
@@ -47,16 +46,6 @@ _EVERY = 2.0
 """Seconds between a link's addresses."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the demo is given; ``name`` is the network's."""
-
-    tolerance: Share
-    results: Path
-    name: str
-    json: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the demo; returns its exit code."""
     return parser().dispatch(arguments)
@@ -65,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the demo."""
     made = Arguments(prog="demo home", description=_DESCRIPTION, epilog=_EPILOG)
-    made.set_handler(Options, _demo)
+    made.set_function(_demo)
     add_tolerance(made)
     add_results(made, "where to put them")
     made.add_argument("--name", default="home", help="the network's name (default: home)")
@@ -73,20 +62,20 @@ def parser() -> Arguments:
     return made
 
 
-def _demo(options: Options) -> int:
+def _demo(tolerance: Share, results: Path, name: str, json: bool) -> int:
     preflight.need_all("demo home")
     take_down_orphans()
     blueprint = household(load(PROFILE, Profile), WIREGUARD, _LINKS)
     console = Console(stderr=True)
-    with results_folder("demo-home", options.results) as folder:
+    with results_folder("demo-home", results) as folder:
         console.print("making the network, measuring its links, starting all programs")
-        with blueprint.standing(options.name, 0, options.tolerance.fraction) as home:
+        with blueprint.standing(name, 0, tolerance.fraction) as home:
             about = {"emulated_by": home.emulation, "measured": as_json(home.links)}
             write_json(folder / "manifest.json", manifest("demo", **blueprint.as_json(), emulation=about))
             shown = _shown(home, console)
         write_json(folder / "summary.json", summary(shown))
-    if options.json:
-        print(json.dumps(summary(shown), indent=2))
+    if json:
+        print(dumps(summary(shown), indent=2))
     else:
         tell(Console(), claims(shown))
         Console().print(f"\nresults in {folder.with_suffix('')}", soft_wrap=True)

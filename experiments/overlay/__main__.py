@@ -1,7 +1,6 @@
 """The command ``overlay up``, which scripts/overlay calls."""
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -9,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +45,6 @@ _FEWEST_NODES = 3
 _TOOLS = ("ip", "sysctl", "ethtool", "etcd")
 
 
-@dataclass(frozen=True)
-class Up:
-    """``overlay up``; ``nodes`` are names, or a single number; ``line`` is the command to run, if there is one."""
-
-    graph: Path
-    nodes: Sequence[str]
-    rounds: int
-    name: str
-    json: bool
-    line: Sequence[str]
-
-
 def main(arguments: Sequence[str]) -> int:
     """Do what ``overlay up`` does; returns its exit code."""
     return parser().dispatch(arguments)
@@ -66,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """Its arguments."""
     made = Arguments(prog="overlay up", description=_DESCRIPTION, epilog=_EXAMPLES)
-    made.set_handler(Up, _up)
+    made.set_function(_up)
     made.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times")
     about = (
         f"how many of the graph's, evenly spread, or which: {_FEWEST_NODES} to {MOST_NODES} (default: {_DEFAULT_NODES})"
@@ -81,7 +68,8 @@ def parser() -> Arguments:
     return made
 
 
-def _up(options: Up) -> int:
+def _up(graph: Path, nodes: Sequence[str], rounds: int, name: str, json: bool, line: Sequence[str]) -> int:
+    """``nodes`` are names, or a single number; ``line`` is the command to run, if there is one."""
     need_root("overlay up")
     control.build()  # which installs etcd
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
@@ -89,13 +77,13 @@ def _up(options: Up) -> int:
             Exit.UNAVAILABLE, f"not found: {', '.join(missing)}: scripts/overlay controller --help installs etcd"
         )
     need_an_emulator()
-    nodes, delays = chosen(calculator.ask(["map", "--", str(options.graph)]), options.nodes)
-    _progress(f"linking {len(nodes)} nodes")
-    with standing_mesh(options.name, nodes, delays) as mesh:
+    names, delays = chosen(calculator.ask(["map", "--", str(graph)]), nodes)
+    _progress(f"linking {len(names)} nodes")
+    with standing_mesh(name, names, delays) as mesh:
         _progress("starting converters and agents; waiting for the tables")
-        with running(mesh, options.rounds):
-            said = json.dumps(_as_json(mesh), indent=2) if options.json else _as_text(mesh)
-            return _run(mesh, said, options.line) if options.line else _stay(said)
+        with running(mesh, rounds):
+            said = dumps(_as_json(mesh), indent=2) if json else _as_text(mesh)
+            return _run(mesh, said, line) if line else _stay(said)
 
 
 def chosen(graph: Any, wanted: Sequence[str]) -> tuple[list[str], list[list[float]]]:

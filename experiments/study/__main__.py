@@ -1,15 +1,15 @@
 """The command ``experiment``."""
 
 import argparse
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from experiments.study.arguments import Measuring, add_measuring, add_results
+from experiments.study.arguments import Allowed, add_measuring, add_results
 from experiments.study.blueprint import need_captures, need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
 from experiments.study.changes import orders, over
@@ -21,12 +21,9 @@ from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.native import measure_released
-from experiments.testbed.topology import Profile
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, Contradiction, run
 from tributary.settings.errors import CommandError, Exit
-
-if TYPE_CHECKING:
-    from experiments.hosts.settings import HostsSettings
+from tributary.settings.units import Share
 
 # What --help and list do without is imported where it is needed.
 _DESCRIPTION = """\
@@ -105,59 +102,6 @@ _NAMED = 4
 """So many experiments are called by their names in an error."""
 
 
-@dataclass(frozen=True)
-class Listing:
-    """``experiment list``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class New:
-    """``experiment new``."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Run(Measuring):
-    """``experiment run``; ``name`` is an experiment's, its file's or "all", ``changes`` are KEY=VALUE each."""
-
-    name: str
-    changes: Sequence[str]
-    sweeps: Sequence[str]
-    profile: Path | None
-    repeat: int | None
-    testbed: str
-    dry_run: bool
-    hosts: Path | None = None
-    pcap: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pcap and self.hosts:
-            raise ValueError("--pcap and --hosts: accepted: one of them, nothing is captured on real machines")
-        if self.profile and self.hosts:
-            raise ValueError("--profile and --hosts: accepted: one of them, real links are as they are")
-
-
-@dataclass(frozen=True)
-class Publish:
-    """``experiment publish``; no ``names`` are all of them."""
-
-    names: Sequence[str]
-    results: Path
-    to: Path
-
-
-@dataclass(frozen=True)
-class Report:
-    """``experiment report``; no ``names`` are all of them."""
-
-    names: Sequence[str]
-    results: Path
-    output: Path | None
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run one ``experiment`` command; returns its exit code."""
     return parser().dispatch(arguments)
@@ -169,18 +113,18 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | new | run | report | publish")
     listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    listing.set_handler(Listing, _list)
+    listing.set_function(_list)
     about = "write a file to make your own from"
     new = commands.add_parser("new", help=about, description=_NEW, epilog=_NEW_END)
     new.add_argument("name", type=_new_name, metavar="NAME", help="what to call it: a-z, 0-9 and -")
-    new.set_handler(New, _new)
+    new.set_function(_new)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     report = commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END)
-    report.set_handler(Report, _report)
+    report.set_function(_report)
     about = "write what is worth keeping under version control"
     publish = commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END)
-    publish.set_handler(Publish, _publish)
+    publish.set_function(_publish)
     for each in (report, publish):
         # Not by choices: argparse holds an empty list, too, against them.
         about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
@@ -193,7 +137,7 @@ def parser() -> Arguments:
 
 
 def _describe_run(parser: Arguments) -> None:
-    parser.set_handler(Run, _run)
+    parser.set_function(_run)
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
     parser.add_argument("name", type=_runnable, metavar="NAME", help=about)
@@ -256,22 +200,21 @@ def _scenarios(names: Iterable[str]) -> list[Scenario[Any]]:
     return [from_file(Path(name)) if is_file(name) else EVERYTHING[name] for name in names]
 
 
-def _list(options: Listing) -> int:
-    if options.json:
+def _list(json: bool) -> None:
+    if json:
         keys = ("paper", "claim", "expected")
         about = {name: {key: getattr(each, key) for key in keys} for name, each in SCENARIOS.items()}
-        print(json.dumps(about, indent=2))
-        return 0
+        print(dumps(about, indent=2))
+        return
     for name, scenario in SCENARIOS.items():
         print(f"{name:18} {scenario.paper:20} {scenario.claim}")
-    return 0
 
 
-def _new(options: New) -> None:
-    path = Path(f"{options.name}.py")
+def _new(name: str) -> None:
+    path = Path(f"{name}.py")
     try:
         with path.open("x") as file:
-            file.write(_TEMPLATE.read_text().replace("NAME", options.name))
+            file.write(_TEMPLATE.read_text().replace("NAME", name))
     except FileExistsError as error:
         raise CommandError(Exit.USAGE, f"{path} is there already: accepted: another name") from error
     except OSError as error:
@@ -279,85 +222,110 @@ def _new(options: New) -> None:
     print(path)
 
 
-def _run(options: Run) -> int:
-    chosen = _scenarios(SCENARIOS if options.name == "all" else [options.name])
-    if options.profile is not None:
-        chosen = over(options.profile, chosen)
-    if options.hosts is not None:
-        from experiments.hosts.settings import load_hosts
-
-        return _run_on_hosts(options, load_hosts(options.hosts), chosen)
-    wanted = _orders(options, chosen)
-    if options.pcap:
+def _run(
+    name: str,
+    changes: Sequence[str],
+    sweeps: Sequence[str],
+    profile: Path | None,
+    hosts: Path | None,
+    repeat: int | None,
+    testbed: str,
+    quick: bool,
+    results: Path,
+    most_stolen: Share,
+    tolerance: Share,
+    json: bool,
+    pcap: bool,
+    dry_run: bool,
+) -> int:
+    """``name`` is an experiment's, its file's or "all", ``changes`` and ``sweeps`` are KEY=VALUE each."""
+    if pcap and hosts:
+        raise Contradiction("--pcap and --hosts: accepted: one of them, nothing is captured on real machines")
+    if profile and hosts:
+        raise Contradiction("--profile and --hosts: accepted: one of them, real links are as they are")
+    chosen = _scenarios(SCENARIOS if name == "all" else [name])
+    if profile is not None:
+        chosen = over(profile, chosen)
+    ordered = partial(orders, changes=changes, quick=quick, repeat=repeat, sweeps=sweeps)
+    perform = partial(_perform, testbed, results / "experiment", Allowed(most_stolen, tolerance), pcap, json)
+    if hosts is not None:
+        return _run_on_hosts(hosts, chosen, changes, sweeps, ordered, perform, testbed, dry_run)
+    wanted = ordered(chosen)
+    if pcap:
         need_captures(order.blueprint(point) for order in wanted for point in order.points)
-    if options.dry_run:
+    if dry_run:
         _show_orders(wanted)
         return 0
     preflight.need_all("experiment run")
     need_settings(order.blueprint(point) for order in wanted for point in order.points)
     take_down_orphans()
-    return _perform(options, wanted)
+    return perform(wanted)
 
 
-def _run_on_hosts(options: Run, settings: "HostsSettings", chosen: Sequence[Scenario[Any]]) -> int:
+def _run_on_hosts(
+    file: Path,
+    chosen: Sequence[Scenario[Any]],
+    changes: Sequence[str],
+    sweeps: Sequence[str],
+    ordered: Callable[..., list[Order]],
+    perform: Callable[[Sequence[Order]], int],
+    testbed: str,
+    dry_run: bool,
+) -> int:
+    from experiments.hosts.settings import load_hosts
     from experiments.hosts.testbed import connect, plan, unmeasured
     from experiments.study.hosts import able, placed
 
-    chosen = able(chosen, options.changes, options.sweeps)
+    settings = load_hosts(file)
+    chosen = able(chosen, changes, sweeps)
     # Refused now, and not once machines are connected.
-    wanted = _orders(options, [placed(settings, each) for each in chosen], unmeasured(settings))
-    if options.dry_run:
+    wanted = ordered([placed(settings, each) for each in chosen], profile=unmeasured(settings))
+    if dry_run:
         _show_orders(wanted)
         print("\n".join(plan(settings)))
         return 0
-    with connect(settings, options.testbed) as hosts:
+    with connect(settings, testbed) as hosts:
         there = [placed(settings, each, hosts) for each in chosen]
-        return _perform(options, _orders(options, there, hosts.measured(options.testbed)))
+        return perform(ordered(there, profile=hosts.measured(testbed)))
 
 
-def _orders(options: Run, chosen: Sequence[Scenario[Any]], profile: Profile | None = None) -> list[Order]:
-    return orders(chosen, options.changes, options.quick, options.repeat, options.sweeps, profile)
-
-
-def _perform(options: Run, wanted: Sequence[Order]) -> int:
+def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json: bool, wanted: Sequence[Order]) -> int:
     from rich.console import Console
 
     from experiments.study.run import perform
     from experiments.study.telling import exit_code
 
     measure_released()
-    console = Console(stderr=True)
-    results = options.results / "experiment"
-    where = (options.testbed, results, console, options, options.pcap)
+    where = (testbed, results, Console(stderr=True), allowed, pcap)
     verdicts = {order.scenario.name: perform("experiment", order, *where).verdicts for order in wanted}
-    if options.json:
-        print(json.dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
+    if as_json:
+        print(dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
         _show(verdicts)
     return exit_code(verdict for each in verdicts.values() for verdict in each)
 
 
-def _report(options: Report) -> int:
-    results = options.results / "experiment"
-    chosen = _chosen(options.names, results)
-    _write_report(chosen, _records(chosen, results), options.output or results / "report.html")
-    return 0
+def _report(names: Sequence[str], results: Path, output: Path | None) -> None:
+    """Without ``names``, of all."""
+    results = results / "experiment"
+    chosen = _chosen(names, results)
+    _write_report(chosen, _records(chosen, results), output or results / "report.html")
 
 
-def _publish(options: Publish) -> int:
+def _publish(names: Sequence[str], results: Path, to: Path) -> None:
+    """Without ``names``, all."""
     from experiments.study.papers import table
 
-    chosen = _chosen(options.names, options.results / "experiment")
-    records = _records(chosen, options.results / "experiment")
+    everything = to / "experiment"
+    chosen = _chosen(names, results / "experiment")
+    records = _records(chosen, results / "experiment")
     for name, record in records.items():
-        publish(record, options.to / "experiment" / name)
-        print(options.to / "experiment" / name)
-    everything = options.to / "experiment"
+        publish(record, everything / name)
+        print(everything / name)
     reported = {each.name: each for each in [*_chosen((), everything), *chosen]}
     kept = _records([*reported.values()], everything)
-    _write_report([*reported.values()], kept, options.to / "report.html")
-    _write(table(kept), options.to / "papers.md")
-    return 0
+    _write_report([*reported.values()], kept, to / "report.html")
+    _write(table(kept), to / "papers.md")
 
 
 def _chosen(names: Sequence[str], results: Path) -> list[Scenario[Any]]:

@@ -1,4 +1,4 @@
-"""What every command that measures is told: where its results go, and how far the machine may be from quiet."""
+"""What every command that measures is given: where its results go, and how far the machine may be from quiet."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,17 @@ _MOST_STOLEN = Share(20_000)
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Allowed:
     """A hypervisor may take the share ``most_stolen`` of the processors' time during a reading; a link may be off its
-    description by the share ``tolerance``. ``results`` is their folder.
+    description by the share ``tolerance``.
     """
 
     most_stolen: Share
     tolerance: Share
-    results: Path
-    quick: bool
-    json: bool
 
 
 def add_measuring(parser: Arguments, printed: str) -> None:
-    """The arguments of Measuring; ``printed`` is what --json prints."""
+    """--quick, --results, those of Allowed, and --json, which prints what is ``printed``."""
     parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
     add_results(parser, "where to put them")
     parser.add_argument(

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.results import finish, manifest, write_json
-from experiments.study.arguments import Measuring
+from experiments.study.arguments import Allowed
 from experiments.study.blueprint import Blueprint, Standing, StandingTestbed
 from experiments.study.folder import Folder
 from experiments.study.order import Order
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def perform(
-    script: str, order: Order, name: str, results: Path, console: Console, allowed: Measuring, pcap: bool = False
+    script: str, order: Order, name: str, results: Path, console: Console, allowed: Allowed, pcap: bool = False
 ) -> Outcome:
     """Measure what is missing of ``order``, on testbeds called ``name``, and conclude, for scripts/``script``.
 
@@ -55,7 +55,7 @@ class _Measurement:
     name: str
     folder: Folder
     console: Console
-    allowed: Measuring
+    allowed: Allowed
     pcap: bool
 
     def measure(self, wanted: Sequence[tuple[int, Point]]) -> None:

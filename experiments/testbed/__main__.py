@@ -1,11 +1,9 @@
 """The command ``testbed``."""
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +13,7 @@ from rich.table import Table
 from experiments.testbed import preflight
 from experiments.testbed.appliance import WIRED_SLOW, start_converter, start_squid, start_throttler
 from experiments.testbed.build import Testbed, find, names, orphans, standing, take_down, take_down_orphans
-from experiments.testbed.profile import ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
@@ -43,41 +41,6 @@ _FILE_SIZE = 50_000_000
 _APPLIANCE = ("squid", "converter", "throttler")
 
 
-@dataclass(frozen=True)
-class Up(ProfileOptions):
-    """``testbed up``; ``appliance`` names what to start on the gateway, ``name`` is the testbed's."""
-
-    appliance: Sequence[str]
-    policy: Path
-    dry_run: bool
-    name: str
-
-
-@dataclass(frozen=True)
-class Exec:
-    """``testbed exec``; ``line`` is the command, with or without -- before it."""
-
-    name: str
-    node: str
-    line: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Status:
-    """``testbed status``."""
-
-    json: bool
-
-
-@dataclass(frozen=True)
-class Down:
-    """``testbed down``; all of them, or the one of that name."""
-
-    all: bool
-    name: str
-    dry_run: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run one ``testbed`` command; returns its exit code."""
     return parser().dispatch(arguments)
@@ -96,18 +59,18 @@ def parser() -> Arguments:
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
-    up.set_handler(Up, _up)
+    up.set_function(_up)
     inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
-    inside.set_handler(Exec, _exec)
+    inside.set_function(_exec)
     status = commands.add_parser(
         "status",
         help="show the testbeds that stand",
         description="Shows the testbeds that stand, and the processes on each of their nodes.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
-    status.set_handler(Status, _status)
+    status.set_function(_status)
     down = commands.add_parser(
         "down",
         help="remove a testbed, and whatever a killed run has left behind",
@@ -115,7 +78,7 @@ def parser() -> Arguments:
     )
     down.add_argument("--all", action="store_true", help="remove every testbed")
     down.add_argument("--dry-run", action="store_true", help="say what would be removed, and change nothing")
-    down.set_handler(Down, _down)
+    down.set_function(_down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
     return made
@@ -128,31 +91,33 @@ def _appliance(text: str) -> tuple[str, ...]:
     return wanted
 
 
-def _up(options: Up) -> None:
-    profile = profile_from(options)
-    if options.dry_run:
-        _show(Topology.of(profile))
+def _up(
+    profile: Path, changes: Sequence[str], appliance: Sequence[str], policy: Path, dry_run: bool, name: str
+) -> None:
+    described = changed_profile(profile, changes)
+    if dry_run:
+        _show(Topology.of(described))
         return
     preflight.need_all("testbed up")
     console = Console(stderr=True)
     console.print("building the testbed")
-    with standing(options.name, profile, keep=True) as testbed:
+    with standing(name, described, keep=True) as testbed:
         console.print(f"checking the links ({testbed.emulation})")
         check_links(testbed)
         file = random_file(_FILE_SIZE, seed=1)
         start_server(testbed, file.path.parent)
-        _start(testbed, options)
+        _start(testbed, appliance, policy)
     _show(testbed.topology)
     print(f"server  http://{Topology.SERVER4}/{file.path.name}   http://[{Topology.SERVER6}]/{file.path.name}")
 
 
-def _start(testbed: Testbed, options: Up) -> None:
-    if "squid" in options.appliance:
+def _start(testbed: Testbed, appliance: Sequence[str], policy: Path) -> None:
+    if "squid" in appliance:
         start_squid(testbed)
-    if "converter" in options.appliance:
+    if "converter" in appliance:
         start_converter(testbed)
-    if "throttler" in options.appliance:
-        start_throttler(testbed, options.policy)
+    if "throttler" in appliance:
+        start_throttler(testbed, policy)
 
 
 def _show(topology: Topology) -> None:
@@ -170,23 +135,22 @@ def _show(topology: Topology) -> None:
     print(f"proxy   http://{topology.PROXY4}:{PROXY_PORT}   http://[{topology.PROXY6}]:{PROXY_PORT}")
 
 
-def _exec(options: Exec) -> NoReturn:
-    testbed = find(options.name)
-    line = options.line[1:] if [*options.line[:1]] == ["--"] else options.line
-    if options.node not in testbed.topology.nodes:
+def _exec(name: str, node: str, line: Sequence[str]) -> NoReturn:
+    testbed = find(name)
+    line = line[1:] if [*line[:1]] == ["--"] else line
+    if node not in testbed.topology.nodes:
         accepted = ", ".join(testbed.topology.nodes)
-        raise CommandError(Exit.USAGE, f"node {options.node!r}: accepted: {accepted}")
+        raise CommandError(Exit.USAGE, f"node {node!r}: accepted: {accepted}")
     if not line:
         raise CommandError(Exit.USAGE, "exec: a command is missing: exec NODE -- COMMAND...")
-    command = testbed.node(options.node).command(line)
+    command = testbed.node(node).command(line)
     os.execvp(command[0], command)
 
 
-def _status(options: Status) -> None:
+def _status(json: bool) -> None:
     rows = [row for name in names() for row in _nodes(name)]
-    if options.json:
-        json.dump(rows, sys.stdout, indent=2)
-        print()
+    if json:
+        print(dumps(rows, indent=2))
         return
     table = Table("testbed", "links by", "node", "namespace", "processes")
     for row in rows:
@@ -213,14 +177,14 @@ def _nodes(name: str) -> list[dict[str, object]]:
         return []
 
 
-def _down(options: Down) -> None:
-    gone = names() if options.all else [name for name in names() if name == options.name]
-    if options.dry_run:
-        gone += [name for name in orphans() if name not in gone]
+def _down(all: bool, name: str, dry_run: bool) -> None:
+    gone = names() if all else [each for each in names() if each == name]
+    if dry_run:
+        gone += [each for each in orphans() if each not in gone]
         print(f"would be removed: {', '.join(gone)}" if gone else "nothing to remove")
         return
-    for name in gone:
-        take_down(name)
+    for each in gone:
+        take_down(each)
     gone += take_down_orphans()
     print(f"removed: {', '.join(gone)}" if gone else "nothing to remove")
 

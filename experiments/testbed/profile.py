@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,8 @@ DEFAULT = PROFILES / "ethernet-wifi.toml"
 _ONE_OF_TWO = {"rate": "trace", "trace": "rate"}
 
 
-@dataclass(frozen=True)
-class ProfileOptions:
-    """What a command with ``add_profile_arguments`` is given, beside its own; ``changes`` are LINK.KEY=VALUE each."""
-
-    profile: Path
-    changes: Sequence[str]
-
-
 def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give ``parser`` the options --profile and --set."""
+    """Give ``parser`` the options --profile and --set, which changed_profile takes."""
     parser.add_argument(
         "--profile", type=Path, default=DEFAULT, metavar="FILE", help=f"the access links (default: {DEFAULT.name})"
     )
@@ -40,11 +31,6 @@ def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
         help="change one key of the profile, such as wired.rate=50mbit or wireless.up.loss=1%%; may be repeated;"
         " a rate takes the place of a trace, and a trace that of a rate",
     )
-
-
-def profile_from(options: ProfileOptions) -> Profile:
-    """The profile that they name; raises CommandError with exit 64 or 66."""
-    return changed_profile(options.profile, options.changes)
 
 
 def changed_profile(path: Path, changes: Sequence[str]) -> Profile:

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.testbed.links import delay_command, rate_commands
-from experiments.testbed.profile import DEFAULT, PROFILES, ProfileOptions, add_profile_arguments, profile_from
+from experiments.testbed.profile import DEFAULT, PROFILES, add_profile_arguments, changed_profile
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.cli import Arguments
 from tributary.settings.errors import CommandError, Exit
@@ -15,7 +15,8 @@ def read_profile(*changes: str, file: Path = DEFAULT) -> Profile:
     parser = Arguments()
     add_profile_arguments(parser)
     words = ["--profile", str(file), *(f"--set={change}" for change in changes)]
-    return profile_from(ProfileOptions(**vars(parser.parse_args(words))))
+    given = parser.parse_args(words)
+    return changed_profile(given.profile, given.changes)
 
 
 @pytest.mark.parametrize("path", sorted(PROFILES.glob("*.toml")), ids=lambda path: path.stem)
