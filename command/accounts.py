@@ -1,6 +1,5 @@
 """``tributary accounts``: bytes by day, client, router and path, out of the converter's access log."""
 
-import csv
 import gzip
 import json
 import sys
@@ -8,6 +7,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -16,8 +16,9 @@ from typing import Any, TextIO, cast
 
 from command import box, lists, show
 from command.lists import Listing
+from command.watch import Interval
 from tributary.api.documents import Account
-from tributary.settings.cli import Subcommands
+from tributary.settings.cli import Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 
 Address = IPv4Address | IPv6Address
@@ -35,22 +36,6 @@ ended, by day in UTC, client, home router and path. Without FILE it reads {LOG} 
   tributary accounts --by client --networks --sort=-sent --limit 20
   tributary accounts --csv access.log.2.gz
 """
-
-
-@dataclass(frozen=True)
-class Accounts(Listing):
-    """``tributary accounts``."""
-
-    files: list[Path]
-    by: tuple[str, ...]
-    networks: bool
-    csv: bool
-
-    def __post_init__(self) -> None:
-        if self.csv and self.json:
-            raise ValueError("--csv: accepted: without --json")
-        if self.watch is not None:
-            raise ValueError("--watch: not accepted with this command")
 
 
 @dataclass(frozen=True)
@@ -74,7 +59,7 @@ class Line:
 
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    added = commands.add("accounts", Accounts, _show, "bytes by day, client, router and path", _ACCOUNTS)
+    added = commands.add_function("accounts", _show, "bytes by day, client, router and path", _ACCOUNTS)
     added.add_argument("files", nargs="*", type=Path, metavar="FILE", help="access logs, also compressed by gzip(1)")
     added.add_argument(
         "--by", type=_by, default=("day", "client", "path"), metavar="KEY,...", help=f"some of {', '.join(_BY)}"
@@ -91,16 +76,30 @@ def _by(text: str) -> tuple[str, ...]:
     return keys
 
 
-def _show(options: Accounts) -> None:
-    routers = _routers() if "router" in options.by else {}
-    found = accounts(_lines(options.files or _kept(LOG)), options.by, routers, networks=options.networks)
-    if not options.csv:
-        lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, options)
+def _show(
+    files: Sequence[Path],
+    by: tuple[str, ...],
+    networks: bool,
+    csv: bool,
+    json: bool,
+    sort: str | None,
+    limit: int | None,
+    watch: Interval | None,
+) -> None:
+    if csv and json:
+        raise Contradiction("--csv: accepted: without --json")
+    if watch is not None:
+        raise Contradiction("--watch: not accepted with this command")
+    listing = Listing(json, sort, limit, watch)
+    routers = _routers() if "router" in by else {}
+    found = accounts(_lines(files or _kept(LOG)), by, routers, networks=networks)
+    if not csv:
+        lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, listing)
         return
-    columns = [*options.by, "connections", "received", "sent"]
-    table = csv.DictWriter(sys.stdout, columns, extrasaction="ignore")
+    columns = [*by, "connections", "received", "sent"]
+    table = DictWriter(sys.stdout, columns, extrasaction="ignore")
     table.writeheader()
-    table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, options.selection))
+    table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, listing.selection))
 
 
 def accounts(

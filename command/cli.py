@@ -4,7 +4,6 @@ import ipaddress
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -12,11 +11,14 @@ from pathlib import Path
 from command import accounts, box, console, link, lists, mapping, monitor, remote, saved, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
+from command.watch import Interval
 from tributary.api.documents import HtbClass, Link, Session, Subflow
 from tributary.settings.cli import Arguments, Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FOLDER = Path("/etc/tributary")
 _QUICK = frozenset(
@@ -111,23 +113,6 @@ Prints the version of Tributary, and those of what runs.
 """
 
 
-@dataclass(frozen=True)
-class Distant(Listing):
-    """``tributary links``, ``tributary rules``."""
-
-    remote: str | None
-
-
-@dataclass(frozen=True)
-class Sessions(Distant):
-    """``tributary sessions``."""
-
-    token: str | None
-    client: ipaddress.IPv4Network | ipaddress.IPv6Network | None
-    path: str | None
-    throttled: bool
-
-
 def main(words: Sequence[str]) -> int:
     """Run one command; raises CommandError as the commands do."""
     return parser(quick=not _QUICK.isdisjoint(words[:1])).dispatch(words)
@@ -140,23 +125,23 @@ def parser(*, quick: bool = False) -> Arguments:
         "remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
     )
     commands = Subcommands(made, _EXIT_CODES)
-    command, function = commands.add, commands.add_function
-    status = function("status", _status, "what runs here", _STATUS)
+    command = commands.add_function
+    status = command("status", _status, "what runs here", _STATUS)
     status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
-    links = command("links", Distant, _links, "links or paths", _LINKS)
-    sessions = command("sessions", Sessions, _sessions, "sessions, or one's subflows", _SESSIONS)
+    links = command("links", _links, "links or paths", _LINKS)
+    sessions = command("sessions", _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
     sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
     sessions.add_argument("--path", metavar="NAME", help="only those with a subflow on this path")
     sessions.add_argument("--throttled", action="store_true", help="only those with a throttled subflow")
-    rules = command("rules", Distant, _rules, "the throttler's rules", _RULES)
-    classes = command("classes", Listing, _classes, "the throttler's HTB classes", _CLASSES)
-    limit = function("limit", _limit, "limit a path's rate", _LIMIT)
+    rules = command("rules", _rules, "the throttler's rules", _RULES)
+    classes = command("classes", _classes, "the throttler's HTB classes", _CLASSES)
+    limit = command("limit", _limit, "limit a path's rate", _LIMIT)
     limit.add_argument("path", metavar="PATH", help="its name in the throttler's policy")
     limit.add_argument("rate", type=_rate, metavar="RATE|none", help="such as 5mbit")
     limit.add_argument("--save", action="store_true", help="also after a reload or restart of the throttler")
     limit.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    explain = function("explain", _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
+    explain = command("explain", _explain, "why a subflow is throttled, or a link down", _EXPLAIN)
     explain.add_argument("which", nargs="+", metavar="TOKEN | LOCAL REMOTE | LINK", help="a session, subflow or link")
     link.add(commands)
     if not quick:
@@ -169,17 +154,17 @@ def parser(*, quick: bool = False) -> Arguments:
         import doctor.__main__
 
         commands.adopt("doctor", doctor.__main__.parser(), "examine this machine")
-    changes = function("monitor", monitor.monitor, "print changes as they come", _MONITOR)
+    changes = command("monitor", monitor.monitor, "print changes as they come", _MONITOR)
     for name, act, about, text in (
         ("plan", _plan, "what the settings would change", _PLAN),
         ("check", _check, "whether the settings are accepted", _CHECK),
     ):
-        function(name, act, about, text).add_argument(
+        command(name, act, about, text).add_argument(
             "folder", nargs="?", type=Path, default=_FOLDER, help=f"default: {_FOLDER}"
         )
     trial.add(commands)
     console.add(commands, _EXIT_CODES)
-    version = function("version", _version, "which version this is", _VERSION)
+    version = command("version", _version, "which version this is", _VERSION)
     for each in (links, sessions, rules, classes):
         lists.add_arguments(each)
     for each in (status, limit, explain, changes, version):
@@ -187,7 +172,7 @@ def parser(*, quick: bool = False) -> Arguments:
     return made
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
@@ -212,14 +197,15 @@ def _box(url: str | None) -> box.Answers | remote.Answers:
     return box.Answers() if url is None else remote.Answers(url)
 
 
-def _links(options: Distant) -> None:
-    if options.watch is not None:
-        show_list("links", lambda: _box(options.remote).links(), show.LINKS, options, fastest_first=False)
+def _links(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
+    listing = Listing(json, sort, limit, watch)
+    if watch is not None:
+        show_list("links", lambda: _box(remote).links(), show.LINKS, listing, fastest_first=False)
         return
-    answers = _box(options.remote)
+    answers = _box(remote)
     links = answers.links()
-    show_list("links", lambda: links, show.LINKS, options)
-    if not options.json:
+    show_list("links", lambda: links, show.LINKS, listing)
+    if not json:
         for each in links.documents:
             for sentence in each.advice:
                 print(f"{each.name}: {sentence}")
@@ -227,19 +213,30 @@ def _links(options: Distant) -> None:
             print(sentence)
 
 
-def _sessions(options: Sessions) -> None:
+def _sessions(
+    token: str | None,
+    client: Network | None,
+    path: str | None,
+    throttled: bool,
+    json: bool,
+    sort: str | None,
+    limit: int | None,
+    watch: Interval | None,
+    remote: str | None,
+) -> None:
+    listing = Listing(json, sort, limit, watch)
+
     def look() -> Listed[Session]:
-        return _box(options.remote).sessions()
+        return _box(remote).sessions()
 
     def meant() -> Listed[Session]:
         found = look()
-        return Listed([each for each in found.documents if _is_meant(each, options)], found.moment)
+        return Listed([each for each in found.documents if _is_meant(each, client, path, throttled)], found.moment)
 
-    if options.token is not None:
-        show_list("subflows", partial(_subflows, options.token, look), show.SUBFLOWS, options)
+    if token is not None:
+        show_list("subflows", partial(_subflows, token, look), show.SUBFLOWS, listing)
     else:
-        is_filtered = options.client or options.path or options.throttled
-        show_list("sessions", meant if is_filtered else look, show.SESSIONS, options)
+        show_list("sessions", meant if client or path or throttled else look, show.SESSIONS, listing)
 
 
 def _subflows(token: str, look: Callable[[], Listed[Session]]) -> Listed[Subflow]:
@@ -250,24 +247,24 @@ def _subflows(token: str, look: Callable[[], Listed[Session]]) -> Listed[Subflow
     raise CommandError(Exit.USAGE, f"{token}: no session has this token: see tributary sessions")
 
 
-def _is_meant(session: Session, options: Sessions) -> bool:
+def _is_meant(session: Session, client: Network | None, path: str | None, throttled: bool) -> bool:
     return (
-        (options.client is None or ipaddress.ip_address(session.client) in options.client)
-        and (options.path is None or any(subflow.path == options.path for subflow in session.subflows))
-        and (not options.throttled or session.throttled > 0)
+        (client is None or ipaddress.ip_address(session.client) in client)
+        and (path is None or any(subflow.path == path for subflow in session.subflows))
+        and (not throttled or session.throttled > 0)
     )
 
 
-def _rules(options: Distant) -> None:
-    show_list("rules", lambda: _box(options.remote).rules(), show.RULES, options)
+def _rules(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
+    show_list("rules", lambda: _box(remote).rules(), show.RULES, Listing(json, sort, limit, watch))
 
 
-def _classes(options: Listing) -> None:
+def _classes(json: bool, sort: str | None, limit: int | None, watch: Interval | None) -> None:
     def look() -> Listed[HtbClass]:
         status = box.throttler()
         return Listed(mapping.classes(status), status.uptime_s, status.classes_total)
 
-    show_list("classes", look, show.CLASSES, options)
+    show_list("classes", look, show.CLASSES, Listing(json, sort, limit, watch))
 
 
 def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json: bool) -> None:

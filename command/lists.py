@@ -12,7 +12,7 @@ from tributary.settings.cli import Arguments, whole_number
 
 @dataclass(frozen=True)
 class Listing:
-    """Arguments of all such commands."""
+    """Arguments that all such commands have."""
 
     json: bool
     sort: str | None

@@ -3,14 +3,16 @@
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from time import time
 
 from command import lists, show
 from command.lists import Listing
+from command.show import Listed
+from command.watch import Interval
 from gateway import enrolment, report
-from gateway.cli import Common, Mutating, print_notes, with_places
+from gateway.cli import open_gateway, print_notes, with_places
 from gateway.registry import Contents, free_number, name_of
 from gateway.tunnels import Gateway
 from tributary.api.documents import Router
@@ -51,51 +53,15 @@ keeps its IPv6 prefix, which is then routed to the new keys.
 """
 
 
-@dataclass(frozen=True)
-class Enrol(Mutating):
-    """``tributary enrol``."""
-
-    name: str
-    qr: bool
-
-
-@dataclass(frozen=True)
-class Rotate(Enrol):
-    """``tributary rotate``."""
-
-    now: bool
-
-
-@dataclass(frozen=True)
-class Revoke(Mutating):
-    """``tributary revoke``."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Forward(Mutating):
-    """``tributary forward``."""
-
-    name: str
-    ports: list[Ports]
-    remove: bool
-
-
-@dataclass(frozen=True)
-class Routers(Listing, Common):
-    """``tributary routers``."""
-
-
 def add(commands: Subcommands) -> None:
     """Add the commands."""
     lists.add_arguments(
-        with_places(commands.add("routers", Routers, _list, "the home routers of this gateway", _ROUTERS))
+        with_places(commands.add_function("routers", _list, "the home routers of this gateway", _ROUTERS))
     )
-    enrol = commands.add("enrol", Enrol, _enrol, "enrol a home router at this gateway", _ENROL)
-    rotate = commands.add("rotate", Rotate, _rotate, "give a home router new keys", _ROTATE)
-    revoke = commands.add("revoke", Revoke, _revoke, "revoke a home router", _REVOKE)
-    forward = commands.add("forward", Forward, _forward, "forward ports of this gateway to a home router", _FORWARD)
+    enrol = commands.add_function("enrol", _enrol, "enrol a home router at this gateway", _ENROL)
+    rotate = commands.add_function("rotate", _rotate, "give a home router new keys", _ROTATE)
+    revoke = commands.add_function("revoke", _revoke, "revoke a home router", _REVOKE)
+    forward = commands.add_function("forward", _forward, "forward ports of this gateway to a home router", _FORWARD)
     for each in (enrol, rotate, revoke, forward):
         with_places(each).add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
@@ -113,35 +79,45 @@ def _ports(text: str) -> Ports:
         raise ArgumentTypeError(f"{text!r}: accepted: {SERVICE}") from error
 
 
-def _list(options: Routers) -> None:
-    lists.show_list("routers", lambda: lists.now(_routers(options)), show.ROUTERS, options)
+def _list(
+    json: bool,
+    sort: str | None,
+    limit: int | None,
+    watch: Interval | None,
+    settings: Path,
+    state_directory: Path | None,
+) -> None:
+    def look() -> Listed[Router]:
+        return lists.now(_routers(open_gateway(settings, state_directory), with_hint=not json))
+
+    lists.show_list("routers", look, show.ROUTERS, Listing(json, sort, limit, watch))
 
 
-def _enrol(options: Enrol) -> None:
-    gateway = options.gateway()
+def _enrol(name: str, qr: bool, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
+    gateway = open_gateway(settings, state_directory)
     need_root("tributary enrol")
-    if options.dry_run:
+    if dry_run:
         contents = gateway.registry.look()
-        enrolment.refuse_taken(contents, name_of(options.name))
-        _would_give(options.name, gateway, contents)
+        enrolment.refuse_taken(contents, name_of(name))
+        _would_give(name, gateway, contents)
         return
     with gateway.state.locked():
-        made = enrolment.enrol(gateway, options.name, datetime.now(UTC))
+        made = enrolment.enrol(gateway, name, datetime.now(UTC))
     # Not before the lock is free: a terminal may stop.
-    _show(made, options.qr)
+    _show(made, qr)
 
 
-def _rotate(options: Rotate) -> None:
-    gateway = options.gateway()
+def _rotate(name: str, qr: bool, now: bool, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
+    gateway = open_gateway(settings, state_directory)
     need_root("tributary rotate")
-    if options.dry_run:
+    if dry_run:
         contents = gateway.registry.look()
-        enrolment.get_router(contents, options.name)
-        _would_give(options.name, gateway, contents)
+        enrolment.get_router(contents, name)
+        _would_give(name, gateway, contents)
         return
     with gateway.state.locked():
-        made = enrolment.rotate(gateway, options.name, datetime.now(UTC), at_once=options.now)
-    _show(made, options.qr)
+        made = enrolment.rotate(gateway, name, datetime.now(UTC), at_once=now)
+    _show(made, qr)
 
 
 def _would_give(name: str, gateway: Gateway, contents: Contents) -> None:
@@ -160,44 +136,45 @@ def _show(made: enrolment.EnrolResult, qr: bool) -> None:
     print_notes(made.notes)
 
 
-def _revoke(options: Revoke) -> None:
-    gateway = options.gateway()
+def _revoke(name: str, settings: Path, state_directory: Path | None, dry_run: bool) -> None:
+    gateway = open_gateway(settings, state_directory)
     need_root("tributary revoke")
-    if options.dry_run:
+    if dry_run:
         contents = gateway.registry.look()
-        if options.name in contents.faults:
-            print(f"# {options.name} would be revoked; {contents.faults[options.name]}")
+        if name in contents.faults:
+            print(f"# {name} would be revoked; {contents.faults[name]}")
             return
-        router = enrolment.get_router(contents, options.name)
+        router = enrolment.get_router(contents, name)
         for identity in router.identities:
             block = addresses.block_of(gateway.settings.network, identity.number)
-            print(f"# {options.name} would be revoked, and its connections from {block} would end")
+            print(f"# {name} would be revoked, and its connections from {block} would end")
         return
     with gateway.state.locked():
-        notes = enrolment.revoke(gateway, options.name)
+        notes = enrolment.revoke(gateway, name)
     print_notes(notes)
 
 
-def _forward(options: Forward) -> None:
-    gateway = options.gateway()
+def _forward(
+    name: str, ports: list[Ports], remove: bool, settings: Path, state_directory: Path | None, dry_run: bool
+) -> None:
+    gateway = open_gateway(settings, state_directory)
     need_root("tributary forward")
-    if options.dry_run:
-        enrolment.with_ports(gateway, options.name, options.ports, remove=options.remove)
-        would = "no longer be" if options.remove else "be"
-        print(f"# {', '.join(map(str, options.ports))} would {would} forwarded to {options.name}")
+    if dry_run:
+        enrolment.with_ports(gateway, name, ports, remove=remove)
+        would = "no longer be" if remove else "be"
+        print(f"# {', '.join(map(str, ports))} would {would} forwarded to {name}")
         return
     with gateway.state.locked():
-        notes = enrolment.forward(gateway, options.name, options.ports, remove=options.remove)
+        notes = enrolment.forward(gateway, name, ports, remove=remove)
     print_notes(notes)
 
 
-def _routers(options: Routers) -> Sequence[Router]:
+def _routers(gateway: Gateway, *, with_hint: bool) -> Sequence[Router]:
     """All routers; prints what is wrong with their files on standard error."""
-    gateway = options.gateway()
     need_root("tributary routers")
     contents = gateway.registry.look()
     routers = contents.routers
     print_notes(contents.notes)
-    if not routers and not options.json:
+    if not routers and with_hint:
         print_notes(["no router is enrolled: tributary enrol NAME"])
     return report.listed(gateway, routers, time(), lambda line: print_notes([line]))

@@ -4,10 +4,8 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from gateway import dns, rules, state, tunnels
 from gateway.settings import GatewaySettings
@@ -18,8 +16,6 @@ from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
 from tributary.wireguard import addresses
-
-_Options = TypeVar("_Options")
 
 SETTINGS = Path("/etc/tributary/gateway.toml")
 
@@ -81,54 +77,37 @@ def main(words: Sequence[str]) -> int:
     return parser().dispatch(words)
 
 
-@dataclass(frozen=True)
-class Common:
-    """What every command is given, and those that change nothing have."""
-
-    settings: Path
-    state_directory: Path | None
-
-    def gateway(self) -> Gateway:
-        """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
-        return Gateway(
-            load(self.settings, GatewaySettings),
-            state.State(self.state_directory or directories.state(state.DIRECTORY)),
-        )
-
-
-@dataclass(frozen=True)
-class Mutating(Common):
-    """``gateway up``, ``sync``, ``down``."""
-
-    dry_run: bool
-
-
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="gateway", description=_DESCRIPTION, epilog=f"{_keys()}\n\n{_EXIT_CODES}")
     commands = Subcommands(made, _EXIT_CODES)
 
-    def command(name: str, of: type[_Options], act: Callable[[_Options], None], about: str, text: str) -> Arguments:
-        return with_places(commands.add(name, of, act, about, text))
+    def command(name: str, act: Callable[..., None], about: str, text: str) -> Arguments:
+        return with_places(commands.add_function(name, act, about, text))
 
     for name, act, about, text in _SERVICE:
-        command(name, Mutating, act, about, text).add_argument(
+        command(name, act, about, text).add_argument(
             "--dry-run", action="store_true", help="say what would be done, and change nothing"
         )
-    command("serve", Common, _serve, "answer the console, until stopped", _SERVE)
-    command("dns", Common, _dns, "resolve names for routers, until stopped", _DNS)
-    command("plan", Common, _plan, "what sync would change", _PLAN)
-    command("check", Common, _check, "whether the settings and the routers' files are accepted", _CHECK)
+    command("serve", _serve, "answer the console, until stopped", _SERVE)
+    command("dns", _dns, "resolve names for routers, until stopped", _DNS)
+    command("plan", _plan, "what sync would change", _PLAN)
+    command("check", _check, "whether the settings and the routers' files are accepted", _CHECK)
     return made
 
 
 def with_places(added: Arguments) -> Arguments:
-    """Add the arguments of ``Common`` to those of a command."""
+    """Add to a command the arguments that ``open_gateway`` takes."""
     added.add_argument("--settings", type=Path, default=SETTINGS, metavar="FILE", help=f"default: {SETTINGS}")
     added.add_argument(
         "--state-directory", type=Path, metavar="DIRECTORY", help=f"keys and routers (default: {state.DIRECTORY})"
     )
     return added
+
+
+def open_gateway(settings: Path, state_directory: Path | None) -> Gateway:
+    """The gateway as the settings have it; raises CommandError, exit 64 or 66."""
+    return Gateway(load(settings, GatewaySettings), state.State(state_directory or directories.state(state.DIRECTORY)))
 
 
 def _keys() -> str:
@@ -144,20 +123,22 @@ def print_notes(notes: Sequence[str]) -> None:
         print(f"gateway: {note}", file=sys.stderr)
 
 
-def _change(change: Callable[[Gateway], Sequence[str]], options: Mutating) -> None:
-    if options.dry_run:
-        _plan(options)
+def _change(
+    change: Callable[[Gateway], Sequence[str]], settings: Path, state_directory: Path | None, dry_run: bool
+) -> None:
+    if dry_run:
+        _plan(settings, state_directory)
         return
-    gateway = options.gateway()
+    gateway = open_gateway(settings, state_directory)
     need_root("gateway up or sync")
     with gateway.state.locked():
         notes = change(gateway)
     print_notes(notes)
 
 
-def _down(options: Mutating) -> None:
-    gateway = options.gateway()
-    if options.dry_run:
+def _down(settings: Path, state_directory: Path | None, dry_run: bool) -> None:
+    gateway = open_gateway(settings, state_directory)
+    if dry_run:
         print(f"# the interface {gateway.settings.interface} and the table inet {rules.TABLE} would be removed")
         return
     need_root("gateway down")
@@ -172,46 +153,47 @@ _SERVICE = (
 )
 
 
-def _dns(options: Common) -> None:
-    settings = load(options.settings, GatewaySettings)
-    if not settings.dns:
+def _dns(settings: Path, state_directory: Path | None) -> None:
+    asked = open_gateway(settings, state_directory).settings
+    if not asked.dns:
         print("gateway: dns = false: no names are resolved here", file=sys.stderr)
         return
-    command = dns.command(settings)
+    command = dns.command(asked)
     try:
         os.execvp(command[0], command)
     except OSError as error:
         raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: install dnsmasq-base") from error
 
 
-def _serve(options: Common) -> None:
-    options.gateway()
+def _serve(settings: Path, state_directory: Path | None) -> None:
+    gateway = partial(open_gateway, settings, state_directory)
+    gateway()
     need_root("gateway serve")
     # Not at the top: no other command needs a daemon's parts.
     from gateway import service
 
     log = to_stderr(Format.TEXT)
     try:
-        service.serve(options.gateway, log)
+        service.serve(gateway, log)
     finally:
         log.close()
 
 
-def _plan(options: Common) -> None:
-    gateway = options.gateway()
-    settings, contents = gateway.settings, gateway.registry.look()
+def _plan(settings: Path, state_directory: Path | None) -> None:
+    gateway = open_gateway(settings, state_directory)
+    asked, contents = gateway.settings, gateway.registry.look()
     routers = contents.routers
     for note in contents.notes:
         print(f"# {note}")
-    inside = f"{addresses.gateway(settings.network)}/{settings.network.prefixlen}"
-    print(f"# interface {settings.interface}: {inside}, UDP port {settings.port}, mtu {settings.mtu}")
-    if settings.lan_prefix:
-        print(f"# {settings.lan_prefix} is routed there; IPv6 is forwarded")
+    inside = f"{addresses.gateway(asked.network)}/{asked.network.prefixlen}"
+    print(f"# interface {asked.interface}: {inside}, UDP port {asked.port}, mtu {asked.mtu}")
+    if asked.lan_prefix:
+        print(f"# {asked.lan_prefix} is routed there; IPv6 is forwarded")
     for line in tunnels.describe(gateway.difference(routers)) or ["no tunnel would be added or removed"]:
         print(f"# {line}")
     print(gateway.rules(routers), end="")
 
 
-def _check(options: Common) -> None:
-    options.gateway().registry.read()
+def _check(settings: Path, state_directory: Path | None) -> None:
+    open_gateway(settings, state_directory).registry.read()
     print("valid")

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
@@ -69,36 +68,13 @@ def main(words: Sequence[str]) -> int:
     return parser().dispatch(words)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """``router plan``."""
-
-    settings: Path
-    state_directory: Path | None
-
-
-@dataclass(frozen=True)
-class Run(Plan):
-    """``router run``; ``log`` is the name of the log's form."""
-
-    dry_run: bool
-    log: str
-
-
-@dataclass(frozen=True)
-class Check:
-    """``router check``."""
-
-    settings: Path
-
-
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="router", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
-    command = Subcommands(made, _EXIT_CODES).add
-    run = command("run", Run, _run, "manage the links until stopped", _RUN)
-    plan = command("plan", Plan, _plan, "show what run would change now", _PLAN)
-    check = command("check", Check, _check, "check the settings", _CHECK)
+    command = Subcommands(made, _EXIT_CODES).add_function
+    run = command("run", _run, "manage the links until stopped", _RUN)
+    plan = command("plan", _plan, "show what run would change now", _PLAN)
+    check = command("check", _check, "check the settings", _CHECK)
     for each in (run, plan, check):
         each.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
     for each in (run, plan):
@@ -131,22 +107,22 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
         yield textwrap.fill(text, 118, initial_indent="    ", subsequent_indent="        ")
 
 
-def _run(options: Run) -> None:
-    if options.dry_run:
-        _plan(options)
+def _run(settings: Path, state_directory: Path | None, dry_run: bool, log: str) -> None:
+    """``log`` is the name of the log's form."""
+    if dry_run:
+        _plan(settings, state_directory)
         return
-    settings = read(options.settings)
+    asked = read(settings)
     need_root("router run")
     # Not at the top: the other commands do not need the daemon's modules.
     from router import daemon
 
-    log = logs.to_stderr(logs.Format(options.log))
-    state, usage = _state(options.state_directory), _kept()
-    daemon.run(daemon.Options(options.settings, settings, state, usage, log))
+    events = logs.to_stderr(logs.Format(log))
+    daemon.run(daemon.Options(settings, asked, _state(state_directory), _kept(), events))
 
 
-def _plan(options: Plan) -> None:
-    settings = read(options.settings)
+def _plan(settings: Path, state_directory: Path | None) -> None:
+    asked = read(settings)
     # Not at the top: the other commands do not read the kernel's state.
     from router.kernel_client import KernelClient
     from router.shaping.model import Kind, command
@@ -156,8 +132,8 @@ def _plan(options: Plan) -> None:
 
     with KernelClient() as kernel:
         observed = kernel.snapshot()
-    note = owned.RecordFile(_state(options.state_directory), directories.namespace()).load()
-    reconciler = Reconciler(settings, note, _kept().load())
+    note = owned.RecordFile(_state(state_directory), directories.namespace()).load()
+    reconciler = Reconciler(asked, note, _kept().load())
     decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())
     for link in reconciler.links:
         interface = f" ({link.interface.name})" if link.interface else ""
@@ -165,7 +141,7 @@ def _plan(options: Plan) -> None:
     for name in sorted(reconciler.names_taken):
         print(f"# {name}: another interface has this name, and its tunnel is left out: choose another tunnels.prefix")
     names = {interface.index: interface.name for interface in observed.interfaces}
-    shaping = LinkShapers(settings).plan(reconciler.links, observed)
+    shaping = LinkShapers(asked).plan(reconciler.links, observed)
     for operation in decision.operations:
         print(plan.command(operation, names))
     for each in shaping:
@@ -182,6 +158,6 @@ def _kept() -> UsageFile:
     return UsageFile(directories.state(usage_file.DIRECTORY))
 
 
-def _check(options: Check) -> None:
-    read(options.settings)
+def _check(settings: Path) -> None:
+    read(settings)
     print("valid")

@@ -1,15 +1,14 @@
 """The command line of the throttler."""
 
-import json
 import sys
 import tomllib
 from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
 
 from throttler import dry_run
-from throttler.options import PlanOptions, ReloadOptions, RunOptions, SetOptions, UnsetOptions
+from throttler.options import RunOptions
 from throttler.policy import model
-from throttler.policy.model import Policy
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
 from tributary.daemons.control import Response
@@ -108,8 +107,8 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    command = Subcommands(made, _EXIT_CODES).add
-    run = command("run", RunOptions, _run, "throttle until stopped", _RUN)
+    command = Subcommands(made, _EXIT_CODES).add_function
+    run = command("run", _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
     run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
@@ -118,62 +117,60 @@ def parser() -> Arguments:
     )
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
-    change = command("set", SetOptions, _set, "add or change a rule at run time", _SET)
+    change = command("set", _set, "add or change a rule at run time", _SET)
     change.add_argument("name", metavar="RULE")
     change.add_argument("keys", nargs="*", metavar="KEY=VALUE")
     change.add_argument("--last", action="store_true", help="put a new rule after all others")
     change.add_argument("--dry-run", action="store_true", help="show its subflows, and change nothing")
-    remove = command("unset", UnsetOptions, _unset, "remove a rule at run time", _UNSET)
+    remove = command("unset", _unset, "remove a rule at run time", _UNSET)
     remove.add_argument("name", metavar="RULE")
-    reload = command("reload", ReloadOptions, _reload, "read the policy file again", _RELOAD)
+    reload = command("reload", _reload, "read the policy file again", _RELOAD)
     for live in (change, remove, reload):
         live.add_argument("--json", action="store_true", help="one JSON document: the rules, and what has changed")
-    plan = command("plan", PlanOptions, _plan, "show what a policy would install", _PLAN)
+    plan = command("plan", _plan, "show what a policy would install", _PLAN)
     plan.add_argument("policy", type=Path, metavar="FILE", help="the policy, a TOML file")
     return made
 
 
-def _run(given: RunOptions) -> None:
-    policy = model.read(given.policy)
-    if given.dry_run:
-        _show_plan(policy)
+def _run(policy: Path, source: str, metrics: str | None, log: str, state_directory: Path | None, dry_run: bool) -> None:
+    if dry_run:
+        _plan(policy)
         return
+    asked = model.read(policy)
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
     from throttler.service import start
 
-    start.run(policy, given)
+    start.run(asked, RunOptions(policy, source, metrics, log, state_directory))
 
 
-def _plan(given: PlanOptions) -> None:
-    _show_plan(model.read(given.policy))
-
-
-def _show_plan(policy: Policy) -> None:
-    print(dry_run.text(policy), end="")
-    for missing in sorted(set(policy.interfaces) - interfaces.numbers().keys()):
+def _plan(policy: Path) -> None:
+    asked = model.read(policy)
+    print(dry_run.text(asked), end="")
+    for missing in sorted(set(asked.interfaces) - interfaces.numbers().keys()):
         print(
             f"throttler: note: this host has no interface {missing}: its path has no subflows until it has",
             file=sys.stderr,
         )
 
 
-def _set(given: SetOptions) -> None:
-    keys = dict(_key(text) for text in given.keys)
-    if "name" in keys:
+def _set(name: str, keys: Sequence[str], last: bool, dry_run: bool, json: bool) -> None:
+    """``keys`` are KEY=VALUE each."""
+    values = dict(_key(text) for text in keys)
+    if "name" in values:
         raise invalid_value(
-            "set", "argument", f"name={keys['name']}", "the rule's name as the first argument, and no other"
+            "set", "argument", f"name={values['name']}", "the rule's name as the first argument, and no other"
         )
-    rule = {"name": given.name, **keys}
-    if given.dry_run:
-        _would(given.name, CONTROL.ask("preview", rule=rule, last=given.last), given.json)
+    rule = {"name": name, **values}
+    if dry_run:
+        _would(name, CONTROL.ask("preview", rule=rule, last=last), json)
         return
-    _changed(CONTROL.ask("set", rule=rule, last=given.last), given.json)
+    _changed(CONTROL.ask("set", rule=rule, last=last), json)
 
 
 def _would(name: str, answer: Response, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(answer, indent=2))
+        print(dumps(answer, indent=2))
         return
     act, whose = "throttle" if answer["acts"] else "let pass", plural(answer["sessions"], "session")
     clients = plural(answer["clients"], "client address", "client addresses")
@@ -195,24 +192,24 @@ def _key(text: str) -> tuple[str, object]:
         raise invalid_value("set", "argument", text, "KEY=VALUE, such as rate=5mbit")
     try:
         read = tomllib.loads(f"value = {value}")["value"]
-        json.dumps(read)
+        dumps(read)
     except (tomllib.TOMLDecodeError, TypeError):
         # JSON has neither dates nor times; no key takes one, and the daemon says what it accepts instead of the text.
         return key, value
     return key, read
 
 
-def _unset(given: UnsetOptions) -> None:
-    _changed(CONTROL.ask("unset", rule=given.name), given.json)
+def _unset(name: str, json: bool) -> None:
+    _changed(CONTROL.ask("unset", rule=name), json)
 
 
-def _reload(given: ReloadOptions) -> None:
-    _changed(CONTROL.ask("reload"), given.json)
+def _reload(json: bool) -> None:
+    _changed(CONTROL.ask("reload"), json)
 
 
 def _changed(answer: Response, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(answer, indent=2))
+        print(dumps(answer, indent=2))
         return
     for rule in answer["rules"]:
         keys = (f"{key}={_plain(value)}" for key, value in rule.items() if key != "name")
@@ -221,4 +218,4 @@ def _changed(answer: Response, as_json: bool) -> None:
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else dumps(value)
