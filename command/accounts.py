@@ -59,7 +59,7 @@ class Line:
 
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    added = commands.add_function("accounts", _show, "bytes by day, client, router and path", _ACCOUNTS)
+    added = commands.add("accounts", _show, "bytes by day, client, router and path", _ACCOUNTS)
     added.add_argument("files", nargs="*", type=Path, metavar="FILE", help="access logs, also compressed by gzip(1)")
     added.add_argument(
         "--by", type=_by, default=("day", "client", "path"), metavar="KEY,...", help=f"some of {', '.join(_BY)}"

@@ -125,7 +125,7 @@ def parser(*, quick: bool = False) -> Arguments:
         "remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
     )
     commands = Subcommands(made, _EXIT_CODES)
-    command = commands.add_function
+    command = commands.add
     status = command("status", _status, "what runs here", _STATUS)
     status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
     links = command("links", _links, "links or paths", _LINKS)

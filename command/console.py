@@ -36,17 +36,17 @@ Logs all browsers out of the console's page. Needs root.
 def add(commands: Subcommands, epilog: str) -> None:
     """Add the commands."""
     inside = Subcommands(commands.group("console", "who may steer by the console's page"), epilog)
-    login = inside.add_function("login", _login, "print an address that logs in", _LOGIN)
+    login = inside.add("login", _login, "print an address that logs in", _LOGIN)
     login.add_argument("--name", default=os.environ.get("SUDO_USER") or "root", help="who the journal says it was")
     login.add_argument("--json", action="store_true", help="JSON instead of text")
-    password = inside.add_function("password", _password, "set the page's password", _PASSWORD)
+    password = inside.add("password", _password, "set the page's password", _PASSWORD)
     password.add_argument("--remove", action="store_true", help="take it away")
-    token = inside.add_function("token", _token, "print a token of the API", _TOKEN)
+    token = inside.add("token", _token, "print a token of the API", _TOKEN)
     token.add_argument("name", metavar="NAME", help="whose it is")
     token.add_argument("--remove", action="store_true", help="take it away")
-    tokens = inside.add_function("tokens", _tokens, "show the names of the API's tokens", _TOKENS)
+    tokens = inside.add("tokens", _tokens, "show the names of the API's tokens", _TOKENS)
     tokens.add_argument("--json", action="store_true", help="JSON instead of text")
-    inside.add_function("logout", _logout, "log all browsers out", _LOGOUT)
+    inside.add("logout", _logout, "log all browsers out", _LOGOUT)
 
 
 def _login(name: str, json: bool) -> None:

@@ -54,7 +54,7 @@ class Change:
 
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    link = commands.add_function("link", _link, "all about a home router's link, or change it", _LINK)
+    link = commands.add("link", _link, "all about a home router's link, or change it", _LINK)
     link.add_argument("link", metavar="LINK", help="its name in the router's settings")
     link.add_argument("changes", nargs="*", type=change, metavar="KEY=VALUE", help="see above")
     link.add_argument("--save", action="store_true", help="also after a reload or restart of the router")

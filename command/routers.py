@@ -55,13 +55,11 @@ keeps its IPv6 prefix, which is then routed to the new keys.
 
 def add(commands: Subcommands) -> None:
     """Add the commands."""
-    lists.add_arguments(
-        with_places(commands.add_function("routers", _list, "the home routers of this gateway", _ROUTERS))
-    )
-    enrol = commands.add_function("enrol", _enrol, "enrol a home router at this gateway", _ENROL)
-    rotate = commands.add_function("rotate", _rotate, "give a home router new keys", _ROTATE)
-    revoke = commands.add_function("revoke", _revoke, "revoke a home router", _REVOKE)
-    forward = commands.add_function("forward", _forward, "forward ports of this gateway to a home router", _FORWARD)
+    lists.add_arguments(with_places(commands.add("routers", _list, "the home routers of this gateway", _ROUTERS)))
+    enrol = commands.add("enrol", _enrol, "enrol a home router at this gateway", _ENROL)
+    rotate = commands.add("rotate", _rotate, "give a home router new keys", _ROTATE)
+    revoke = commands.add("revoke", _revoke, "revoke a home router", _REVOKE)
+    forward = commands.add("forward", _forward, "forward ports of this gateway to a home router", _FORWARD)
     for each in (enrol, rotate, revoke, forward):
         with_places(each).add_argument("name", metavar="NAME", help="of the router: 1 to 40 of a-z, 0-9 and -")
         each.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")

@@ -30,7 +30,7 @@ _PROGRAMS: Mapping[str, tuple[Control, str]] = {"throttler": (THROTTLER, "policy
 
 def add(commands: Subcommands) -> None:
     """Add the command."""
-    added = commands.add_function("try", _try, "settings on trial", _TRY)
+    added = commands.add("try", _try, "settings on trial", _TRY)
     added.add_argument("file", type=Path, metavar="FILE", help="the new settings: throttler.toml, router.toml")
     added.add_argument(
         "--for",

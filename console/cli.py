@@ -46,13 +46,13 @@ def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-console", description=_DESCRIPTION, epilog=_EXIT_CODES)
     commands = Subcommands(made, _EXIT_CODES)
-    run = commands.add_function("run", _run, "serve the page until stopped", _RUN)
+    run = commands.add("run", _run, "serve the page until stopped", _RUN)
     run.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file (default: what each key says)")
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where history and journal are kept")
     run.add_argument(
         "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
     )
-    command = commands.add_function("check", _check, "whether settings are accepted", _CHECK)
+    command = commands.add("check", _check, "whether settings are accepted", _CHECK)
     command.add_argument("settings", type=Path, metavar="FILE", help="a TOML file")
     return made
 

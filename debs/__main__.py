@@ -142,7 +142,7 @@ def _order(suite: str, architecture: str, output: Path, converter: Path | None) 
 def parser() -> cli.Arguments:
     """The arguments of build-deb."""
     arguments = cli.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
-    arguments.set_function(_perform)
+    arguments.set_handler(_perform)
     suite, architecture = _here()
     arguments.add_argument(
         "--suite",

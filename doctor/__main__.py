@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the doctor."""
     parser = Arguments(prog="scripts/doctor", description=_DESCRIPTION)
-    parser.set_function(_run)
+    parser.set_handler(_run)
     roles = [role.value for role in Role]
     parser.add_argument("--role", choices=roles, help="what this machine is (default: see above)")
     parser.add_argument("--only", metavar="CHECK,...", help="only these checks")

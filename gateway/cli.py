@@ -83,7 +83,7 @@ def parser() -> Arguments:
     commands = Subcommands(made, _EXIT_CODES)
 
     def command(name: str, act: Callable[..., None], about: str, text: str) -> Arguments:
-        return with_places(commands.add_function(name, act, about, text))
+        return with_places(commands.add(name, act, about, text))
 
     for name, act, about, text in _SERVICE:
         command(name, act, about, text).add_argument(

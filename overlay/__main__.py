@@ -105,12 +105,10 @@ def parser() -> Arguments:
     )
     commands = Subcommands(made, _CODES, metavar=names)
     model = _MODEL + _CODES
-    paths = commands.add_function("paths", _paths, "the best chain between two nodes", _PATHS, model)
-    simulate = commands.add_function(
-        "simulate", _simulate, "compare with chains chosen by one criterion", _SIMULATE, model
-    )
+    paths = commands.add("paths", _paths, "the best chain between two nodes", _PATHS, model)
+    simulate = commands.add("simulate", _simulate, "compare with chains chosen by one criterion", _SIMULATE, model)
     about = "a picture of the nodes, the links in use and a pair's chain"
-    map_ = commands.add_function("map", _map, about, _MAP, model)
+    map_ = commands.add("map", _map, about, _MAP, model)
     for each in (paths, simulate, map_):
         each.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times: see below")
     paths.add_argument("a", metavar="A", help="the ingress")
@@ -126,8 +124,8 @@ def parser() -> Arguments:
     about = "the file to write (default: %(default)s)"
     map_.add_argument("--output", type=Path, default=Path("overlay.svg"), metavar="FILE", help=about)
     access.add(commands)
-    status = commands.add_function("status", _status, "the state of the control plane", _STATUS)
-    explain = commands.add_function("explain", _explain, "the path from an ingress to a server", _EXPLAIN, model)
+    status = commands.add("status", _status, "the state of the control plane", _STATUS)
+    explain = commands.add("explain", _explain, "the path from an ingress to a server", _EXPLAIN, model)
     explain.add_argument("ingress", metavar="INGRESS", help="the ingress")
     explain.add_argument("server", type=_address, metavar="SERVER", help="the server's IP address")
     about = "the server's port, 1 to 65535 (default: the ingress's line for all ports)"

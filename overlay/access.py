@@ -44,19 +44,19 @@ another one. The certificate stays valid, and counts again if the name is author
 
 def add(commands: Subcommands) -> None:
     """Adds the three commands."""
-    enrolment = commands.add_function("enrol", _enrol, "a certificate for a node", _ENROL)
+    enrolment = commands.add("enrol", _enrol, "a certificate for a node", _ENROL)
     enrolment.add_argument("name", type=_name, metavar="NAME", help="the holder's name")
     _add_authority(enrolment, "the authority, made by the first call")
     _add_purposes(enrolment)
     about = "how long the certificate is valid, 0.00001 to 3650 (default: %(default)s)"
     enrolment.add_argument("--days", type=_days, default=365.0, metavar="DAYS", help=about)
     about = "give a node, a controller or a reader its permissions in etcd"
-    authorize = commands.add_function("authorize", _authorize, about, _AUTHORIZE)
+    authorize = commands.add("authorize", _authorize, about, _AUTHORIZE)
     roles = ("node", "controller", "reader")
     about = "their role: node, controller or reader (default: %(default)s)"
     authorize.add_argument("--as", dest="role", choices=roles, default="node", metavar="ROLE", help=about)
     about = "take its permissions from a node, a controller or a reader"
-    revoke = commands.add_function("revoke", _revoke, about, _REVOKE)
+    revoke = commands.add("revoke", _revoke, about, _REVOKE)
     for each in (authorize, revoke):
         each.add_argument("names", type=_name, nargs="+", metavar="NAME", help="the names in their certificates")
         _add_authority(each, "the authority, with the certificate of root")

@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="router", description=_DESCRIPTION, epilog=f"{_settings()}\n\n{_EXIT_CODES}")
-    command = Subcommands(made, _EXIT_CODES).add_function
+    command = Subcommands(made, _EXIT_CODES).add
     run = command("run", _run, "manage the links until stopped", _RUN)
     plan = command("plan", _plan, "show what run would change now", _PLAN)
     check = command("check", _check, "check the settings", _CHECK)

@@ -59,7 +59,7 @@ def parser() -> cli.Arguments:
     def command(name: str, act: Callable[..., None]) -> cli.Arguments:
         added: cli.Arguments = commands.add_parser(name, description=f"See squid --help for what `squid {name}` does.")
         added.add_argument("settings", type=Path, metavar="SETTINGS", help="settings file (TOML)")
-        added.set_function(act)
+        added.set_handler(act)
         return added
 
     command("guard", _guard)

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="throttler", description=_DESCRIPTION, epilog=_EXIT_CODES)
-    command = Subcommands(made, _EXIT_CODES).add_function
+    command = Subcommands(made, _EXIT_CODES).add
     run = command("run", _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")

@@ -110,9 +110,9 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | run")
     listing = commands.add_parser("list", help="name the benchmarks", description="Names the benchmarks.")
     listing.add_argument("--json", action="store_true", help="one JSON object: what each is about, by its name")
-    listing.set_function(_list)
+    listing.set_handler(_list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
-    measure.set_function(_run)
+    measure.set_handler(_run)
     measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
     measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)

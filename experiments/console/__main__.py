@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the demo."""
     made = Arguments(prog="demo console", description=_DESCRIPTION, epilog=_EPILOG)
-    made.set_function(_demo)
+    made.set_handler(_demo)
     add_profile_arguments(made)
     made.add_argument("--port", type=int, default=_PORT, help=f"of 127.0.0.1 (default: {_PORT})")
     made.add_argument("--downloads", type=int, default=3, help="at a time (default: 3)")

@@ -93,7 +93,7 @@ def _demo(
 def parser() -> Arguments:
     """The arguments of the demo."""
     parser = Arguments(prog="demo", description=_DESCRIPTION, epilog=_EPILOG)
-    parser.set_function(_demo)
+    parser.set_handler(_demo)
     add_profile_arguments(parser)
     parser.add_argument("--size", type=Size.argument, default=Size(50_000_000), help="of the file (default: 50MB)")
     add_tolerance(parser)

@@ -43,7 +43,7 @@ def parser() -> Arguments:
     made = Arguments(prog="handoff", description=_DESCRIPTION, epilog=_CODES)
     commands = made.add_subparsers(required=True, metavar="demo")
     demo = commands.add_parser("demo", help="one connection, two back ends", description=_DESCRIPTION, epilog=_CODES)
-    demo.set_function(_demo)
+    demo.set_handler(_demo)
     about = "of each object (default: 10MB)"
     demo.add_argument("--size", type=Size.argument, default=Size.argument("10MB"), metavar="SIZE", help=about)
     demo.add_argument("--json", action="store_true", help="one JSON object on standard output")

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of the demo."""
     made = Arguments(prog="demo home", description=_DESCRIPTION, epilog=_EPILOG)
-    made.set_function(_demo)
+    made.set_handler(_demo)
     add_tolerance(made)
     add_results(made, "where to put them")
     made.add_argument("--name", default="home", help="the network's name (default: home)")

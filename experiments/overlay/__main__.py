@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """Its arguments."""
     made = Arguments(prog="overlay up", description=_DESCRIPTION, epilog=_EXAMPLES)
-    made.set_function(_up)
+    made.set_handler(_up)
     made.add_argument("graph", type=Path, metavar="GRAPH", help="the file with the round-trip times")
     about = (
         f"how many of the graph's, evenly spread, or which: {_FEWEST_NODES} to {MOST_NODES} (default: {_DEFAULT_NODES})"

@@ -113,18 +113,18 @@ def parser() -> Arguments:
     commands = made.add_subparsers(required=True, metavar="list | new | run | report | publish")
     listing = commands.add_parser("list", help="name the experiments", description="Names the experiments.")
     listing.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    listing.set_function(_list)
+    listing.set_handler(_list)
     about = "write a file to make your own from"
     new = commands.add_parser("new", help=about, description=_NEW, epilog=_NEW_END)
     new.add_argument("name", type=_new_name, metavar="NAME", help="what to call it: a-z, 0-9 and -")
-    new.set_function(_new)
+    new.set_handler(_new)
     _describe_run(commands.add_parser("run", help="run one of them, or all", description=_RUN, epilog=_RUN_END))
     about = "make one page of what they found"
     report = commands.add_parser("report", help=about, description=_REPORT, epilog=_REPORT_END)
-    report.set_function(_report)
+    report.set_handler(_report)
     about = "write what is worth keeping under version control"
     publish = commands.add_parser("publish", help=about, description=_PUBLISH, epilog=_PUBLISH_END)
-    publish.set_function(_publish)
+    publish.set_handler(_publish)
     for each in (report, publish):
         # Not by choices: argparse holds an empty list, too, against them.
         about = f"{', '.join(SCENARIOS)}, or a file of your own (default: all of these)"
@@ -137,7 +137,7 @@ def parser() -> Arguments:
 
 
 def _describe_run(parser: Arguments) -> None:
-    parser.set_function(_run)
+    parser.set_handler(_run)
     known = ", ".join([*SCENARIOS, "all"])
     about = f"{known}, or a file of your own, such as ./mine.py"
     parser.add_argument("name", type=_runnable, metavar="NAME", help=about)

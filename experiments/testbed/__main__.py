@@ -59,18 +59,18 @@ def parser() -> Arguments:
     up.add_argument("--with", dest="appliance", type=_appliance, default=(), metavar="LIST", help=", ".join(_APPLIANCE))
     up.add_argument("--policy", type=Path, default=WIRED_SLOW, help="the throttler's policy (default: wired-slow.toml)")
     up.add_argument("--dry-run", action="store_true", help="show what would be built, and change nothing")
-    up.set_function(_up)
+    up.set_handler(_up)
     inside = commands.add_parser("exec", help="run a command in a node", description="Runs a command in a node.")
     inside.add_argument("node", help="client, gateway, server or link-NAME")
     inside.add_argument("line", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
-    inside.set_function(_exec)
+    inside.set_handler(_exec)
     status = commands.add_parser(
         "status",
         help="show the testbeds that stand",
         description="Shows the testbeds that stand, and the processes on each of their nodes.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
-    status.set_function(_status)
+    status.set_handler(_status)
     down = commands.add_parser(
         "down",
         help="remove a testbed, and whatever a killed run has left behind",
@@ -78,7 +78,7 @@ def parser() -> Arguments:
     )
     down.add_argument("--all", action="store_true", help="remove every testbed")
     down.add_argument("--dry-run", action="store_true", help="say what would be removed, and change nothing")
-    down.set_function(_down)
+    down.set_handler(_down)
     for command in (up, inside, down):
         command.add_argument("--name", default="testbed", help="the testbed's name (default: %(default)s)")
     return made

@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of check-image."""
     parser = Arguments(prog="check-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_function(_check)
+    parser.set_handler(_check)
     parser.add_argument("image", type=Path, metavar="IMAGE", help="the image")
     parser.add_argument("--board", choices=sorted(BOARDS), help="what it is for")
     parser.add_argument("--role", choices=list(Role), help="what it is")

@@ -104,7 +104,7 @@ def _run(
 def parser() -> Arguments:
     """The arguments of firstboot."""
     parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
-    parser.set_function(_run)
+    parser.set_handler(_run)
     parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
     parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")

@@ -199,7 +199,7 @@ def _verify(contents: Contents, opened: Card, progress: Progress) -> None:
 def parser() -> cli.Arguments:
     """The arguments of flash-pi."""
     parser = cli.Arguments(prog="flash-pi", description=DESCRIPTION, epilog=EPILOG, usage=USAGE)
-    parser.set_function(_act)
+    parser.set_handler(_act)
     parser.add_argument("image", nargs="?", type=Path, metavar="IMAGE", help="the image: .img or .img.zst")
     parser.add_argument("device", nargs="?", type=Path, metavar="DEVICE", help="the disk, such as /dev/sdb")
     tasks = parser.add_mutually_exclusive_group()

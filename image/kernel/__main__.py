@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of build-kernel."""
     parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
-    parser.set_function(_build)
+    parser.set_handler(_build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
     parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
     output, jobs = Path("results/kernel"), os.cpu_count() or 1

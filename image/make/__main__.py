@@ -118,7 +118,7 @@ def _build(
 def parser() -> Arguments:
     """The arguments of build-image."""
     parser = Arguments(prog="build-image", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_function(_build)
+    parser.set_handler(_build)
     parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="what it boots on")
     parser.add_argument("--role", choices=list(Role), default=Role.GATEWAY, help="what it is (default: gateway)")
     output = ROOT / "results/images"

@@ -60,7 +60,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """All commands and their arguments."""
     made = Arguments(prog="tributary-upgrade", description=DESCRIPTION, epilog=EPILOG)
-    command = Subcommands(made, EPILOG).add_function
+    command = Subcommands(made, EPILOG).add
     install = command("install", _install, "put a bundle into the other slot", _INSTALL)
     install.add_argument("bundle", metavar="BUNDLE", help="a file, or an http or https URL")
     install.add_argument("--allow-older", action="store_true", help="also a version older than the one that runs")

@@ -28,7 +28,7 @@ def parser() -> Arguments:
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, (arguments, about) in _VERBS.items():
         parser = verbs.add_parser(verb, help=about)
-        parser.set_function(_act)
+        parser.set_handler(_act)
         for name in arguments:
             parser.add_argument(name, choices=_CHOICES[name])
     return made

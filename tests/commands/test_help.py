@@ -73,7 +73,7 @@ def test_the_options_of_every_command_are_its_arguments(module: str) -> None:
     shared = set[str]()
     for words, parser in commands(module):
         arguments = {action.dest for action in parser._actions} - {"help", argparse.SUPPRESS}
-        handler = parser.get_default("options") or parser.get_default("act")
+        handler = parser.get_default("act")
         taken = signature(handler).parameters.keys() if handler else set()
         if not words and isinstance(parser, Arguments):
             shared = parser.shared

@@ -1,8 +1,7 @@
-"""From words to the options of a command."""
+"""From words to the arguments of a command's function."""
 
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
@@ -10,33 +9,22 @@ from tests.refusals import usage_error
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, whole_number
 
 
-@dataclass(frozen=True)
-class Write:
-    """A command with arguments that can contradict each other."""
-
-    names: Sequence[str]
-    fast: bool
-    slow: bool
-
-    def __post_init__(self) -> None:
-        if self.fast and self.slow:
-            raise ValueError("--fast and --slow: accepted: one of them")
-
-
 def parser(done: list[object]) -> Arguments:
     made = Arguments(prog="book")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 
-    def written(options: Write) -> int:
-        done.append(options)
+    def written(names: Sequence[str], fast: bool, slow: bool) -> int:
+        if fast and slow:
+            raise Contradiction("--fast and --slow: accepted: one of them")
+        done.append((names, fast))
         return 3
 
     write = commands.add_parser("write")
-    write.set_handler(Write, written)
+    write.set_handler(written)
     write.add_argument("names", nargs="*")
     for option in ("--fast", "--slow"):
         write.add_argument(option, action="store_true")
-    commands.add_parser("read").set_function(lambda: done.append("read"))
+    commands.add_parser("read").set_handler(lambda: done.append("read"))
     return made
 
 
@@ -44,7 +32,7 @@ def test_a_command_gets_its_own_options_and_gives_the_exit_code() -> None:
     done: list[object] = []
     assert parser(done).dispatch(["write", "--fast", "a", "b"]) == 3
     assert parser(done).dispatch(["read"]) == 0
-    assert done == [Write(["a", "b"], fast=True, slow=False), "read"]
+    assert done == [(["a", "b"], True), "read"]
 
 
 def test_arguments_that_contradict_each_other_are_refused_before_anything_is_done(
@@ -56,19 +44,9 @@ def test_arguments_that_contradict_each_other_are_refused_before_anything_is_don
     assert done == []
 
 
-def test_a_function_says_itself_that_its_arguments_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    def wrong(quick: bool) -> None:
-        raise Contradiction(f"--quick={quick}: not today")
-
-    made = Arguments(prog="book")
-    made.set_function(wrong)
-    made.add_argument("--quick", action="store_true")
-    assert usage_error(made.dispatch, ["--quick"], capsys) == "book: --quick=True: not today (see book --help)\n"
-
-
 def test_an_argument_that_no_function_takes_is_a_fault_of_ours() -> None:
     made = Arguments(prog="book")
-    made.set_function(lambda: None)
+    made.set_handler(lambda: None)
     made.add_argument("--unknown")
     with pytest.raises(TypeError, match="unknown"):
         made.dispatch([])
@@ -78,8 +56,8 @@ def test_a_shared_argument_is_for_the_commands_that_take_it(capsys: pytest.Captu
     made = Arguments(prog="library")
     made.add_shared("at")
     commands, taken = Subcommands(made, ""), list[object]()
-    commands.add_function("read", lambda: None, "read", "Reads.")
-    commands.add_function("visit", lambda at: taken.append(at), "visit", "Visits.")
+    commands.add("read", lambda: None, "read", "Reads.")
+    commands.add("visit", lambda at: taken.append(at), "visit", "Visits.")
     assert made.dispatch(["--at", "home", "visit"]) == made.dispatch(["visit"]) == 0
     assert taken == ["home", None]
     assert "--at: not accepted with this command" in usage_error(made.dispatch, ["--at", "home", "read"], capsys)

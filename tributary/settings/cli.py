@@ -6,14 +6,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial
 from inspect import signature
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from tributary.settings.errors import CommandError, Exit
-
-_Options = TypeVar("_Options")
 
 
 class Contradiction(Exception):
@@ -23,14 +20,10 @@ class Contradiction(Exception):
 class Arguments(argparse.ArgumentParser):
     """argparse with sysexits codes, and help texts that are not reflowed.
 
-    A function gets a command's arguments by their names; or, where they travel on together, as a frozen dataclass with
-    a field for each::
+    A function gets a command's arguments by their names, and raises Contradiction where they do not go together::
 
-        command.set_function(_plan)             # def _plan(file: Path, json: bool) -> int | None
-        command.set_handler(Plan, _plan)        # def _plan(options: Plan) -> int | None
+        command.set_handler(_plan)              # def _plan(file: Path, json: bool) -> int | None
         return parser.dispatch(words)
-
-    Arguments that do not go together are a Contradiction, or a ValueError of the dataclass.
     """
 
     def __init__(self, *args: object, **options: object) -> None:
@@ -41,31 +34,23 @@ class Arguments(argparse.ArgumentParser):
         """Arguments of the program that some of its commands take."""
 
     def add_shared(self, name: str, **how: Any) -> None:
-        """Add ``--name``, before the command; a command that has no field for it refuses it."""
+        """Add ``--name``, before the command; a command whose function does not take it refuses it."""
         self.add_argument(f"--{name}", **how)
         self.shared.add(name)
 
-    def set_handler(self, options: type[_Options], act: Callable[[_Options], int | None]) -> None:
-        """Let ``dispatch`` call ``act`` with this command's arguments as ``options``."""
-        self.set_defaults(options=options, act=act)
-
-    def set_function(self, act: Callable[..., int | None]) -> None:
+    def set_handler(self, act: Callable[..., int | None]) -> None:
         """Let ``dispatch`` call ``act`` with this command's arguments by their names."""
-        self.set_defaults(options=None, act=act)
+        self.set_defaults(act=act)
 
     def dispatch(self, words: Sequence[str]) -> int:
         """Run the command in ``words``; returns the exit code."""
         given = vars(self.parse_args(words))
-        act, options = given.pop("act"), given.pop("options")
-        for name in self.shared - signature(options or act).parameters.keys():
+        act = given.pop("act")
+        for name in self.shared - signature(act).parameters.keys():
             if given.pop(name) is not None:
                 self.error(f"--{name}: not accepted with this command")
         try:
-            call = partial(act, options(**given)) if options else partial(act, **given)
-        except ValueError as error:
-            self.error(str(error))
-        try:
-            return call() or 0
+            return act(**given) or 0
         except Contradiction as error:
             self.error(str(error))
 
@@ -89,19 +74,11 @@ class Subcommands:
         self._epilog = epilog
 
     def add(
-        self, name: str, options: type[_Options], act: Callable[[_Options], int | None], about: str, text: str
-    ) -> Arguments:
-        """Add a command, with a line ``about`` it for the program's help and a ``text`` for its own."""
-        added = self.add_function(name, act, about, text)
-        added.set_handler(options, act)
-        return added
-
-    def add_function(
         self, name: str, act: Callable[..., int | None], about: str, text: str, epilog: str | None = None
     ) -> Arguments:
-        """The same for a function that takes the arguments by their names."""
+        """Add a command, with a line ``about`` it for the program's help and a ``text`` for its own."""
         added: Arguments = self._added.add_parser(name, help=about, description=text, epilog=epilog or self._epilog)
-        added.set_function(act)
+        added.set_handler(act)
         return added
 
     def group(self, name: str, about: str) -> Arguments:

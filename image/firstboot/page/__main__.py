@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
 def parser() -> Arguments:
     """The arguments of first-start."""
     parser = Arguments(prog="first-start", description=DESCRIPTION, epilog=EPILOG)
-    parser.set_function(_run)
+    parser.set_handler(_run)
     parser.add_argument("--dry-run", action="store_true", help="show the page, change nothing")
     parser.add_argument(
         "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"
