@@ -132,7 +132,7 @@ def parser() -> Arguments:
     explain.add_argument("--port", type=whole_number(1, 65535), metavar="PORT", help=about)
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
-    serve = commands.add_function("serve", _serve, "read the overlay for this machine's console", _SERVE)
+    serve = commands.add("serve", _serve, "read the overlay for this machine's console", _SERVE)
     for each in (status, explain, serve):
         about = "etcd's members (default: %(default)s)"
         each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
