@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -20,12 +20,11 @@ from command.watch import Interval
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.privacy import network_of
 
 Address = IPv4Address | IPv6Address
 LOG = Path("/var/log/tributary-converter/access.log")
 _BY = ("day", "client", "router", "path")
-_NETWORKS = {4: 24, 6: 56}
-"""Bits of the networks that stand for clients: of a network of addresses, and of a home's prefix (RFC 6177)."""
 
 _ACCOUNTS = f"""\
 Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
@@ -64,7 +63,7 @@ def add(commands: Subcommands) -> None:
     added.add_argument(
         "--by", type=_by, default=("day", "client", "path"), metavar="KEY,...", help=f"some of {', '.join(_BY)}"
     )
-    added.add_argument("--networks", action="store_true", help="clients by their networks: /24, or /56 of IPv6")
+    added.add_argument("--networks", action="store_true", help="clients by their networks: /24, or /48 of IPv6")
     added.add_argument("--csv", action="store_true", help="a table for other programs (RFC 4180)")
     lists.add_arguments(added)
 
@@ -126,7 +125,7 @@ def accounts(
 def _client(address: Address, *, networks: bool) -> str:
     if not networks:
         return str(address)
-    return str(ip_network((address, _NETWORKS[address.version]), strict=False))
+    return str(network_of(address))
 
 
 def line(object_: Mapping[str, Any]) -> Line:

@@ -30,6 +30,7 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
         drain=_seconds(settings.drain),
         resolvers=_texts(settings.resolvers),
         hosts_file=settings.hosts_file,
+        privacy=settings.privacy,
         pid=settings.paths.pid,
         logs=settings.paths.logs,
         cache=settings.paths.cache,

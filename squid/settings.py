@@ -11,6 +11,7 @@ from squid.targets import Network
 from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Ports, PrivateNetwork, Seconds
 from tributary.settings.files import Settings
 from tributary.settings.hosts import joined
+from tributary.settings.privacy import Privacy
 from tributary.settings.units import Duration
 
 _ALL, _ALL_IPV4 = IPv6Address("::"), IPv4Address("0.0.0.0")
@@ -66,6 +67,11 @@ class SquidSettings(Settings):
     )
     hosts_file: PlainPath = Field(
         Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))", description=values.PATH
+    )
+    privacy: Privacy = Field(
+        "full",
+        title="clients' addresses in the access log",
+        description="'full'; 'network': IPv4's /24, nothing of IPv6; 'none'",
     )
     state_directory: PlainPath | None = Field(
         None,

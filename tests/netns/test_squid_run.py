@@ -190,3 +190,19 @@ def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_r
 
 def squid_of(net: World, name: str) -> int:
     return int((net.directory / name / "squid.pid").read_text())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "shown"),
+    [("full", ["10.0.0.2", "fd00::2"]), ("network", ["10.0.0.0", "-"]), ("none", ["-", "-"])],
+)
+def test_the_log_has_of_clients_what_the_settings_allow(net: World, privacy: str, shown: list[str]) -> None:
+    settings = f'{SETTINGS}privacy = "{privacy}"\n'
+    with start_squid(net.client, net.directory, settings, f"private-{privacy}"):
+        for own in ("10.0.0.2", "fd00::2"):
+            assert net.ask("GET", f"http://{SERVER}/", (own, 3128)).status == 200
+        log = net.directory / f"private-{privacy}/log/access.log"
+        eventually(lambda: log.read_text().count("\n") == 2)
+        lines = log.read_text().splitlines()
+    assert [line.split()[2] for line in lines] == shown
+    assert all(" GET http://203.0.113.2/ " in line for line in lines)

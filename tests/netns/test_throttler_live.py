@@ -167,6 +167,20 @@ def test_explain_says_which_rule_applies_and_why_the_others_do_not(source: str) 
         assert "accepted: the token of a session" in tributary("explain", "00000000", code=Exit.USAGE)
 
 
+@KERNEL
+def test_neither_status_nor_log_names_a_client_where_the_policy_forbids_it(source: str) -> None:
+    with throttled(source, f'privacy = "network"\n{TEXT}') as (child, _):
+        wired = subflows()["wired"]
+        assert wired["remote"] == "10.0.1.0"
+        (session,) = status()["sessions"]
+        explained = tributary("explain", session["token"])
+        ask("unset", "wired-slow")
+        texts = [tributary("sessions"), tributary("sessions", session["token"]), explained]
+        child.terminate()
+        texts.append(child.complaints())
+    assert all("10.0.1.0" in text and "10.0.1.2" not in text for text in texts), texts
+
+
 def test_metrics_are_served_and_a_removed_class_has_none() -> None:
     series = 'tributary_throttler_class_sent_bytes_total{direction="download",rule="wired-slow"}'
     with throttled("kernel", WIRED_SLOW, "--metrics", "10.0.1.1:9464"):

@@ -25,6 +25,7 @@ from tributary.settings import files
 from tributary.settings.errors import invalid_value
 from tributary.settings.files import Settings, drop_ins, load
 from tributary.settings.hours import HOURS, Hours
+from tributary.settings.privacy import ACCEPTED, Privacy
 from tributary.settings.units import Duration, PositiveRate
 
 _RATE = PositiveRate.ACCEPTED
@@ -167,6 +168,7 @@ class LimitSettings(Settings):
 class Policy(Settings):
     """Paths by name, links by interface, limits, and rules in order."""
 
+    privacy: Privacy = Field("full", title="clients' addresses in status, explanations and log", description=ACCEPTED)
     paths: dict[Name, PathSettings] = Field(
         min_length=1, max_length=250, description="one table [paths.NAME] for each of 1 to 250 ways to the clients"
     )

@@ -37,7 +37,10 @@ def preview(now: Matcher, policy: Policy, rule: Rule, sessions: Iterable[Session
         taken=dict(Counter(old for _, _, old in touched if old and old != rule.name)),
         first=tuple(
             TouchedSubflow(
-                token=f"{session.token:08x}", subflow=str(subflow.name), path=then.path(subflow), instead_of=old
+                token=f"{session.token:08x}",
+                subflow=str(subflow.name.shown(policy.privacy)),
+                path=then.path(subflow),
+                instead_of=old,
             )
             for session, subflow, old in touched[:NAMED]
         ),

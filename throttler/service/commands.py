@@ -77,8 +77,8 @@ class Commands:
         return lambda: Report(subject, report.measure(snapshot.devices), now)
 
     def _explain(self, asked: Request) -> Future[bytes]:
-        question = report.question(self._engine, asked["ends"])
-        return self.reporter.do(lambda: json.dumps(report.explain(question)).encode())
+        question, privacy = report.question(self._engine, asked["ends"]), self.policy.privacy
+        return self.reporter.do(lambda: json.dumps(report.explain(question, privacy)).encode())
 
     def watch(self, policy: Policy, there: interfaces.Numbers) -> None:
         """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""

@@ -93,7 +93,7 @@ class Daemon:
         # The kernel source reports the end of every subflow.
         self._silence, self._next_silence = Silence(), 0.0 if source.kind is SourceKind.SNIFFER else float("inf")
         self._silent: Future[list[FourTuple]] | None = None
-        self._kernel = KernelBackend(log)
+        self._kernel = KernelBackend(log, lambda: self._commands.policy.privacy)
         self._readings: list[CounterRead] = []
         self._failed: StepFailed | None = None
         self._next_save = 0.0

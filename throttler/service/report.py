@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from throttler.policy.decide import Owner
 from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
-from throttler.policy.values import Direction
+from throttler.policy.values import Direction, SharedBy
 from throttler.service.engine import Engine
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
@@ -34,7 +35,8 @@ from tributary.mptcp import sockets
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 from tributary.settings.errors import invalid_value
-from tributary.settings.hosts import host_and_port
+from tributary.settings.hosts import host_and_port, joined
+from tributary.settings.privacy import Privacy, shortened
 from tributary.settings.units import Rate
 
 SHOWN = 1000
@@ -122,11 +124,17 @@ class Report:
                 for rule in snapshot.policy.rules
             ),
             paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
-            classes=tuple(_class(each, self.measured) for each in islice(snapshot.classes.values(), classes)),
+            classes=tuple(
+                _class(each, self.measured, self._privacy) for each in islice(snapshot.classes.values(), classes)
+            ),
             sessions=tuple(self._session(session, dry) for session in snapshot.sessions[:sessions]),
             counters=_counters(snapshot, subject.counts),
             capture={interface: CaptureStatus(**counts) for interface, counts in subject.capture.items()},
         )
+
+    @property
+    def _privacy(self) -> Privacy:
+        return self.subject.snapshot.policy.privacy
 
     def _session(self, session: Session, dry: Collection[str]) -> SessionStatus:
         snapshot, now = self.subject.snapshot, self.now
@@ -137,14 +145,16 @@ class Report:
             for (way, name), key in class_keys.items()
             if key in snapshot.classes
         }
-        traffic = self.measured.subflows
+        traffic, privacy = self.measured.subflows, self._privacy
         return SessionStatus(
             token=f"{session.token:08x}",
             age_s=_seconds(now - session.since),
             active_subflows=session.active,
-            announced=tuple(AnnouncedAddress(number, address) for number, address in session.announced),
+            announced=tuple(
+                AnnouncedAddress(number, shortened(address, privacy)) for number, address in session.announced
+            ),
             subflows=tuple(
-                _subflow(subflow, decisions.get(subflow.name), dry, classes, traffic.get(subflow.name), now)
+                _subflow(subflow, decisions.get(subflow.name), dry, classes, traffic.get(subflow.name), now, privacy)
                 for subflow in session.subflows
             ),
         )
@@ -196,7 +206,7 @@ def _path(snapshot: Snapshot, name: str) -> PathStatus:
     )
 
 
-def _class(shown: ActiveClass, measured: Measured) -> ClassStatus:
+def _class(shown: ActiveClass, measured: Measured, privacy: Privacy) -> ClassStatus:
     htb = shown.htb
     where = device(htb.key.interface, htb.key.direction)
     found = measured.classes.get((where, htb.minor))
@@ -205,7 +215,7 @@ def _class(shown: ActiveClass, measured: Measured) -> ClassStatus:
         id=class_id(htb.minor),
         direction=str(htb.key.direction),
         rule=htb.key.owner.rule,
-        owner=htb.key.owner.key,
+        owner=_owner(htb.key.owner, privacy),
         rate=_rate(htb.rates.rate),
         ceiling=_rate(htb.rates.ceiling),
         subflows=shown.members,
@@ -216,6 +226,16 @@ def _class(shown: ActiveClass, measured: Measured) -> ClassStatus:
     )
 
 
+def _owner(owner: Owner, privacy: Privacy) -> str:
+    if privacy == "full" or owner.shared_by not in (SharedBy.CLIENT, SharedBy.SUBFLOW):
+        return owner.key
+    if owner.shared_by is SharedBy.CLIENT:  # an address, or IPv6's /64
+        return shortened(owner.key.partition("/")[0], privacy)
+    local, _, remote = owner.key.partition(" > ")
+    host, port = host_and_port(remote)
+    return f"{local} > {joined(shortened(host, privacy), port)}"
+
+
 def _subflow(
     subflow: Subflow,
     decision: Decision | None,
@@ -223,12 +243,13 @@ def _subflow(
     classes: Mapping[tuple[FourTuple, Direction], str],
     traffic: Traffic | None,
     now: int,
+    privacy: Privacy,
 ) -> SubflowStatus:
     name = subflow.name
     return SubflowStatus(
         local=name.local,
         local_port=name.local_port,
-        remote=name.remote,
+        remote=shortened(name.remote, privacy),
         remote_port=name.remote_port,
         interface=subflow.interface,
         path=decision.path if decision else None,
@@ -282,18 +303,24 @@ def _asked(engine: Engine, ends: list[str]) -> ExplainQuery | None:
     return None
 
 
-def explain(asked: ExplainQuery) -> Json:
+def explain(asked: ExplainQuery, privacy: Privacy) -> Json:
     """Which rule applies to each of the query's first subflows, and why the others do not."""
     explained = []
     for subflow in asked.subflows[:EXPLAINED]:
         results = asked.matcher.explain(asked.session, subflow, asked.context)
+        full, shown = subflow.name.remote, shortened(subflow.name.remote, privacy)
         explained.append(
             {
                 "token": f"{asked.session.token:08x}",
-                "subflow": str(subflow.name),
+                "subflow": str(subflow.name.shown(privacy)),
                 "path": asked.matcher.path(subflow),
                 "rules": [
-                    {"rule": each.rule, "applies": each.mismatch is None, "reason": each.mismatch} for each in results
+                    {
+                        "rule": each.rule,
+                        "applies": each.mismatch is None,
+                        "reason": each.mismatch and each.mismatch.replace(f" {full} ", f" {shown} "),
+                    }
+                    for each in results
                 ],
             }
         )

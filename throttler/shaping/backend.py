@@ -1,6 +1,6 @@
 """Applies plans to the kernel: nftables, tc and the IFB device. It changes nothing that the throttler did not make."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from throttler.shaping import render
@@ -10,6 +10,7 @@ from throttler.shaping.topology import UPLOAD_DEVICE, Topology, device
 from tributary.daemons.logs import Log
 from tributary.kernel import htb, interfaces, nft, process, tc
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.privacy import Privacy
 
 _PROBE_MINOR = 0xFFFF
 _PROBES = {Leaf.FQ_CODEL: "fq_codel", Leaf.TBF: "tbf rate 1mbit burst 3028b limit 15140b"}
@@ -158,8 +159,8 @@ class KernelBackend:
     before.
     """
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, privacy: Callable[[], Privacy]) -> None:
+        self._log, self._privacy = log, privacy
         self._kernel = Kernel()
         self._topology = Topology()
 
@@ -212,7 +213,7 @@ class KernelBackend:
             leaf = element.htb
             self._log.event(
                 what,
-                subflow=str(element.subflow),
+                subflow=str(element.subflow.shown(self._privacy())),
                 interface=leaf.key.interface,
                 direction=str(leaf.key.direction),
                 rule=leaf.key.owner.rule,

@@ -1,8 +1,9 @@
 """The 4-tuple that identifies a subflow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tributary.settings.hosts import joined
+from tributary.settings.privacy import Privacy, shortened
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -28,6 +29,10 @@ class FourTuple:
     def remote_end(self) -> str:
         """Address and port of the client."""
         return joined(self.remote, self.remote_port)
+
+    def shown(self, privacy: Privacy) -> "FourTuple":
+        """The same with what may be shown of the client's address."""
+        return self if privacy == "full" else replace(self, remote=shortened(self.remote, privacy))
 
     def __str__(self) -> str:
         return f"{self.local_end} > {self.remote_end}"

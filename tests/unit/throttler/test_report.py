@@ -5,11 +5,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from tests.unit.throttler.test_engine import FIRST, SESSION, policy_of
+from throttler.policy.decide import Matcher
+from throttler.policy.model import with_rule
+from throttler.policy.preview import preview
 from throttler.policy.quotas import Quotas
 from throttler.service.engine import Engine
 from throttler.service.metrics import Exporter
@@ -18,9 +22,10 @@ from throttler.service.reporter import BETWEEN, Reporter
 from throttler.sources.source import SourceKind
 from tributary.kernel.htb import ClassStatistics
 from tributary.mptcp import sockets
-from tributary.mptcp.events import Ended, SessionClosed, SubflowEstablished
+from tributary.mptcp.events import AddressAnnounced, Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.privacy import Privacy
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
     "ends", [["00000007"], [FIRST.local_end, FIRST.remote_end], [FIRST.remote_end, FIRST.local_end]], ids=str
 )
 def test_a_session_or_a_subflow_is_found_by_its_name(engine: Engine, ends: list[str]) -> None:
-    subflows = explain(question(engine, ends))["subflows"]
+    subflows = explain(question(engine, ends), "full")["subflows"]
     assert str(FIRST) in [one["subflow"] for one in subflows]
     assert len(subflows) == (2 if ends == ["00000007"] else 1)
     assert subflows[0]["rules"] == [{"rule": "rule", "applies": True, "reason": None}]
@@ -56,7 +61,26 @@ def test_a_session_or_a_subflow_is_found_by_its_name(engine: Engine, ends: list[
 def test_an_ipv6_subflow_is_found_by_its_ends(engine: Engine) -> None:
     six = FourTuple("fd00::1", 3128, "2001:db8::2", 40003)
     engine.handle([SubflowEstablished(3, 9, six, "eth0")], 0)
-    assert explain(question(engine, [six.local_end, six.remote_end]))["subflows"][0]["token"] == "00000009"
+    assert explain(question(engine, [six.local_end, six.remote_end]), "full")["subflows"][0]["token"] == "00000009"
+
+
+@pytest.mark.parametrize("shared_by", ["subflow", "client", "session"])
+@pytest.mark.parametrize(("privacy", "shown"), [("network", "10.0.1.0"), ("none", "hidden")])
+def test_what_shows_no_addresses_of_clients_names_them_nowhere(
+    privacy: Privacy, shown: str, shared_by: str, tmp_path: Path
+) -> None:
+    policy = policy_of(f'path = "wired"\nrate = "5mbit"\nshared_by = "{shared_by}"', tmp_path)
+    other = policy.rules[0].model_copy(update={"name": "other", "clients": (ip_network("192.0.2.0/24"),)})
+    policy = with_rule(policy.model_copy(update={"privacy": privacy}), other, last=False)
+    engine = Engine(policy, Quotas(), datetime.now)
+    engine.handle([*SESSION, AddressAnnounced(3, 7, 5, "10.0.1.2")], 0)
+    status = of(engine).status
+    assert status.sessions[0].subflows[0].remote == status.sessions[0].announced[0].address == shown
+    explained = explain(question(engine, ["00000007"]), privacy)
+    touched = preview(Matcher(policy), policy, policy.rules[1], engine.sessions, frozenset({"rule"}))
+    for text in (str(status), str(explained), touched.model_dump_json()):
+        assert "10.0.1.2" not in text and "10.0.2.2" not in text
+    assert f"client {shown} is not in" in str(explained) and shown in touched.model_dump_json()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +117,7 @@ def test_thousands_of_ends_are_refused_unlooked_at_and_are_not_sent_back(engine:
 def test_of_a_session_with_very_many_subflows_the_first_are_explained(engine: Engine) -> None:
     many = [FourTuple("10.0.1.1", 3128, "10.0.1.2", 1000 + number) for number in range(EXPLAINED + 10)]
     engine.handle([SubflowEstablished(1, 7, each, "eth0") for each in many], 0)
-    assert len(explain(question(engine, ["00000007"]))["subflows"]) == EXPLAINED
+    assert len(explain(question(engine, ["00000007"]), "full")["subflows"]) == EXPLAINED
 
 
 def test_the_sums_of_classes_do_not_leap_when_one_beyond_those_that_are_listed_moves_up(engine: Engine) -> None:
