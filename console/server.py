@@ -12,18 +12,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console import files, openapi
 from console.api import Api
 from console.changes import Changes
+from console.connections import SILENCE, protocols
 from console.door import Door
 from console.guard import Guard
 from console.history import Recorder
@@ -39,10 +38,6 @@ from tributary.daemons.request_server import Server as ControlServer
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port, joined
 
-_SILENCE = 10.0
-"""Seconds in which a connection has to send a request."""
-_MOST_CONNECTIONS, _OF_ONE = 512, 256
-"""Connections at a time, in all and from one address."""
 _BACKLOG, _THREADS, _TURN = 128, 4, 5.0
 _LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
 """IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the console, as that of a LAN does."""
@@ -50,49 +45,6 @@ _GONE = 30_000
 """Milliseconds after which a peer that acknowledges nothing is gone (TCP_USER_TIMEOUT, tcp(7))."""
 _END = 1
 """Seconds for what is under way when the service ends; streams would never end."""
-
-
-class _Protocol(H11Protocol):
-    """uvicorn's, for connections that send nothing, or a request that never ends."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        others = [each for each in self.connections if isinstance(each, _Protocol) and each is not self]
-        same = [each for each in others if each.address == self.address]
-        crowd = same if len(same) >= _OF_ONE else others if len(others) >= _MOST_CONNECTIONS else []
-        if crowd:
-            next((each for each in crowd if each.is_awaited), self).transport.abort()
-        self._await_request()
-
-    @property
-    def address(self) -> str:
-        """Where it comes from."""
-        return self.client[0] if self.client else ""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._deadline is not None:
-            self._deadline.cancel()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._await_request()
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether it has no request under way, or one that has not come whole."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-
-    def _await_request(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self.loop.call_later(_SILENCE, self._end)
-
-    def _end(self) -> None:
-        if self.is_awaited:
-            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -150,14 +102,9 @@ class Console:
                 await looks
 
     def _config(self, app: Guard) -> uvicorn.Config:
-        tls: dict[str, Any] = {}
-        if self._settings.certificate is not None:
-            tls = {"ssl_certfile": self._settings.certificate, "ssl_keyfile": self._settings.key}
-            # Without any password OpenSSL would ask for one at the terminal.
-            tls["ssl_keyfile_password"] = "none"
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=protocols(self._tls()),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -166,14 +113,22 @@ class Console:
             proxy_headers=False,
             timeout_graceful_shutdown=_END,
             backlog=_BACKLOG,
-            **tls,
         )
+        config.load()
+        return config
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Its context, if there is a certificate; raises CommandError, exit 64."""
+        if self._settings.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            config.load()
+            # Without any password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(self._settings.certificate, self._settings.key, "none")
         except (OSError, ssl.SSLError) as error:
             where = f"{self._settings.certificate}, {self._settings.key}"
             raise CommandError(Exit.USAGE, f"{where}: accepted: a certificate and its key: {error}") from error
-        return config
+        return context
 
     def _ready(self) -> None:
         print("ready", flush=True)
@@ -294,7 +249,7 @@ def _listeners(addresses: Sequence[tuple[str, int]]) -> Iterator[list[socket.soc
         for listener in made:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
             # Who says nothing costs no descriptor (tcp(7)).
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(_SILENCE))
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENCE)
         yield made
     finally:
         for each in made:
