@@ -127,11 +127,17 @@ class Answers:
             raise self._throttler
         return self._throttler
 
-    def sessions(self) -> Listed[Session]:
-        """The throttler's sessions; raises CommandError, exit 69, where none runs."""
-        status = self.throttler()
+    def sessions(self, **query: object) -> Listed[Session]:
+        """The throttler's first sessions, or those that fit a ``query`` (throttler/service/query.py); raises
+        CommandError, exit 69, where none runs.
+        """
+        if query:
+            asked = replace(THROTTLER, timeout=self._throttlers).ask("sessions", query=query)
+            found = status.decode_found(asked)
+            return Listed(mapping.sessions(found), found.uptime_s, found.total)
+        seen = self.throttler()
         # The daemon's own clock: the time that an answer takes on its way does not matter.
-        return Listed(mapping.sessions(status), status.uptime_s, status.sessions_total)
+        return Listed(mapping.sessions(seen), seen.uptime_s, seen.sessions_total)
 
     def rules(self) -> Listed[Rule]:
         """The throttler's rules; raises CommandError, exit 69, where none runs."""

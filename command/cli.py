@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from json import dumps
 from pathlib import Path
+from typing import Any
 
 from command import accounts, box, console, link, lists, mapping, monitor, remote, saved, show, steering, trial
 from command.lists import Listing, now, show_list
@@ -61,6 +62,8 @@ Shows the access links of a home router, or the paths of a gateway to its client
 would help, follows below the table.
 """
 
+_ORDERS = ("age", "client", "throttled", "sent", "received")
+"""Columns by which the throttler sorts all sessions."""
 _SESSIONS = """\
 Shows the sessions of Multipath TCP that the throttler sees, or with a token that session's subflows. On a gateway.
 """
@@ -227,16 +230,12 @@ def _sessions(
     listing = Listing(json, sort, limit, watch)
 
     def look() -> Listed[Session]:
-        return _box(remote).sessions()
-
-    def meant() -> Listed[Session]:
-        found = look()
-        return Listed([each for each in found.documents if _is_meant(each, client, path, throttled)], found.moment)
+        return _box(remote).sessions(**_query(token, client, path, throttled, sort))
 
     if token is not None:
         show_list("subflows", partial(_subflows, token, look), show.SUBFLOWS, listing)
     else:
-        show_list("sessions", meant if client or path or throttled else look, show.SESSIONS, listing)
+        show_list("sessions", look, show.SESSIONS, listing)
 
 
 def _subflows(token: str, look: Callable[[], Listed[Session]]) -> Listed[Subflow]:
@@ -247,12 +246,20 @@ def _subflows(token: str, look: Callable[[], Listed[Session]]) -> Listed[Subflow
     raise CommandError(Exit.USAGE, f"{token}: no session has this token: see tributary sessions")
 
 
-def _is_meant(session: Session, client: Network | None, path: str | None, throttled: bool) -> bool:
-    return (
-        (client is None or ipaddress.ip_address(session.client) in client)
-        and (path is None or any(subflow.path == path for subflow in session.subflows))
-        and (not throttled or session.throttled > 0)
-    )
+def _query(
+    token: str | None, client: Network | None, path: str | None, throttled: bool, sort: str | None
+) -> dict[str, Any]:
+    """What the throttler is asked for: what its answer cannot hold would not be found in it."""
+    given: dict[str, Any] = {
+        "token": token,
+        "clients": [str(client)] if client else None,
+        "path": path,
+        "throttled": throttled or None,
+    }
+    order = (sort or "").removeprefix("-")
+    if token is None and order in _ORDERS:
+        given |= {"sort": order, "descending": str(sort).startswith("-")}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _rules(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:

@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from throttler.service.status import (
+    ClassStatus,
+    FoundSessions,
+    PathStatus,
+    RuleStatus,
+    SessionStatus,
+    Status,
+    SubflowStatus,
+)
 from tributary.api.documents import HtbClass, Link, Rule, Session, Subflow
 from tributary.daemons.text import plural
 from tributary.settings.hosts import joined
@@ -65,8 +73,8 @@ def _path(path: PathStatus, limit: str | None) -> Link:
     )
 
 
-def sessions(status: Status) -> list[Session]:
-    """The sessions that a throttler's status lists."""
+def sessions(status: Status | FoundSessions) -> list[Session]:
+    """The sessions that a throttler lists."""
     return [_session(session) for session in status.sessions]
 
 

@@ -80,9 +80,16 @@ class Answers:
         """The throttler's rules."""
         return Listed(self._seen().rules, _RATED)
 
-    def sessions(self) -> Listed[Session]:
-        """The sessions that carry most."""
-        found = self._get("sessions", Sessions, limit=_MOST_SESSIONS)
+    def sessions(self, **query: Any) -> Listed[Session]:
+        """The sessions that carry most, of those that fit a ``query`` as ``box.Answers`` takes it, whose order is none
+        of the API's.
+        """
+        asked: dict[str, str] = {key: query[key] for key in ("token", "path") if key in query}
+        if clients := query.get("clients"):
+            asked["client"] = clients[0]
+        if query.get("throttled"):
+            asked["throttled"] = "true"
+        found = self._get("sessions", Sessions, limit=_MOST_SESSIONS, **asked)
         return Listed(found.sessions, _RATED, found.total)
 
     def explain(self, *ends: str) -> Mapping[str, Any]:

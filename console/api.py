@@ -14,12 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from command import box
+from command.show import Listed
 from console import requests
 from console.changes import PATIENCE, Changes, Subject
 from console.door import Door
 from console.history import SECONDS, SPANS, Recorder
 from console.journal import Book
-from console.looking import Looking, load
+from console.looking import Looking, Seen, load
 from console.requests import Needs, Refused
 from gateway.control import CONTROL as GATEWAY
 from throttler.service.control import CONTROL as THROTTLER
@@ -33,6 +35,8 @@ _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
 """Pages that are open at a time, in all and from one address."""
 _SHORTEST_HISTORY_SHARE = 300
 """A history of so many seconds is good for a second."""
+_SESSIONS_SHARE = 2.0
+"""Seconds for which an answer of the throttler's about sessions is good."""
 _STATUS = {
     Exit.USAGE: HTTPStatus.BAD_REQUEST,
     Exit.NO_PERMISSION: HTTPStatus.FORBIDDEN,
@@ -75,6 +79,8 @@ class Api:
         self._looking, self._recorder, self._changes, self._book = looking, recorder, changes, book
         self._door, self._tell = door, tell
         self._history_lock, self._routers_lock = asyncio.Lock(), asyncio.Lock()
+        self._sessions_lock = asyncio.Lock()
+        self._found: dict[str, tuple[float, Listed[Session]]] = {}
         self._histories: dict[int, tuple[float, str]] = {}
         self._streams: Counter[str] = Counter()
         d = documents
@@ -166,13 +172,29 @@ class Api:
     async def _sessions(self, request: Request) -> Message:
         seen = await self._looking.latest()
         clients = _network(request)
-        fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         order = request.query_params.get("sort", "sent_rate")
         if order not in _ORDERS:
             raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
-        fits.sort(key=_ORDERS[order])
         most = requests.number(request, "limit", 100, 1000)
+        if seen.sessions.total > len(seen.sessions.documents):
+            return await self._asked_sessions(seen, _query(request, clients, order, most))
+        fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
+        fits.sort(key=_ORDERS[order])
         return documents.Sessions(sessions=tuple(fits[:most]), total=len(fits))
+
+    async def _asked_sessions(self, seen: Seen, query: dict[str, object]) -> Message:
+        """Those that the throttler finds among all, with the rates of those that were seen."""
+        key = str(query)
+        # One question at a time, and for all pages together: each makes the throttler look at all sessions.
+        async with self._sessions_lock:
+            now = time.monotonic()
+            self._found = {asked: each for asked, each in self._found.items() if now - each[0] < _SESSIONS_SHARE}
+            if key not in self._found:
+                self._found[key] = now, await asyncio.to_thread(box.Answers(PATIENCE).sessions, **query)
+            found = self._found[key][1]
+        known = {session.token: session for session in seen.sessions.documents}
+        sessions = tuple(known.get(session.token, session) for session in found.documents)
+        return documents.Sessions(sessions=sessions, total=found.total)
 
     async def _explain(self, request: Request) -> Message:
         ends = [request.path_params["token"]]
@@ -232,6 +254,8 @@ _FILTERS = {
     "client": "an address or a network",
     "path": "a path's name",
     "rule": "a rule's name",
+    "token": "a session's token",
+    "throttled": "true: only sessions with a throttled subflow",
     "sort": ", ".join(_ORDERS),
     **_LIMIT,
 }
@@ -256,9 +280,24 @@ def _fits(session: Session, request: Request, clients: Network | None) -> bool:
     asked = request.query_params
     return (
         (clients is None or _is_of(session.client, clients))
+        and ("token" not in asked or session.token == asked["token"])
+        and (asked.get("throttled") != "true" or session.throttled > 0)
         and ("path" not in asked or any(subflow.path == asked["path"] for subflow in session.subflows))
         and ("rule" not in asked or any(asked["rule"] in (each.rule, each.counted_by) for each in session.subflows))
     )
+
+
+def _query(request: Request, clients: Network | None, order: str, most: int) -> dict[str, object]:
+    """The same question to the throttler, which knows no rates."""
+    asked = {name: request.query_params[name] for name in ("path", "rule", "token") if name in request.query_params}
+    return {
+        **asked,
+        "clients": [] if clients is None else [str(clients)],
+        "throttled": request.query_params.get("throttled") == "true",
+        "sort": "sent" if order == "sent_rate" else order,
+        "descending": order in ("sent_rate", "throttled"),
+        "limit": most,
+    }
 
 
 def _network(request: Request) -> Network | None:

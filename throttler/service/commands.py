@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from throttler.policy.preview import preview
 from throttler.service import report
 from throttler.service.engine import Engine
 from throttler.service.events import EngineEvent, PolicyChanged
+from throttler.service.query import SessionQuery
+from throttler.service.query import check as check_query
 from throttler.service.report import Report
 from throttler.service.reporter import Reporter
-from throttler.service.status import encode
+from throttler.service.status import encode, encode_found
 from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.topology import topology
@@ -26,7 +29,7 @@ from tributary.kernel import interfaces
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
-UNPRIVILEGED = ("status", "explain")
+UNPRIVILEGED = ("status", "sessions", "explain")
 STEERING = ("set", "unset", "preview")
 
 Feed = Callable[[Iterable[EngineEvent]], Plan]
@@ -58,6 +61,7 @@ class Commands:
         """The answer to a request: {"command": NAME, ...}."""
         known: dict[str, Callable[[Request], Response | Future[bytes]]] = {
             "status": lambda _: self.reporter.ask(_status),
+            "sessions": self._sessions,
             "explain": self._explain,
             "set": self._set,
             "unset": self._unset,
@@ -75,6 +79,11 @@ class Commands:
         subject = report.Subject(snapshot, self._runtime, source.kind, *counted, self._file, uptime)
         now = time.monotonic_ns()
         return lambda: Report(subject, report.measure(snapshot.devices), now)
+
+    def _sessions(self, asked: Request) -> Future[bytes]:
+        query = files.check(asked["query"], SessionQuery, where="sessions")
+        check_query(query, self.policy.privacy)
+        return self.reporter.ask(_Found(query))
 
     def _explain(self, asked: Request) -> Future[bytes]:
         question, privacy = report.question(self._engine, asked["ends"]), self.policy.privacy
@@ -127,6 +136,16 @@ class Commands:
             "elements_added": len(plan.add),
             "elements_removed": len(plan.remove),
         }
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Equal queries get one answer."""
+
+    query: SessionQuery
+
+    def __call__(self, report: Report) -> bytes:
+        return encode_found(report.found(self.query))
 
 
 def _status(report: Report) -> bytes:

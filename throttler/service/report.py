@@ -13,11 +13,14 @@ from throttler.policy.model import Rule
 from throttler.policy.quotas import SECOND
 from throttler.policy.values import Direction, SharedBy
 from throttler.service.engine import Engine
+from throttler.service.query import SessionQuery
+from throttler.service.query import found as sessions_found
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
     AnnouncedAddress,
     CaptureStatus,
     ClassStatus,
+    FoundSessions,
     PathStatus,
     QuotaStatus,
     RuleStatus,
@@ -104,9 +107,21 @@ class Report:
         """The same with all classes, and, if their sockets were read, all sessions."""
         return self._status(None, None if self.measured.subflows else 0)
 
+    def found(self, query: SessionQuery) -> FoundSessions:
+        """The sessions that a query asks for."""
+        fits = sessions_found(query, self.subject.snapshot, self.measured.subflows)
+        dry = self._dry
+        part = fits[query.offset : query.offset + query.limit]
+        uptime = round(self.subject.uptime, 3)
+        return FoundSessions(uptime, len(fits), tuple(self._session(session, dry) for session in part))
+
+    @property
+    def _dry(self) -> Collection[str]:
+        return {rule.name for rule in self.subject.snapshot.policy.rules if rule.dry_run}
+
     def _status(self, classes: int | None, sessions: int | None) -> Status:
         subject, snapshot = self.subject, self.subject.snapshot
-        dry = {rule.name for rule in snapshot.policy.rules if rule.dry_run}
+        dry = self._dry
         classes_by_rule = Counter(key.owner.rule for key in snapshot.classes)
         used = defaultdict[str, list[int]](list)
         for owner, _, amount in snapshot.used:

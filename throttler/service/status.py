@@ -5,13 +5,14 @@ JSON has the fields' names and order; only a class has its id under ``class``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tributary.settings.errors import CommandError, Exit
 
 Json = dict[str, Any]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,16 @@ class Status:
         return sum(entry.sent_bytes is None for entry in self.classes)
 
 
-_STATUS = TypeAdapter(Status)
+@dataclass(frozen=True)
+class FoundSessions:
+    """Those that fit a query, of which ``sessions`` is the part that was asked for; ``total`` counts all."""
+
+    uptime_s: float
+    total: int
+    sessions: tuple[SessionStatus, ...]
+
+
+_STATUS, _FOUND = TypeAdapter(Status), TypeAdapter(FoundSessions)
 
 
 def encode(status: Status) -> Json:
@@ -166,10 +176,24 @@ def encode(status: Status) -> Json:
     return document
 
 
+def encode_found(found: FoundSessions) -> bytes:
+    """``found`` as JSON."""
+    return _FOUND.dump_json(found)
+
+
 def decode(document: object) -> Status:
     """What ``encode`` gave; raises CommandError, exit 69, if it is something else. Unknown members are ignored."""
+    return _decoded(_STATUS, document)
+
+
+def decode_found(document: object) -> FoundSessions:
+    """The same of sessions."""
+    return _decoded(_FOUND, document)
+
+
+def _decoded(adapter: TypeAdapter[_T], document: object) -> _T:
     try:
-        return _STATUS.validate_python(document)
+        return adapter.validate_python(document)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         message = f"the throttler's status is not of this version ({where}): restart the throttler"

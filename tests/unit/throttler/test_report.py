@@ -17,6 +17,8 @@ from throttler.policy.preview import preview
 from throttler.policy.quotas import Quotas
 from throttler.service.engine import Engine
 from throttler.service.metrics import Exporter
+from throttler.service.query import SessionQuery
+from throttler.service.query import check as check_query
 from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, Subject, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
 from throttler.sources.source import SourceKind
@@ -25,6 +27,7 @@ from tributary.mptcp import sockets
 from tributary.mptcp.events import AddressAnnounced, Ended, SessionClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.files import check
 from tributary.settings.privacy import Privacy
 
 
@@ -143,6 +146,37 @@ def test_the_sums_of_classes_do_not_leap_when_one_beyond_those_that_are_listed_m
     assert before == of_each * of(engine).status.classes_total
     engine.handle([SessionClosed(2, 100 + token, Ended.CLOSED) for token in range(10)], 1)
     assert total() == before
+
+
+def test_any_of_ten_thousand_sessions_is_found(engine: Engine) -> None:
+    names = [FourTuple("10.0.1.1", 3128, f"10.9.{number // 200}.{number % 200}", 1000) for number in range(10_000)]
+    joins = (SubflowEstablished(1, 100 + number, name, "eth0", initial=True) for number, name in enumerate(names))
+    engine.handle(joins, 0)
+    engine.handle([SubflowEstablished(2, 100 + 9_500, FourTuple("10.0.1.1", 3128, "10.8.0.1", 1), "eth1")], 0)
+    report = of(engine)
+
+    def found(**query: object) -> tuple[int, list[str]]:
+        answer = report.found(check(query, SessionQuery, where="sessions"))
+        return answer.total, [session.token for session in answer.sessions]
+
+    late = f"{100 + 9_500:08x}"
+    assert found(limit=1) == (10_001, ["00000007"])
+    assert found(token=late) == found(clients=["10.9.47.100/32"]) == (1, [late])
+    assert found(path="wireless") == found(throttled=True, rule="rule") == (2, ["00000007", late])
+    assert found(path="nowhere") == found(token="7") == found(rule="x") == (0, [])
+    assert found(sort="client", descending=True, limit=1) == (10_001, [f"{100 + 9_999:08x}"])
+    assert found(clients=["10.9.0.0/16"], offset=9_999) == (10_000, [f"{100 + 9_999:08x}"])
+    for wrong in ({"limit": 1001}, {"sort": "x"}, {"clients": ["x"]}, {"offset": -1}, {"x": 1}):
+        with pytest.raises(CommandError, match="accepted"):
+            found(**wrong)
+
+
+@pytest.mark.parametrize(("privacy", "network"), [("network", "10.0.0.0/25"), ("none", "10.0.0.0/8")])
+def test_a_filter_says_no_more_of_clients_than_is_shown(privacy: Privacy, network: str) -> None:
+    with pytest.raises(CommandError, match="since privacy"):
+        check_query(SessionQuery(clients=(ip_network(network),)), privacy)
+    check_query(SessionQuery(clients=(ip_network(network),)), "full")
+    check_query(SessionQuery(), privacy)
 
 
 class Taking:
