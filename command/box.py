@@ -18,7 +18,7 @@ from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
 from tributary.api.console import CONTROL as CONSOLE
-from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.documents import Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
@@ -120,6 +120,21 @@ class Answers:
         """Whether a home router's gateway answers, and what would help, in words."""
         gateway = None if isinstance(self._router, CommandError) else self._router["gateway"]
         return [] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]]
+
+    def gateway(self) -> HomeGateway | None:
+        """The gateway of this home router; None if it has no tunnels. Raises as ``devices`` does."""
+        return mapping.home_gateway(self._known_router())
+
+    def devices(self) -> Listed[Device]:
+        """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
+        self._known_router()
+        answer = replace(ROUTER, timeout=self._routers).ask("devices")
+        return Listed(mapping.devices(answer), time.monotonic())
+
+    def _known_router(self) -> dict[str, Any]:
+        if isinstance(self._router, CommandError):
+            raise self._router
+        return self._router
 
     def throttler(self) -> Status:
         """All that the throttler says; raises CommandError, exit 69, where none runs."""

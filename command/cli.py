@@ -24,8 +24,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FOLDER = Path("/etc/tributary")
 _QUICK = frozenset(
     {
-        *("status", "links", "sessions", "rules", "classes", "limit", "explain", "link", "accounts"),
-        *("monitor", "plan", "check", "try", "console", "version"),
+        *("status", "links", "sessions", "rules", "classes", "limit", "explain", "link", "devices"),
+        *("accounts", "monitor", "plan", "check", "try", "console", "version"),
     }
 )
 """Commands that need no keys of home routers and no doctor, whose modules take a quarter of the time to start."""
@@ -33,9 +33,9 @@ _QUICK = frozenset(
 _DESCRIPTION = """\
 Shows what runs on this box, a gateway or a home router, and steers it.
 
-With --remote, before the command, 'status', 'links', 'sessions', 'rules' and 'explain' show another box: they ask its
-console (tributary-console). Where its reading is closed, TRIBUTARY_TOKEN has what 'tributary console token' prints
-there.
+With --remote, before the command, 'status', 'links', 'devices', 'sessions', 'rules' and 'explain' show another box:
+they ask its console (tributary-console). Where its reading is closed, TRIBUTARY_TOKEN has what 'tributary console
+token' prints there.
 
   tributary --remote gw1 sessions --watch
   TRIBUTARY_TOKEN=... tributary --remote https://gw1.example.net:8480 status
@@ -60,6 +60,11 @@ Shows which programs of Tributary run here, and what they do; or all that one of
 _LINKS = """\
 Shows the access links of a home router, or the paths of a gateway to its clients. What is wrong with a link, and what
 would help, follows below the table.
+"""
+
+_DEVICES = """\
+Shows the devices of a home router's LAN, and what passed between each of them and the router since it was seen first,
+or came back after a day of silence. On a home router whose settings have 'lan'.
 """
 
 _ORDERS = ("age", "client", "throttled", "sent", "received")
@@ -132,6 +137,7 @@ def parser(*, quick: bool = False) -> Arguments:
     status = command("status", _status, "what runs here", _STATUS)
     status.add_argument("service", nargs="?", choices=tuple(box.PROGRAMS), help="all about this one")
     links = command("links", _links, "links or paths", _LINKS)
+    devices = command("devices", _devices, "the LAN's devices, and what they use", _DEVICES)
     sessions = command("sessions", _sessions, "sessions, or one's subflows", _SESSIONS)
     sessions.add_argument("token", nargs="?", metavar="TOKEN", help="show this session's subflows")
     sessions.add_argument("--client", type=_network, metavar="NETWORK", help="only those of these clients")
@@ -168,7 +174,7 @@ def parser(*, quick: bool = False) -> Arguments:
     trial.add(commands)
     console.add(commands, _EXIT_CODES)
     version = command("version", _version, "which version this is", _VERSION)
-    for each in (links, sessions, rules, classes):
+    for each in (links, devices, sessions, rules, classes):
         lists.add_arguments(each)
     for each in (status, limit, explain, changes, version):
         each.add_argument("--json", action="store_true", help="JSON instead of text (docs/api.md)")
@@ -214,6 +220,10 @@ def _links(json: bool, sort: str | None, limit: int | None, watch: Interval | No
                 print(f"{each.name}: {sentence}")
         for sentence in answers.notes():
             print(sentence)
+
+
+def _devices(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
+    show_list("devices", lambda: _box(remote).devices(), show.DEVICES, Listing(json, sort, limit, watch))
 
 
 def _sessions(

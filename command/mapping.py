@@ -12,7 +12,7 @@ from throttler.service.status import (
     Status,
     SubflowStatus,
 )
-from tributary.api.documents import HtbClass, Link, Rule, Session, Subflow
+from tributary.api.documents import Device, HomeGateway, HtbClass, Link, LinkTunnel, Rule, Session, Subflow
 from tributary.daemons.text import plural
 from tributary.settings.hosts import joined
 from tributary.settings.units import Size
@@ -52,6 +52,46 @@ def _wan(wan: Answer) -> Link:
         cap=cap.get("bytes"),
         advice=tuple(finding["text"] for finding in wan["diagnosis"]),
     )
+
+
+def devices(answer: Answer) -> list[Device]:
+    """Those of a router's LAN; what they receive the router sends."""
+    return [
+        Device(
+            mac=each["mac"],
+            name=each["name"],
+            addresses=each["addresses"],
+            sent=each["received_bytes"],
+            received=each["sent_bytes"],
+        )
+        for each in answer["devices"]
+    ]
+
+
+def home_gateway(answer: Answer) -> HomeGateway | None:
+    """The gateway of a router's status, if it has tunnels to one."""
+    gateway = answer["gateway"]
+    if gateway is None:
+        return None
+    tunnels = [_tunnel(link.name, link.state, link.rtt, wan["tunnel"]) for link, wan in _with_tunnels(answer)]
+    if gateway["default_tunnel"]:
+        state = "up" if gateway["answers"] else "down"
+        tunnels.append(_tunnel(None, state, None, gateway["default_tunnel"]))
+    return HomeGateway(
+        address=gateway["address"],
+        resolved=gateway["resolved"],
+        answers=gateway["answers"],
+        earlier=gateway["earlier"],
+        tunnels=tuple(tunnels),
+    )
+
+
+def _with_tunnels(answer: Answer) -> list[tuple[Link, Answer]]:
+    return [(_wan(wan), wan) for wan in answer["wan"] if wan["tunnel"]]
+
+
+def _tunnel(link: str | None, state: str, rtt: float | None, tunnel: Answer) -> LinkTunnel:
+    return LinkTunnel.model_validate({**tunnel, "link": link, "state": state, "rtt": rtt})
 
 
 def paths(status: Status) -> list[Link]:

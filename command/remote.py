@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from command.show import Listed
 from tributary.api.console import PORT, Explanation, Look, Message, Sessions
-from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.documents import Device, Link, Rule, Service, Session
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, host_and_port, joined
 
@@ -91,6 +91,11 @@ class Answers:
             asked["throttled"] = "true"
         found = self._get("sessions", Sessions, limit=_MOST_SESSIONS, **asked)
         return Listed(found.sessions, _RATED, found.total)
+
+    def devices(self) -> Listed[Device]:
+        """The devices of a home router's LAN that use most."""
+        seen = self._seen()
+        return Listed(seen.devices, _RATED, seen.devices_total)
 
     def explain(self, *ends: str) -> Mapping[str, Any]:
         """Why a session's subflows are throttled, or why not, by its token."""

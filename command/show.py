@@ -14,6 +14,7 @@ from rich.text import Text
 from tributary.api.documents import (
     VERSION,
     Account,
+    Device,
     Document,
     HtbClass,
     Link,
@@ -139,6 +140,12 @@ RULES: tuple[Column[Rule], ...] = (
     Column("quota", lambda each: each.quota),
     Column("most used", lambda each: each.used, _bytes),
     Column("exhausted", lambda each: each.exhausted, _count),
+)
+DEVICES: tuple[Column[Device], ...] = (
+    Column("device", lambda each: each.name or each.mac),
+    Column("addresses", lambda each: ", ".join(each.addresses)),
+    *_COUNTED,
+    Column("mac", lambda each: each.mac),
 )
 ACCOUNTS: tuple[Column[Account], ...] = (
     Column("day", lambda each: each.day),

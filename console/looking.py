@@ -14,7 +14,7 @@ from command.show import Listed
 from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import EXAMINED, Examination, Look
-from tributary.api.documents import Link, Rule, Service, Session
+from tributary.api.documents import Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.settings.errors import CommandError
 
@@ -25,7 +25,7 @@ _SHARE = 0.1
 _LONGEST_PAUSE = 5.0
 """Seconds; also while a daemon does not answer."""
 SHOWN = 50
-"""Sessions on the page: those that carry most."""
+"""Sessions and devices on the page: those that carry most."""
 
 _T = TypeVar("_T")
 
@@ -40,6 +40,8 @@ class Seen:
     sessions: Listed[Session]
     rules: Sequence[Rule]
     notes: Sequence[str]
+    devices: Listed[Device]
+    gateway: HomeGateway | None = None
     examined: Examination | None = None
     overlay: Overlay | None = None
     handoff: HandOff | None = None
@@ -60,6 +62,11 @@ def take(before: Seen | None) -> Seen:
     # A home router has no throttler; where both are missing, links say so.
     with suppress(CommandError):
         sessions, rules = answers.sessions(), answers.rules().documents
+    devices: Listed[Device] = Listed([], 0.0)
+    gateway = None
+    # Nor has a gateway a LAN.
+    with suppress(CommandError):
+        gateway, devices = answers.gateway(), answers.devices()
     examined = None
     try:
         examined = Examination.model_validate_json(EXAMINED.read_bytes())
@@ -74,6 +81,8 @@ def take(before: Seen | None) -> Seen:
         with_rates(before.sessions if before else None, sessions),
         rules,
         notes,
+        with_rates(before.devices if before else None, devices),
+        gateway,
         examined,
         _known(answers.overlay),
         _known(answers.handoff),
@@ -86,10 +95,10 @@ def _known(answer: _T | CommandError) -> _T | None:
 
 
 def _nothing(note: str) -> Seen:
-    return Seen(time.time(), [], Listed([], 0.0), Listed([], 0.0), [], [note])
+    return Seen(time.time(), [], Listed([], 0.0), Listed([], 0.0), [], [note], Listed([], 0.0))
 
 
-def load(session: Session) -> float:
+def load(session: Session | Device) -> float:
     """What it carries both ways, in bits per second."""
     return (session.sent_rate or 0) + (session.received_rate or 0)
 
@@ -103,6 +112,9 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
         sessions=tuple(sorted(seen.sessions.documents, key=load, reverse=True)[:SHOWN]),
         sessions_total=seen.sessions.total,
         rules=tuple(seen.rules),
+        devices=tuple(sorted(seen.devices.documents, key=load, reverse=True)[:SHOWN]),
+        devices_total=len(seen.devices.documents),
+        gateway=seen.gateway,
         notes=(*seen.notes, *notes),
         examined=seen.examined,
         overlay=seen.overlay,

@@ -263,7 +263,7 @@ def _console(inputs: Inputs) -> Package:
             content.command(name, "console.cli"),
             *(File(f"{PYTHON}/{path}", checkout[path]) for path in page),
             *content.files(inputs, name, "console/systemd/*", "debs/*/tributary-console.*", "debs/files/console.toml"),
-            *content.files(inputs, name, "docs/console.md"),
+            *content.files(inputs, name, "docs/console.md", "docs/console-home.md"),
         ),
         depends=_modules(inputs),
         units=(Unit("tributary-console.service", Upgrade.RESTART),),

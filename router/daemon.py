@@ -17,6 +17,7 @@ from router import api
 from router.control import CONTROL
 from router.debounce import Debounce
 from router.kernel_client import KernelClient, runs_a_program
+from router.lan.counters import DeviceCounters
 from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
 from router.links.usage_file import UsageFile
@@ -104,6 +105,7 @@ class Daemon:
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
         self._shapers = LinkShapers(settings, self._aside)
+        self._devices = DeviceCounters(settings)
         self._probes = ProbeScheduler(tcp_probe, self._reconciler, self._shapers, self._log, self._report)
         self._debounce = Debounce()
         self._next_reconcile = 0.0
@@ -118,6 +120,7 @@ class Daemon:
 
     def run(self) -> None:
         """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
+        self._devices.install()
         self._reconcile()
         if self._reconciler.gateways.current:
             # The second one adds the routes of the tunnels that the first one created.
@@ -182,6 +185,7 @@ class Daemon:
         settings = self._settings.with_changes(self._changes)
         self._reconciler.change_settings(settings)
         self._shapers.change_settings(settings)
+        self._try(partial(self._devices.change_settings, settings))
         self._next_resolve = 0.0
         self._try(self._reconcile)
         self._shown = None
@@ -224,6 +228,7 @@ class Daemon:
         all_applied = self._apply(decision.operations)
         self._probes.announce_endpoint(decision.operations, time.monotonic())
         all_applied &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
+        self._devices.restore()
         self._failures = 0 if all_applied else self._failures + 1
         self._next_reconcile = time.monotonic() + self._retry_delay()
 
@@ -348,7 +353,7 @@ class Daemon:
             )
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, peer, self._answer, unprivileged=("status",), steering=("set-link",))
+        return CONTROL.respond(request, peer, self._answer, unprivileged=("status", "devices"), steering=("set-link",))
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         """The status at once, also while a program runs; all else in the next turn."""
@@ -370,6 +375,8 @@ class Daemon:
 
     def _change(self, asked: Request) -> Response:
         match asked["command"]:
+            case "devices":
+                return {"devices": self._devices.devices(time.monotonic())}
             case "set-usage":
                 self._set_usage(str(asked["link"]), int(asked["used"]))
             case "set-link":
@@ -423,6 +430,10 @@ class Daemon:
         errors: list[str] = []
         observed = self._kernel.snapshot()
         self._shapers.remove_all(observed, lambda operation, why: errors.append(f"{operation}: {why}") if why else None)
+        try:
+            self._devices.remove()
+        except CommandError as error:
+            errors.append(str(error))
         for operation in self._reconciler.removal(observed):
             try:
                 self._kernel.apply(operation)

@@ -139,6 +139,15 @@ class RouterSettings(Settings):
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
         None, title="the LAN's interface, which gets an address of the LAN's IPv6 prefix", description=LAN
     )
+    devices: bool = Field(
+        True, title="count what each device of the LAN sends and receives", description="true or false"
+    )
+    leases: Path = Field(
+        Path("/var/lib/misc/dnsmasq.leases"),
+        strict=False,
+        title="dnsmasq's file of leases, which has the devices' names",
+        description="the path of a file",
+    )
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")

@@ -3,6 +3,7 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
 import { events, follow, get, usePolled } from "./api.js";
 import { append, fromServer, NOTHING } from "./history.js";
+import { Devices, Gateway } from "./home.js";
 import { Links } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
@@ -99,7 +100,9 @@ function View({ path, look, past, manages }) {
   if (path === "/fleet") return html`<${Fleet} fleet=${part} />`;
   if (path === "/health") return html`<${Health} examined=${look.examined} time=${look.time} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
-  return html`<${Links} look=${look} past=${past} manages=${manages} /><${Busiest} look=${look} />`;
+  const runs = (program) => look.services.some(({ name, running }) => name === program && running);
+  return html`<${Links} look=${look} past=${past} manages=${manages} /><${Gateway} gateway=${look.gateway} />
+    <${Devices} look=${look} />${(runs("throttler") || !runs("router")) && html`<${Busiest} look=${look} />`}`;
 }
 
 function Page() {

@@ -7,7 +7,7 @@ _tributary() {
         local COMP_WORDS=("${COMP_WORDS[0]}" "${COMP_WORDS[@]:3}") COMP_CWORD=$((COMP_CWORD - 2))
     fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        choices="status links sessions rules classes limit explain link routers enrol rotate revoke forward accounts doctor monitor plan check try console version"
+        choices="status links devices sessions rules classes limit explain link routers enrol rotate revoke forward accounts doctor monitor plan check try console version"
         choices+=" --remote"
     elif [ "$COMP_CWORD" -eq 2 ] && [ "${COMP_WORDS[1]}" = console ]; then
         choices="login password token tokens logout"

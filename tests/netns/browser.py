@@ -1,6 +1,7 @@
 """Debian's Chromium, and what it says of pages."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -11,8 +12,9 @@ PHONE, WIDE = ViewportSize(width=390, height=844), ViewportSize(width=1280, heig
 ALL_SIZES = pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)])
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
+@contextmanager
+def launched() -> Iterator[Chromium]:
+    """The browser."""
     with sync_playwright() as playwright:
         # Root has no sandbox; the pages are our own.
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

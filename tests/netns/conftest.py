@@ -8,10 +8,10 @@ import pytest
 from experiments.testbed.build import Testbed, standing, take_down_orphans
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile
-from tests.netns.browser import chromium  # noqa: F401
 from tests.netns.converter_world import conv, conv_built, net, running  # noqa: F401
 from tests.netns.gateway_world import gateway  # noqa: F401
 from tests.netns.handoff_world import handoff, handoff_network  # noqa: F401
+from tests.netns.lan_world import home  # noqa: F401
 from tests.netns.links_world import world  # noqa: F401
 from tests.netns.overlay_world import empty  # noqa: F401
 from tests.netns.router_world import house  # noqa: F401
@@ -39,3 +39,12 @@ def testbed() -> Iterator[Testbed]:
     """The default testbed, shared by the tests of one file."""
     with standing(f"test{next(_numbers)}", load(DEFAULT, Profile)) as built:
         yield built
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[object]:
+    # Not at the top: other tests need no browser.
+    from tests.netns.browser import launched
+
+    with launched() as browser:
+        yield browser

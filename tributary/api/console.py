@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tributary.api.documents import VERSION, Finding, Link, Router, Rule, Service, Session
+from tributary.api.documents import VERSION, Device, Finding, HomeGateway, Link, Router, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.daemons.control import Control
 
@@ -49,6 +49,9 @@ class Look(Answer):
     sessions: tuple[Session, ...] = Field(description="those that carry most now, with rates")
     sessions_total: int = Field(description="how many there are")
     rules: tuple[Rule, ...] = Field(description="of the throttler's policy, in its order")
+    devices: tuple[Device, ...] = Field(description="those of a home router's LAN that use most now, with rates")
+    devices_total: int = Field(description="how many there are")
+    gateway: HomeGateway | None = Field(description="that of a home router")
     notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
     examined: Examination | None = Field(description="what the doctor found; null: it has not looked since the start")
     overlay: Overlay | None = Field(default=None, description="null: it is not read here")

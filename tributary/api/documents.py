@@ -27,7 +27,7 @@ class Document(BaseModel):
 class Counted(Document):
     """The base of those that count bytes."""
 
-    sent: int | None = Field(description="bytes sent to the client or router; of a link by its interface")
+    sent: int | None = Field(description="bytes sent to the client, router or device; of a link by its interface")
     received: int | None = Field(description="bytes received from there")
     sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
     received_rate: float | None = Field(default=None, description="the same of `received`")
@@ -161,6 +161,40 @@ class Router(Counted):
     def links_up(self) -> int:
         """How many of its links have a tunnel that is up."""
         return sum(tunnel.link is not None for tunnel in self.up)
+
+
+class Device(Counted):
+    """A device of a home router's LAN."""
+
+    KEY = ("mac",)
+
+    mac: str = Field(description="its MAC address")
+    name: str | None = Field(description="the name that it gave itself when it got an address")
+    addresses: tuple[str, ...] = Field(description="its addresses that were seen, those of IPv4 first")
+
+
+class LinkTunnel(Document):
+    """A tunnel of a home router to its gateway."""
+
+    KEY = ("interface",)
+
+    interface: str = Field(description="its network interface")
+    address: str = Field(description="its address inside")
+    link: str | None = Field(description="the link that it is over; null: for everything else, over the best one")
+    state: Literal["up", "standby", "down", "unknown"] = Field(description="as its link; `down`: nothing answers by it")
+    rtt: float | None = Field(description="round-trip time to the gateway")
+
+
+class HomeGateway(Document):
+    """The gateway that a home router uses."""
+
+    KEY = ("address",)
+
+    address: str = Field(description="its name or address and port, as in the settings")
+    resolved: tuple[str, ...] = Field(description="the addresses of its name")
+    answers: bool = Field(description="whether it answers by any link")
+    earlier: str | None = Field(description="an earlier one of the settings, which does not answer")
+    tunnels: tuple[LinkTunnel, ...] = Field(description="the tunnels to it")
 
 
 class Account(Document):

@@ -5,12 +5,14 @@ netlink socket is closed after each removal, which waits until the kernel has fr
 """
 
 import ctypes
+import json
 from functools import cache
+from typing import Any
 
 from tributary.settings.errors import CommandError, Exit
 
 _LIBRARY = "libnftables.so.1"
-_STATELESS = 1 << 2  # NFT_CTX_OUTPUT_STATELESS of nftables/libnftables.h
+_STATELESS, _JSON = 1 << 2, 1 << 4  # NFT_CTX_OUTPUT_STATELESS, NFT_CTX_OUTPUT_JSON of nftables/libnftables.h
 _Context = ctypes.c_void_p
 
 
@@ -22,12 +24,35 @@ def execute(script: str) -> None:
 
 def listed(table: str) -> str | None:
     """A table, such as ``inet throttler``, without its counters; None if there is none."""
+    return _listed(table, _STATELESS)
+
+
+def counted(table: str) -> dict[str, dict[Any, int]] | None:
+    """The bytes that the sets of a table have counted, by set and element; None if there is no such table.
+
+    An element is a text; of a concatenation it is a tuple of texts.
+    """
+    text = _listed(table, _JSON)
+    if text is None:
+        return None
+    sets = [entry["set"] for entry in json.loads(text)["nftables"] if "set" in entry]
+    return {each["name"]: dict(_bytes(entry["elem"]) for entry in each.get("elem", ())) for each in sets}
+
+
+def _bytes(element: Any) -> tuple[Any, int]:
+    value = element["val"]
+    return tuple(value["concat"]) if isinstance(value, dict) else value, element["counter"]["bytes"]
+
+
+def _listed(table: str, flags: int) -> str | None:
     library, context = _opened()
-    library.nft_ctx_output_set_flags(context, _STATELESS)
+    library.nft_ctx_output_set_flags(context, flags)
     try:
         _run(f"list table {table}")
     except CommandError:
         return None
+    finally:
+        library.nft_ctx_output_set_flags(context, 0)
     return _text(library.nft_ctx_get_output_buffer(context))
 
 

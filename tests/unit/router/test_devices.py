@@ -1,0 +1,49 @@
+"""What devices of the LAN use, from counters and leases."""
+
+from typing import Any
+
+from router.lan.devices import devices, names
+
+LAPTOP, PHONE = "02:00:00:00:00:01", "02:00:00:00:00:02"
+Counted = dict[str, dict[Any, int]]
+
+
+def test_the_addresses_of_a_device_are_put_together_by_its_mac_address() -> None:
+    counted: Counted = {
+        "sent4": {(LAPTOP, "192.168.77.9"): 100, (LAPTOP, "0.0.0.0"): 5, (PHONE, "192.168.77.10"): 7},
+        "received4": {"192.168.77.9": 1000},
+        "sent6": {(LAPTOP, "2001:db8::9"): 20, (LAPTOP, "fe80::9"): 3},
+        "received6": {"2001:db8::9": 200, "fe80::9": 1, "2001:db8::99": 5000},
+    }
+    laptop, phone = devices(counted, {LAPTOP: "laptop"})
+    assert laptop == {
+        "mac": LAPTOP,
+        "name": "laptop",
+        "addresses": ["192.168.77.9", "2001:db8::9"],
+        "sent_bytes": 128,
+        "received_bytes": 1201,
+    }
+    assert (phone["name"], phone["sent_bytes"], phone["received_bytes"]) == (None, 7, 0)
+
+
+def test_an_address_of_two_devices_counts_once() -> None:
+    counted: Counted = {"sent4": {(LAPTOP, "10.0.0.9"): 1, (PHONE, "10.0.0.9"): 2}, "received4": {"10.0.0.9": 10}}
+    found = devices({**counted, "sent6": {}, "received6": {}}, {})
+    assert sum(each["received_bytes"] for each in found) == 10
+
+
+def test_names_are_those_of_the_leases_and_text() -> None:
+    leases = f"""\
+1790000000 {LAPTOP} 192.168.77.9 laptop 01:{LAPTOP}
+1790000000 {PHONE.upper()} 192.168.77.10 <script>alert(1)</script> *
+1790000000 02:00:00:00:00:03 192.168.77.11 * *
+1790000000 02:00:00:00:00:04 192.168.77.12 {"x" * 300} *
+duid 00:01:00:01:2c
+1790000000 12345 2001:db8::9 laptop 00:01:00:01
+nothing
+"""
+    assert names(leases) == {
+        LAPTOP: "laptop",
+        PHONE: "<script>alert(1)</script>",
+        "02:00:00:00:00:04": "x" * 63,
+    }
