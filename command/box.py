@@ -18,7 +18,7 @@ from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
 from tributary.api.console import CONTROL as CONSOLE
-from tributary.api.documents import Device, HomeGateway, Link, Rule, Service, Session
+from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
@@ -38,6 +38,11 @@ def throttler(timeout: float = THROTTLER.timeout) -> Status:
 def router(timeout: float = ROUTER.timeout) -> dict[str, Any]:
     """The router daemon's status, in so many seconds; raises CommandError, exit 69, where none runs."""
     return replace(ROUTER, timeout=timeout).ask("status")
+
+
+def lan(timeout: float = ROUTER.timeout) -> dict[str, Any]:
+    """What the router daemon says of its LAN; raises CommandError, exit 69, where none runs."""
+    return replace(ROUTER, timeout=timeout).ask("lan")
 
 
 def gateway() -> dict[str, Any]:
@@ -127,9 +132,16 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
+        return Listed(mapping.devices(self._lan), time.monotonic())
+
+    def bypasses(self) -> list[Bypass]:
+        """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""
+        return mapping.bypasses(self._lan)
+
+    @cached_property
+    def _lan(self) -> dict[str, Any]:
         self._known_router()
-        answer = replace(ROUTER, timeout=self._routers).ask("devices")
-        return Listed(mapping.devices(answer), time.monotonic())
+        return lan(self._routers)
 
     def _known_router(self) -> dict[str, Any]:
         if isinstance(self._router, CommandError):

@@ -12,7 +12,7 @@ from throttler.service.status import (
     Status,
     SubflowStatus,
 )
-from tributary.api.documents import Device, HomeGateway, HtbClass, Link, LinkTunnel, Rule, Session, Subflow
+from tributary.api.documents import Bypass, Device, HomeGateway, HtbClass, Link, LinkTunnel, Rule, Session, Subflow
 from tributary.daemons.text import plural
 from tributary.settings.hosts import joined
 from tributary.settings.units import Size
@@ -66,6 +66,11 @@ def devices(answer: Answer) -> list[Device]:
         )
         for each in answer["devices"]
     ]
+
+
+def bypasses(answer: Answer) -> list[Bypass]:
+    """Those of a router's LAN, in the order in which they count."""
+    return [Bypass.model_validate(each) for each in answer["bypass"]]
 
 
 def home_gateway(answer: Answer) -> HomeGateway | None:

@@ -27,3 +27,8 @@ def limit(path: str, rate: PositiveRate | None) -> None:
 def set_link(link: str, key: str, value: str | None) -> None:
     """Change ``key`` of a link of the running router; None: what the settings say."""
     ROUTER.ask("set-link", link=link, key=key, value=value)
+
+
+def set_bypass(match: str, to: str | None) -> None:
+    """Have the running router lead new connections of a device, or to a network, past the tunnels; None: no more."""
+    ROUTER.ask("set-bypass", match=match, to=to)

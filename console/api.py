@@ -20,7 +20,7 @@ from console import requests
 from console.changes import PATIENCE, Changes, Subject
 from console.door import Door
 from console.history import SECONDS, SPANS, Recorder
-from console.journal import Book
+from console.journal import TO, Book
 from console.looking import Looking, Seen, load
 from console.requests import Needs, Refused
 from gateway.control import CONTROL as GATEWAY
@@ -28,6 +28,7 @@ from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import Message
 from tributary.api.documents import Session
+from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address
 
@@ -96,6 +97,7 @@ class Api:
             Call("GET", "journal", "reading", "what was changed", self._journal, d.Journal, None, _LIMIT),
             Call("POST", "limit", "managing", "limit a path", self._limit, d.Made, d.Limit),
             Call("POST", "link", "managing", "change an access link", self._link, d.Made, d.LinkChange),
+            Call("POST", "bypass", "managing", "lead something past the tunnels", self._bypass, d.Made, d.BypassChange),
             Call("GET", "routers", "managing", "the home routers of this gateway", self._routers, d.Routers),
             Call("POST", "enrol", "managing", "let a home router in", self._enrol, d.Enrolled, d.RouterName),
             Call("POST", "revoke", "managing", "let it in no longer", self._revoke, d.Revoked, d.RouterName),
@@ -232,6 +234,9 @@ class Api:
 
     async def _link(self, request: Request, asked: documents.LinkChange) -> Message:
         return await self._made(request, Subject("link", asked.link, asked.key), asked.value)
+
+    async def _bypass(self, request: Request, asked: documents.BypassChange) -> Message:
+        return await self._made(request, Subject("bypass", bypass.parsed(asked.match), TO), asked.to)
 
     async def _made(self, request: Request, subject: Subject, value: str | None) -> Message:
         return documents.Made(entry=await self._changes.make(self._door.name(request), subject, value))

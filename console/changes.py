@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from command import box, mapping, steering
-from console.journal import ACCESS, Book, Change
+from console.journal import ACCESS, TO, Book, Change
 from gateway.control import CONTROL as GATEWAY
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError, Exit
@@ -21,7 +21,7 @@ PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """What may be changed: the limit of a path, or a key of an access link. All methods raise CommandError."""
+    """What may be changed: a path's limit, a key of an access link, where a by-pass leads. All raise CommandError."""
 
     kind: str
     name: str
@@ -32,6 +32,9 @@ class Subject:
 
     def value(self) -> str | None:
         """How it is now."""
+        if self.kind == "bypass":
+            added = (each for each in mapping.bypasses(box.lan(PATIENCE)) if each.added)
+            return {each.match[0]: each.to for each in added}.get(self.name)
         if self.kind == "path":
             found = {each.name: each.limit for each in mapping.paths(box.throttler(PATIENCE))}
         else:
@@ -45,13 +48,15 @@ class Subject:
         """Set it at the daemon."""
         if self.kind == "path":
             steering.limit(self.name, None if value is None else PositiveRate.parse(value))
+        elif self.kind == "bypass":
+            steering.set_bypass(self.name, value)
         else:
             steering.set_link(self.name, self.key, value)
 
     def written(self, text: str) -> str:
         """A value as the daemons write it."""
         try:
-            return text if self.key == "use" else str(PositiveRate.parse(text))
+            return text if self.key in ("use", TO) else str(PositiveRate.parse(text))
         except ValueError as error:
             raise CommandError(Exit.USAGE, f"rate = {text!r}: accepted: {error}") from error
 
@@ -59,7 +64,7 @@ class Subject:
 def subject_of(entry: Entry) -> Subject:
     """What a line of the journal has changed; raises CommandError for what cannot be undone."""
     if entry.key == ACCESS:
-        raise CommandError(Exit.USAGE, f"{entry.subject}: accepted: a change of a limit or a link")
+        raise CommandError(Exit.USAGE, f"{entry.subject}: accepted: a change of a limit, a link or a by-pass")
     kind, _, name = entry.subject.partition(" ")
     return Subject(kind, name, entry.key)
 

@@ -14,7 +14,7 @@ from command.show import Listed
 from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import EXAMINED, Examination, Look
-from tributary.api.documents import Device, HomeGateway, Link, Rule, Service, Session
+from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.settings.errors import CommandError
 
@@ -41,6 +41,7 @@ class Seen:
     rules: Sequence[Rule]
     notes: Sequence[str]
     devices: Listed[Device]
+    bypasses: Sequence[Bypass] = ()
     gateway: HomeGateway | None = None
     examined: Examination | None = None
     overlay: Overlay | None = None
@@ -63,10 +64,11 @@ def take(before: Seen | None) -> Seen:
     with suppress(CommandError):
         sessions, rules = answers.sessions(), answers.rules().documents
     devices: Listed[Device] = Listed([], 0.0)
+    bypasses: Sequence[Bypass] = []
     gateway = None
     # Nor has a gateway a LAN.
     with suppress(CommandError):
-        gateway, devices = answers.gateway(), answers.devices()
+        gateway, devices, bypasses = answers.gateway(), answers.devices(), answers.bypasses()
     examined = None
     try:
         examined = Examination.model_validate_json(EXAMINED.read_bytes())
@@ -82,6 +84,7 @@ def take(before: Seen | None) -> Seen:
         rules,
         notes,
         with_rates(before.devices if before else None, devices),
+        bypasses,
         gateway,
         examined,
         _known(answers.overlay),
@@ -114,6 +117,7 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
         rules=tuple(seen.rules),
         devices=tuple(sorted(seen.devices.documents, key=load, reverse=True)[:SHOWN]),
         devices_total=len(seen.devices.documents),
+        bypasses=tuple(seen.bypasses),
         gateway=seen.gateway,
         notes=(*seen.notes, *notes),
         examined=seen.examined,

@@ -17,7 +17,9 @@ from router import api
 from router.control import CONTROL
 from router.debounce import Debounce
 from router.kernel_client import KernelClient, runs_a_program
+from router.lan.bypass import Bypasses
 from router.lan.counters import DeviceCounters
+from router.lan.table import OwnTable
 from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
 from router.links.usage_file import UsageFile
@@ -41,6 +43,7 @@ from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
+from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 
@@ -105,7 +108,7 @@ class Daemon:
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
         self._shapers = LinkShapers(settings, self._aside)
-        self._devices = DeviceCounters(settings)
+        self._devices, self._bypasses = DeviceCounters(), Bypasses()
         self._probes = ProbeScheduler(tcp_probe, self._reconciler, self._shapers, self._log, self._report)
         self._debounce = Debounce()
         self._next_reconcile = 0.0
@@ -120,7 +123,7 @@ class Daemon:
 
     def run(self) -> None:
         """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
-        self._devices.install()
+        self._try(self._take_lan)
         self._reconcile()
         if self._reconciler.gateways.current:
             # The second one adds the routes of the tunnels that the first one created.
@@ -134,6 +137,10 @@ class Daemon:
         else:
             self._remove_all()
         self._log.close()
+
+    @property
+    def _lan_tables(self) -> tuple[OwnTable, ...]:
+        return self._devices.table, self._bypasses.table
 
     @property
     def status(self) -> str:
@@ -179,13 +186,17 @@ class Daemon:
     def _change_settings(self, settings: RouterSettings) -> None:
         """Those of the file, or of a trial; drops what was set at run time."""
         self._settings, self._changes = settings, {}
+        self._try(self._take_lan)
         self._take_settings()
+
+    def _take_lan(self) -> None:
+        self._bypasses.change_settings(self._settings)
+        self._devices.change_settings(self._settings)
 
     def _take_settings(self) -> None:
         settings = self._settings.with_changes(self._changes)
         self._reconciler.change_settings(settings)
         self._shapers.change_settings(settings)
-        self._try(partial(self._devices.change_settings, settings))
         self._next_resolve = 0.0
         self._try(self._reconcile)
         self._shown = None
@@ -228,7 +239,8 @@ class Daemon:
         all_applied = self._apply(decision.operations)
         self._probes.announce_endpoint(decision.operations, time.monotonic())
         all_applied &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
-        self._devices.restore()
+        for table in self._lan_tables:
+            table.restore()
         self._failures = 0 if all_applied else self._failures + 1
         self._next_reconcile = time.monotonic() + self._retry_delay()
 
@@ -353,7 +365,9 @@ class Daemon:
             )
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, peer, self._answer, unprivileged=("status", "devices"), steering=("set-link",))
+        return CONTROL.respond(
+            request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
+        )
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         """The status at once, also while a program runs; all else in the next turn."""
@@ -375,8 +389,10 @@ class Daemon:
 
     def _change(self, asked: Request) -> Response:
         match asked["command"]:
-            case "devices":
-                return {"devices": self._devices.devices(time.monotonic())}
+            case "lan":
+                return {"devices": self._devices.devices(time.monotonic()), "bypass": self._bypasses.listed}
+            case "set-bypass":
+                self._set_bypass(bypass.parsed(str(asked["match"])), asked["to"])
             case "set-usage":
                 self._set_usage(str(asked["link"]), int(asked["used"]))
             case "set-link":
@@ -416,6 +432,10 @@ class Daemon:
         self._log.event("link set", link=link, key=key, value=value or "as the settings say")
         self._take_settings()
 
+    def _set_bypass(self, what: str, to: str | None) -> None:
+        self._bypasses.set(what, to)
+        self._log.event("by-pass set", what=what, to=to or "as the settings say")
+
     def _set_usage(self, link: str, used: int) -> None:
         if not self._reconciler.usage.set(link, used):
             capped = ", ".join(sorted(self._reconciler.usage.capped)) or "none"
@@ -430,10 +450,11 @@ class Daemon:
         errors: list[str] = []
         observed = self._kernel.snapshot()
         self._shapers.remove_all(observed, lambda operation, why: errors.append(f"{operation}: {why}") if why else None)
-        try:
-            self._devices.remove()
-        except CommandError as error:
-            errors.append(str(error))
+        for table in self._lan_tables:
+            try:
+                table.remove()
+            except CommandError as error:
+                errors.append(str(error))
         for operation in self._reconciler.removal(observed):
             try:
                 self._kernel.apply(operation)

@@ -119,6 +119,18 @@ class Multipath(Settings):
     )
 
 
+class Bypassed(Settings):
+    """What the LAN's rules lead past the tunnels."""
+
+    match: tuple[str, ...] = Field(title="what they match, in words", description="a list of texts")
+    to: str = Field(title="where that leads", description="a text")
+
+    @field_validator("match", mode="before")
+    @classmethod
+    def _several(cls, given: object) -> object:
+        return tuple(given) if isinstance(given, list) else given
+
+
 class RouterSettings(Settings):
     """One home router."""
 
@@ -132,6 +144,11 @@ class RouterSettings(Settings):
         False,
         title="netfilter marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
         description="true or false",
+    )
+    bypassed: tuple[Bypassed, ...] = Field(
+        (),
+        title="what the LAN's rules lead past the tunnels, to be shown",
+        description="tables [[bypassed]] with match and to, as an image writes them",
     )
     enrolment: tuple[Enrolment, ...] = Field(
         (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
@@ -152,7 +169,7 @@ class RouterSettings(Settings):
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
 
-    @field_validator("enrolment", mode="before")
+    @field_validator("enrolment", "bypassed", mode="before")
     @classmethod
     def _several(cls, given: object) -> object:
         return tuple(given) if isinstance(given, list) else given

@@ -3,7 +3,7 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
 import { events, follow, get, usePolled } from "./api.js";
 import { append, fromServer, NOTHING } from "./history.js";
-import { Devices, Gateway } from "./home.js";
+import { Bypasses, Devices, Gateway } from "./home.js";
 import { Links } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
@@ -102,7 +102,7 @@ function View({ path, look, past, manages }) {
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
   const runs = (program) => look.services.some(({ name, running }) => name === program && running);
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Gateway} gateway=${look.gateway} />
-    <${Devices} look=${look} />${(runs("throttler") || !runs("router")) && html`<${Busiest} look=${look} />`}`;
+    <${Devices} look=${look} /><${Bypasses} look=${look} manages=${manages} />${(runs("throttler") || !runs("router")) && html`<${Busiest} look=${look} />`}`;
 }
 
 function Page() {

@@ -107,7 +107,7 @@ export function Health({ examined, time }) {
   </section>`;
 }
 
-const NOTHING = { limit: "no limit", access: "no access" };
+const NOTHING = { limit: "no limit", access: "no access", to: "no by-pass" };
 const value = (key, text) => text ?? NOTHING[key] ?? "as in the settings";
 
 export function Journal({ manages }) {

@@ -19,6 +19,8 @@ MOST_TABLES, MOST_WITH_IPV6 = 16, 10
 """A line of dnsmasq's, of 1024 signs, takes a domain that is in that many of them (MAXDNAME in its sources)."""
 
 MOST_VALUES = 256
+_SHOWN = 8
+"""Values of a key in words."""
 BEST, GATEWAY = "best", "gateway"
 
 DOMAIN = (
@@ -92,6 +94,15 @@ class Bypass(Settings):
         if not any(getattr(self, key) for key in _HOLDS):
             raise ValueError(MATCHES)
         return self
+
+    @property
+    def in_words(self) -> list[str]:
+        """What it matches: a text for each key, with its first values."""
+        given = {key: list(map(str, getattr(self, key))) for key in _HOLDS if getattr(self, key)}
+        return [
+            f"{key}: {', '.join(values[:_SHOWN])}" + (f" and {len(values) - _SHOWN} more" if values[_SHOWN:] else "")
+            for key, values in given.items()
+        ]
 
     def holds(self, other: "Bypass") -> bool:
         """Whether all that ``other`` matches matches this as well."""

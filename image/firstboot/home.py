@@ -48,6 +48,8 @@ def _router(card: Card, target: Target) -> str:
         "wan": {name: _wan(name, wan) for name, wan in card.wan.items()},
         "probe": {"target": str(target), **card.probe.written},
     }
+    if card.bypass:
+        settings["bypassed"] = [{"match": each.in_words, "to": each.to} for each in card.bypass]
     if card.time_zone:
         settings["time_zone"] = card.time_zone.key
     if card.enrolments:

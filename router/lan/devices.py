@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
-from tributary.kernel import nft
-
 Answer = dict[str, Any]
-TABLE = "inet tributary-router"
-DELETE_TABLE = nft.delete(TABLE)
+TABLE = "inet tributary-devices"
 
 _MOST = 512
 """Addresses of each IP version: a LAN that has more fills the sets, and the rest is not counted."""
@@ -28,7 +25,7 @@ _HEADERS = {"4": "ip", "6": "ip6"}
 
 
 def rules(lan: str) -> str:
-    """The table for the LAN's interface, which replaces an older one."""
+    """The table for the LAN's interface."""
     sets = [
         f"    set {name}{version} {{ type {key}; flags dynamic,timeout; timeout {_SILENCE}; size {_MOST}; counter; }}"
         for version, address in _TYPES.items()
@@ -39,7 +36,7 @@ def rules(lan: str) -> str:
     received = [
         f'oifname "{lan}" ct state established update @received{each} {{ {_HEADERS[each]} daddr }}' for each in _TYPES
     ]
-    return DELETE_TABLE + "\n".join(
+    return "\n".join(
         (
             f"table {TABLE} {{",
             *sets,

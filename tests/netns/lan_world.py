@@ -1,4 +1,4 @@
-"""The home router's world with a device in its LAN, which a console is for.
+"""The home router's world with a device in its LAN, whose rules mark packets as an image's do.
 
 device eth0 192.168.77.9 --- 192.168.77.1 lan [router] dsl, lte --- provider
 """
@@ -24,6 +24,9 @@ device: ip route add default via 192.168.77.1
 router: sysctl -qw net.ipv4.ip_forward=1
 router: nft add table ip translated
 router: nft add chain ip translated leave {{ type nat hook postrouting priority srcnat; }}
+router: nft add table inet marks
+router: nft add chain inet marks outward {{ type filter hook prerouting priority mangle; }}
+router: nft add rule inet marks outward iifname lan ct mark >= 0x8400 meta mark set ct mark
 router: nft add rule ip translated leave ip saddr 192.168.77.0/24 oifname != lan masquerade
 """
 
@@ -39,7 +42,7 @@ class Home(World):
         """Settings that count devices, whose names are in a file of leases."""
         leases = self.directory / "leases"
         leases.write_text(f"1790000000 {MAC} {DEVICE} {NAME} *\n")
-        return f'lan = "lan"\nleases = "{leases}"\n' + PROBED
+        return f'lan = "lan"\nbypass = true\nleases = "{leases}"\n' + PROBED
 
     def download(self, size: int) -> None:
         """Have the device take so many bytes from the provider's server."""

@@ -16,7 +16,6 @@ def devices(home: Home) -> list[dict[str, Any]]:
 
 def test_what_a_device_uses_is_counted_both_ways(home: Home) -> None:
     with home.daemon(home.text):
-        assert devices(home) == []
         home.download(1_000_000)
         home.device.run("ping", "-c1", "fd00:9::1")
         (device,) = devices(home)
@@ -29,10 +28,10 @@ def test_what_a_device_uses_is_counted_both_ways(home: Home) -> None:
 
 def test_counting_goes_on_after_another_program_removed_the_table(home: Home) -> None:
     with home.daemon(home.text) as daemon:
-        home.on_router("nft delete table inet tributary-router")
+        home.on_router("nft delete table inet tributary-devices")
         assert devices(home) == []
         daemon.send_signal(signal.SIGHUP)
-        eventually(lambda: "tributary-router" in home.on_router("nft list tables"))
+        eventually(lambda: "tributary-devices" in home.on_router("nft list tables"))
         home.download(1000)
         assert [each["mac"] for each in devices(home)] == [MAC]
 
@@ -41,14 +40,14 @@ def test_the_table_goes_with_the_daemon_or_its_setting(home: Home) -> None:
     with home.daemon(home.text) as daemon:
         home.download(1000)
         daemon.kill()
-    assert "tributary-router" in home.on_router("nft list tables")
+    assert "tributary-devices" in home.on_router("nft list tables")
     with home.daemon(home.text):
-        assert "tributary-router" in home.on_router("nft list tables")
-    assert "tributary-router" not in home.on_router("nft list tables")
+        assert "tributary-devices" in home.on_router("nft list tables")
+    assert "tributary-devices" not in home.on_router("nft list tables")
     with home.daemon("devices = false\n" + home.text):
         home.download(1000)
         assert devices(home) == []
-        assert "tributary-router" not in home.on_router("nft list tables")
+        assert "tributary-devices" not in home.on_router("nft list tables")
     with home.daemon(PROBED):
         assert devices(home) == []
 
@@ -59,4 +58,4 @@ def test_a_stranger_outside_fills_no_set(home: Home) -> None:
         home.on_provider("ip route add 192.168.77.0/24 via 10.1.0.2")
         on(home.provider, "ping -c1 -W1 192.168.77.50", check=False)
         home.download(1000)
-        assert "192.168.77.50" not in home.on_router("nft list set inet tributary-router received4")
+        assert "192.168.77.50" not in home.on_router("nft list set inet tributary-devices received4")

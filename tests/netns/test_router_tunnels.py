@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from experiments.home.traffic import Call
+from tests.netns.console_world import console
 from tests.netns.router_world import LTE, OFTEN, SERVER_4, Transfer, World, world
 from tests.netns.world import Child, eventually, in_namespace, needs, process, ready, run
 from tributary.kernel import wireguard
@@ -281,3 +282,14 @@ def test_keys_are_in_no_log_and_no_answer(house: House) -> None:
     for place in range(3):
         assert keys.private_key(house.enrolment.secret, place) not in said
     assert house.enrolment.secret not in said
+
+
+def test_the_console_has_the_gateway_and_the_tunnels_to_it(house: House, tmp_path: Path) -> None:
+    with house.at_work(), console(tmp_path / "console", namespace=house.router) as (browser, _):
+        gateway = eventually(lambda: browser.get("look")["gateway"])
+        assert gateway["answers"] and gateway["address"] == str(house.enrolment.gateway)
+        tunnels = {each["link"]: each for each in gateway["tunnels"]}
+        assert {link: each["address"] for link, each in tunnels.items()} == {"dsl": BY_DSL, "lte": BY_LTE, None: ELSE}
+        assert {each["state"] for each in tunnels.values()} == {"up"} and tunnels["dsl"]["rtt"] < 1
+        house.cut("lte")
+        eventually(lambda: "down" in [each["state"] for each in browser.get("look")["gateway"]["tunnels"]])

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tributary.api.documents import VERSION, Device, Finding, HomeGateway, Link, Router, Rule, Service, Session
+from tributary.api.documents import VERSION, Bypass, Device, Finding, HomeGateway, Link, Router, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.daemons.control import Control
 
@@ -51,6 +51,7 @@ class Look(Answer):
     rules: tuple[Rule, ...] = Field(description="of the throttler's policy, in its order")
     devices: tuple[Device, ...] = Field(description="those of a home router's LAN that use most now, with rates")
     devices_total: int = Field(description="how many there are")
+    bypasses: tuple[Bypass, ...] = Field(description="what leaves a home router's LAN past the tunnels")
     gateway: HomeGateway | None = Field(description="that of a home router")
     notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
     examined: Examination | None = Field(description="what the doctor found; null: it has not looked since the start")
@@ -120,10 +121,10 @@ class Entry(Message):
     id: int = Field(description="grows with time")
     time: float = Field(description="when, in seconds since 1970")
     who: str = Field(description="who has done it")
-    subject: str = Field(description="`path NAME`, `link NAME` or `router NAME`")
-    key: Literal["limit", "use", "download", "upload", "access"] = Field(description="what was changed of it")
-    before: str | None = Field(description="null: no limit, what the settings say, or no access")
-    after: str | None = Field(description="null: no limit, what the settings say, or no access")
+    subject: str = Field(description="`path NAME`, `link NAME`, `router NAME` or `bypass MATCH`")
+    key: Literal["limit", "use", "download", "upload", "access", "to"] = Field(description="what was changed of it")
+    before: str | None = Field(description="null: no limit, what the settings say, no access, or no by-pass")
+    after: str | None = Field(description="null: no limit, what the settings say, no access, or no by-pass")
     undone: bool = Field(description="whether it was undone")
 
 
@@ -221,6 +222,13 @@ class LinkChange(Message):
     link: str = Field(max_length=100, description="its name in the router's settings")
     key: Literal["use", "download", "upload"] = Field(description="what is changed")
     value: str | None = Field(max_length=40, description="such as `backup` or `40mbit`; null: what the settings say")
+
+
+class BypassChange(Message):
+    """A by-pass of a home router."""
+
+    match: str = Field(max_length=60, description="a network, or a device's MAC address")
+    to: str | None = Field(max_length=40, description="a link's name, or `best`; null: by-passed no more")
 
 
 class Undo(Message):

@@ -173,6 +173,16 @@ class Device(Counted):
     addresses: tuple[str, ...] = Field(description="its addresses that were seen, those of IPv4 first")
 
 
+class Bypass(Document):
+    """Connections of a home router's LAN that leave by a link, past the tunnels."""
+
+    KEY = ("match",)
+
+    match: tuple[str, ...] = Field(description="what is by-passed; all of it has to match")
+    to: str = Field(description="a link's name, `best`, or `gateway`: what is not by-passed")
+    added: bool = Field(description="whether it was added while the router runs; those of the settings come later")
+
+
 class LinkTunnel(Document):
     """A tunnel of a home router to its gateway."""
 

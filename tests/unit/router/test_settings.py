@@ -113,7 +113,7 @@ def test_every_key_is_read() -> None:
         (WAN + '[probe]\ntimeout = "0s"', "probe.timeout = '0s': accepted: a time from '1s'"),
         ('time_zone = "Berlin"\n' + WAN, "time_zone = 'Berlin': accepted: a time zone's name, such as 'Europe/Berlin'"),
         ('time_zone = "/etc"\n' + WAN, "accepted: a time zone's name"),
-        (WAN + "[lans]\ncpu = 1", "lans = {'cpu': 1}: accepted: one of the keys bypass, devices, enrolment,"),
+        (WAN + "[lans]\ncpu = 1", "lans = {'cpu': 1}: accepted: one of the keys bypass, bypassed, devices, enrolment,"),
     ],
 )
 def test_what_is_not_accepted_is_refused_with_what_would_be(text: str, part: str) -> None:

@@ -1,0 +1,25 @@
+"""A table of nft(8) that the daemon owns."""
+
+from tributary.kernel import nft
+
+
+class OwnTable:
+    """The table called ``name``, such as ``inet a``; all methods raise CommandError."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._rules = name, ""
+
+    def replace(self, rules: str) -> None:
+        """Have ``rules`` in place of what is there, in one transaction; without any it is removed."""
+        self._rules = rules
+        nft.execute(nft.delete(self._name) + rules)
+
+    def restore(self) -> None:
+        """Make it again if another program has removed it, as ``nft flush ruleset`` does."""
+        if self._rules and nft.listed(self._name) is None:
+            nft.execute(self._rules)
+
+    def remove(self) -> None:
+        """Remove it, if it was made."""
+        if self._rules:
+            self.replace("")
