@@ -68,7 +68,8 @@ def take(before: Seen | None) -> Seen:
     gateway = None
     # Nor has a gateway a LAN.
     with suppress(CommandError):
-        gateway, devices, bypasses = answers.gateway(), answers.devices(), answers.bypasses()
+        gateway = answers.gateway()
+        devices, bypasses = answers.devices(), answers.bypasses()
     examined = None
     try:
         examined = Examination.model_validate_json(EXAMINED.read_bytes())

@@ -207,10 +207,11 @@ def _router(inputs: Inputs) -> Package:
             *content.files(inputs, name, "router/systemd/*", "debs/*/tributary-router.*", "debs/files/router.toml"),
             *content.files(inputs, name, "docs/router.md", "docs/link-*.md", "docs/links.md"),
         ),
-        # For tunnels, where the router is enrolled, for rates of links, and nft(8) for IPv6 that is translated. Else
-        # the daemon speaks to the kernel by itself, and iproute2 is for those who look at what it made.
+        # For tunnels, where the router is enrolled, for rates of links, and libnftables for IPv6 that is translated, what
+        # devices use and by-passes. Else the daemon speaks to the kernel by itself, and iproute2 is for those who look
+        # at what it made.
         depends=_modules(inputs),
-        recommends=("iproute2", "wireguard-tools"),
+        recommends=("iproute2", "libnftables1", "wireguard-tools"),
         suggests=("nftables",),
         # Not enabled: which links there are is for whoever runs the router to say. What it made outlives a restart.
         units=(Unit("tributary-router.service", Upgrade.RESTART, enabled=False),),

@@ -1,6 +1,9 @@
 """A table of nft(8) that the daemon owns."""
 
+from contextlib import nullcontext, suppress
+
 from tributary.kernel import nft
+from tributary.settings.errors import CommandError
 
 
 class OwnTable:
@@ -11,8 +14,10 @@ class OwnTable:
 
     def replace(self, rules: str) -> None:
         """Have ``rules`` in place of what is there, in one transaction; without any it is removed."""
+        # Without either there may be what an earlier daemon left, or no nftables at all.
+        with nullcontext() if rules or self._rules else suppress(CommandError):
+            nft.execute(nft.delete(self._name) + rules)
         self._rules = rules
-        nft.execute(nft.delete(self._name) + rules)
 
     def restore(self) -> None:
         """Make it again if another program has removed it, as ``nft flush ruleset`` does."""
