@@ -207,7 +207,7 @@ def _router(inputs: Inputs) -> Package:
             *content.files(inputs, name, "router/systemd/*", "debs/*/tributary-router.*", "debs/files/router.toml"),
             *content.files(inputs, name, "docs/router.md", "docs/link-*.md", "docs/links.md"),
         ),
-        # For tunnels, where the router is enrolled, for rates of links, and libnftables for IPv6 that is translated, what
+        # For tunnels, where the router is enrolled, for rates of links; libnftables for IPv6 that is translated, what
         # devices use and by-passes. Else the daemon speaks to the kernel by itself, and iproute2 is for those who look
         # at what it made.
         depends=_modules(inputs),
