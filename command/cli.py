@@ -323,6 +323,8 @@ def _explain(which: list[str], json: bool, remote: str | None) -> None:
             print(f"  {result['rule']}: " + ("applies" if result["applies"] else f"does not apply: {result['reason']}"))
         if not any(result["applies"] for result in subflow["rules"]):
             print("  no rule applies: it is not throttled")
+        if subflow["steering"]:
+            print(f"  steering: {subflow['steering']}")
 
 
 def _explain_link(found: Link, as_json: bool) -> None:

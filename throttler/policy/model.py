@@ -19,6 +19,7 @@ from throttler.policy.values import (
     Quota,
     RuleRate,
     SharedBy,
+    SteeringMode,
     SubflowType,
 )
 from tributary.settings import files
@@ -165,8 +166,19 @@ class LimitSettings(Settings):
     )
 
 
+class SteeringSettings(Settings):
+    """Whether a path is taken out of running sessions that are faster without it."""
+
+    mode: SteeringMode = Field(
+        SteeringMode.OFF,
+        strict=False,
+        title="dry: only count what would be tried; on: needs the kernel source, and net.mptcp.pm_type=1",
+        description="'off', 'dry' or 'on'",
+    )
+
+
 class Policy(Settings):
-    """Paths by name, links by interface, limits, and rules in order."""
+    """Paths by name, links by interface, limits, steering, and rules in order."""
 
     privacy: Privacy = Field("full", title="clients' addresses in status, explanations and log", description=ACCEPTED)
     paths: dict[Name, PathSettings] = Field(
@@ -176,6 +188,7 @@ class Policy(Settings):
         {}, description="tables [links.INTERFACE] with the rates of the paths' interfaces"
     )
     limits: LimitSettings = Field(LimitSettings(), description="a table [limits]")
+    steering: SteeringSettings = Field(SteeringSettings(), description="a table [steering]")
     rules: Rules
 
     @property

@@ -134,6 +134,14 @@ class Directions(StrEnum):
         return tuple(Direction) if self is Directions.BOTH else (Direction(self.value),)
 
 
+class SteeringMode(StrEnum):
+    """Whether running sessions are steered."""
+
+    OFF = "off"
+    DRY = "dry"
+    ON = "on"
+
+
 class SubflowType(StrEnum):
     """A session's first subflow, or a join."""
 

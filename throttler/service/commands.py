@@ -12,6 +12,7 @@ from throttler.policy import model
 from throttler.policy.decide import Matcher
 from throttler.policy.model import Policy, Rule
 from throttler.policy.preview import preview
+from throttler.policy.values import SteeringMode
 from throttler.service import report
 from throttler.service.engine import Engine
 from throttler.service.events import EngineEvent, PolicyChanged
@@ -23,9 +24,13 @@ from throttler.service.status import encode, encode_found
 from throttler.shaping import backend
 from throttler.shaping.plan import Plan
 from throttler.shaping.topology import topology
-from throttler.sources.source import Source
+from throttler.sources.source import Source, SourceKind
+from throttler.steering import steerer
+from throttler.steering.learned import ClientPath, client_path
+from throttler.steering.steerer import Steerer, Turns
 from tributary.daemons.control import Request, Response
 from tributary.kernel import interfaces
+from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings import files
 from tributary.settings.errors import CommandError, Exit
 
@@ -55,6 +60,8 @@ class Commands:
         self._engine = engine
         self._source = source
         self._feed, self._reload_in = feed, reload_in
+        self._steerer = Steerer(self._path_of)
+        self.steering = Turns(self._steerer, self.reporter.do)
         self._started = time.monotonic()
 
     def answer(self, asked: Request) -> Response | Future[bytes]:
@@ -78,7 +85,7 @@ class Commands:
         counted = source.counts().copy(), source.capture()
         subject = report.Subject(snapshot, self._runtime, source.kind, *counted, self._file, uptime)
         now = time.monotonic_ns()
-        return lambda: Report(subject, report.measure(snapshot.devices), now)
+        return lambda: Report(subject, report.measure(snapshot.devices), now, self._steerer.status)
 
     def _sessions(self, asked: Request) -> Future[bytes]:
         query = files.check(asked["query"], SessionQuery, where="sessions")
@@ -87,11 +94,31 @@ class Commands:
 
     def _explain(self, asked: Request) -> Future[bytes]:
         question, privacy = report.question(self._engine, asked["ends"]), self.policy.privacy
-        return self.reporter.do(lambda: json.dumps(report.explain(question, privacy)).encode())
+        token = question.session.token
+        return self.reporter.do(
+            lambda: json.dumps(report.explain(question, privacy, self._steerer.explain(token))).encode()
+        )
 
     def watch(self, policy: Policy, there: interfaces.Numbers) -> None:
         """Watch those of the policy's interfaces that exist; raises CommandError, exit 71."""
         self._source.watch({name: number for name, number in there.items() if name in policy.interfaces})
+
+    def require_steering(self, policy: Policy) -> None:
+        """Raise CommandError, exit 69, if the policy's steering cannot be done here."""
+        mode = policy.steering.mode
+        if mode is not SteeringMode.OFF and self._source.kind is not SourceKind.KERNEL:
+            raise CommandError(
+                Exit.UNAVAILABLE, f"steering.mode = '{mode}' needs sessions that end on this host (--source kernel)"
+            )
+        steerer.require(mode)
+
+    def _path_of(self, token: int, name: FourTuple) -> ClientPath | None:
+        """The path of a subflow, for the steerer in its thread: sessions are replaced, and never change."""
+        session = self._engine.sessions.get(token)
+        for subflow in session.subflows if session else ():
+            if subflow.name == name:
+                return client_path(self._engine.path(subflow) or subflow.interface, name.remote)
+        return None
 
     def reload(self) -> Response:
         """Read the policy's file again; changes at run time are dropped."""
@@ -128,6 +155,7 @@ class Commands:
 
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         backend.ensure_no_foreign_qdisc(topology(policy).devices)
+        self.require_steering(policy)
         self.watch(policy, interfaces.numbers())
         self.policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])

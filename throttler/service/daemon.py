@@ -35,7 +35,7 @@ from tributary.daemons.signals import caught
 from tributary.kernel import interfaces
 from tributary.kernel.interfaces import Numbers
 from tributary.kernel.nft_tables import NftTables
-from tributary.mptcp.events import Ended
+from tributary.mptcp.events import Ended, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
 
@@ -113,6 +113,7 @@ class Daemon:
     def _run(self) -> None:
         last_failure = float("-inf")
         self._there = interfaces.numbers()
+        self._commands.require_steering(self._commands.policy)
         self._commands.watch(self._commands.policy, self._there)
         self._log_absent(self._there.keys())
         plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
@@ -165,7 +166,8 @@ class Daemon:
         return plan
 
     def _end(self) -> None:
-        """Read what is used of the quotas. No plan is applied any more: everything is removed."""
+        """Use all paths again. Read what is used of the quotas. No plan is applied any more: everything is removed."""
+        self._commands.steering.end()
         try:
             self._readings.extend(starmap(CounterRead, self._kernel.read(self._handle([Shutdown()]))))
             self._handle([])
@@ -183,9 +185,9 @@ class Daemon:
         """When the next turn is due, by time.monotonic()."""
         if self._source.has_pending or self._readings:
             return 0
-        return min(
-            self._engine.deadline / SECOND, self._next_save, self._next_silence, self._commands.reporter.deadline
-        )
+        commands = self._commands
+        due = (self._next_save, self._next_silence, commands.reporter.deadline, commands.steering.deadline)
+        return min(self._engine.deadline / SECOND, *due)
 
     def turn(self) -> None:
         """Handle events and what is due; raises StepFailed, also for an earlier request."""
@@ -199,8 +201,11 @@ class Daemon:
         if self._interfaces.has_changes():
             for events in self._follow(interfaces.numbers()):
                 self._feed(events)
-        self._feed(self._source.events(self._engine.sessions.known))
+        found = self._source.events(self._engine.sessions.known)
+        self._feed(found)
         self._look_for_silent()
+        joined = any(isinstance(event, SubflowEstablished) and not event.initial for event in found)
+        self._commands.steering.advance(self._commands.policy.steering.mode, joined)
         if (now := time.monotonic()) >= self._next_save:
             self._next_save = now + _BETWEEN_SAVES
             self._save()

@@ -10,7 +10,7 @@ from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, PolicyChanged, Shutdown
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
-from throttler.sessions import Session, Sessions
+from throttler.sessions import Session, Sessions, Subflow
 from throttler.shaping.plan import ClassTable, HtbClass, Plan
 from throttler.shaping.topology import Topology, topology
 from tributary.mptcp.four_tuple import FourTuple
@@ -104,6 +104,10 @@ class Engine:
         """The query for a session's subflows, or ``only`` for one of them."""
         subflows = tuple(each for each in session.subflows if only in (None, each.name))
         return ExplainQuery(self._matcher, self._context, session, subflows)
+
+    def path(self, subflow: Subflow) -> str | None:
+        """The policy's path that a subflow takes, None if it takes none."""
+        return self._matcher.path(subflow)
 
     # Events
 

@@ -140,6 +140,11 @@ class Exporter:
         for name, attribute, text in _CAPTURE:
             values = (((interface,), getattr(capture, attribute)) for interface, capture in status.capture.items())
             yield _counter(f"capture_{name}", text, ("interface",), values)
+        steering = status.steering
+        yield _gauge("steered_sessions", "Sessions that have a backup by decision.", (), [((), steering.sessions)])
+        yield _gauge("learned_paths", "Pairs of paths of which the worse is left out.", (), [((), steering.learned)])
+        decisions = (((kind,), count) for kind, count in steering.decisions.items())
+        yield _counter("steering_decisions", "Decisions about sessions' paths, by kind.", ("kind",), decisions)
         events = (((name,), count) for name, count in status.counters.items())
         yield _counter("events", "Events of the throttler, by kind.", ("event",), events)
 

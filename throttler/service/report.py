@@ -17,6 +17,7 @@ from throttler.service.query import SessionQuery
 from throttler.service.query import found as sessions_found
 from throttler.service.snapshot import Decision, ExplainQuery, Snapshot
 from throttler.service.status import (
+    NOT_STEERED,
     AnnouncedAddress,
     CaptureStatus,
     ClassStatus,
@@ -26,6 +27,7 @@ from throttler.service.status import (
     RuleStatus,
     SessionStatus,
     Status,
+    SteeringStatus,
     SubflowStatus,
 )
 from throttler.sessions import Session, Subflow
@@ -96,6 +98,7 @@ class Report:
     subject: Subject
     measured: Measured
     now: int
+    steering: SteeringStatus = NOT_STEERED
 
     @property
     def status(self) -> Status:
@@ -145,6 +148,7 @@ class Report:
             sessions=tuple(self._session(session, dry) for session in snapshot.sessions[:sessions]),
             counters=_counters(snapshot, subject.counts),
             capture={interface: CaptureStatus(**counts) for interface, counts in subject.capture.items()},
+            steering=self.steering,
         )
 
     @property
@@ -318,8 +322,10 @@ def _asked(engine: Engine, ends: list[str]) -> ExplainQuery | None:
     return None
 
 
-def explain(asked: ExplainQuery, privacy: Privacy) -> Json:
-    """Which rule applies to each of the query's first subflows, and why the others do not."""
+def explain(asked: ExplainQuery, privacy: Privacy, steering: str | None = None) -> Json:
+    """Which rule applies to each of the query's first subflows, and why the others do not; and what was decided about
+    the session's paths.
+    """
     explained = []
     for subflow in asked.subflows[:EXPLAINED]:
         results = asked.matcher.explain(asked.session, subflow, asked.context)
@@ -337,6 +343,7 @@ def explain(asked: ExplainQuery, privacy: Privacy) -> Json:
                     }
                     for each in results
                 ],
+                "steering": steering,
             }
         )
     return {"subflows": explained}

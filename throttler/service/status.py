@@ -4,7 +4,7 @@ JSON has the fields' names and order; only a class has its id under ``class``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -132,6 +132,22 @@ class CaptureStatus:
 
 
 @dataclass(frozen=True)
+class SteeringStatus:
+    """The mode, the sessions that have a backup by decision, and decisions by their kind.
+
+    ``learned`` are pairs of paths of which the worse is left out from the join on.
+    """
+
+    mode: str = "off"
+    sessions: int = 0
+    learned: int = 0
+    decisions: Mapping[str, int] = field(default_factory=dict)
+
+
+NOT_STEERED = SteeringStatus()
+
+
+@dataclass(frozen=True)
 class Status:
     """The whole status. Of classes and sessions only the first are listed; the totals count all.
 
@@ -151,6 +167,7 @@ class Status:
     sessions: tuple[SessionStatus, ...]
     counters: Mapping[str, int]
     capture: Mapping[str, CaptureStatus]
+    steering: SteeringStatus = NOT_STEERED
 
     @property
     def unread_classes(self) -> int:

@@ -98,6 +98,7 @@ class ExplainedSubflow(Message):
     subflow: str = Field(description="its two ends")
     path: str | None = Field(description="its path")
     rules: tuple[RuleResult, ...] = Field(description="each rule, until one applies")
+    steering: str | None = Field(description="why its session's paths are backups or not, where sessions are steered")
 
 
 class Explanation(Answer):

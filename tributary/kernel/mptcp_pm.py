@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from tributary.kernel import sysctl
 from tributary.kernel.netlink import Malformed, Message, attribute, attributes
 from tributary.kernel.state import Endpoint, Flags, Limits, family
+from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
 
 FAMILY = "mptcp_pm"
@@ -41,6 +42,17 @@ def require_path_manager() -> None:
         )
 
 
+def require_user_space() -> None:
+    """Raises CommandError, exit 69, if MPTCP is off here, or its path manager is the kernel's own."""
+    require_mptcp()
+    if sysctl.read(_PATH_MANAGER) != "1":
+        raise CommandError(
+            Exit.UNAVAILABLE,
+            "the kernel's path manager does not let a program make one subflow of a session a backup: leave paths to"
+            " user space before the converter starts (sysctl net.mptcp.pm_type=1)",
+        )
+
+
 class Command(IntEnum):
     """enum mptcp_pm_cmd."""
 
@@ -52,8 +64,8 @@ class Command(IntEnum):
     SET_FLAGS = 7
 
 
-_ADDRESS, _ACCEPTED, _SUBFLOWS = 1, 2, 3  # MPTCP_PM_ATTR_*
-_FAMILY, _ID, _ADDRESS4, _ADDRESS6, _FLAGS, _INTERFACE = 1, 2, 3, 4, 6, 7  # MPTCP_PM_ADDR_ATTR_*
+_ADDRESS, _ACCEPTED, _SUBFLOWS, _TOKEN, _REMOTE = 1, 2, 3, 4, 6  # MPTCP_PM_ATTR_*
+_FAMILY, _ID, _ADDRESS4, _ADDRESS6, _PORT, _FLAGS, _INTERFACE = range(1, 8)  # MPTCP_PM_ADDR_ATTR_*
 
 
 def question(command: Command) -> bytes:
@@ -108,4 +120,29 @@ def limits_body(limits: Limits) -> bytes:
         question(Command.SET_LIMITS)
         + attribute(_ACCEPTED, struct.pack("=I", limits.accepted_addresses))
         + attribute(_SUBFLOWS, struct.pack("=I", limits.subflows))
+    )
+
+
+def priority_body(token: int, subflow: FourTuple, backup: bool) -> bytes:
+    """Makes one subflow of one session a backup, or no backup, for both ends: it sends MP_PRIO.
+
+    The session must have begun with the path manager in user space (mptcp_userspace_pm_set_flags() in
+    net/mptcp/pm_userspace.c).
+    """
+    flags = struct.pack("=I", Flags.BACKUP if backup else 0)
+    return (
+        question(Command.SET_FLAGS)
+        + attribute(_TOKEN, struct.pack("=I", token))
+        + attribute(_ADDRESS | _NESTED, _end(subflow.local, subflow.local_port) + attribute(_FLAGS, flags))
+        + attribute(_REMOTE | _NESTED, _end(subflow.remote, subflow.remote_port))
+    )
+
+
+def _end(text: str, port: int) -> bytes:
+    """An address and its port, which has this host's byte order here."""
+    address = ip_address(text)
+    return (
+        attribute(_FAMILY, struct.pack("=H", family(address)))
+        + attribute(_ADDRESS4 if address.version == 4 else _ADDRESS6, address.packed)
+        + attribute(_PORT, struct.pack("=H", port))
     )

@@ -37,9 +37,12 @@ _SENDING = _ALIVE | 1 << 4 | 1 << 9 | 1 << 11
 _LISTENING = 1 << 10
 # MPTCP_SUBFLOW_ATTR_* and MPTCP_SUBFLOW_FLAG_* of linux/mptcp.h
 _TOKEN_LOCAL, _FLAGS, _ID_REMOTE = 2, 8, 9
-_JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _ESTABLISHED = 1 << 2, 1 << 3, 1 << 4, 1 << 6
-# struct tcp_info of linux/tcp.h
+_JOIN_REMOTE, _JOIN_LOCAL, _BACKUP_REMOTE, _BACKUP_LOCAL, _ESTABLISHED = (1 << bit for bit in range(2, 7))
+# struct tcp_info of linux/tcp.h: round-trip time; window, retransmitted segments, bytes acknowledged and received; from
+# the delivery rate on, bytes a second, and the times busy, held up by the receiver's window, and by the send buffer.
 _RTT, _WINDOW, _SENT_AGAIN, _BYTES_ACKED = 68, 80, 100, 120
+_SENDING_TIMES = struct.Struct("=QQQQ")
+_DELIVERY_RATE = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,10 @@ class Snapshot:
 class Traffic:
     """Bytes that the client has acknowledged, bytes that came from it, and the smoothed round-trip time; the congestion
     window in segments, how many segments were retransmitted, and the session's token.
+
+    ``delivery_rate`` is the last one that TCP measured while it sent, in bytes per second, ``sending_us`` the time for
+    which it had data to send that neither the receiver's window nor the send buffer held up. ``backup`` says whether
+    the client asked for a backup (RFC 8684 section 3.3.8), ``made_backup`` whether this side did.
     """
 
     acked: int
@@ -62,6 +69,10 @@ class Traffic:
     window: int = 0
     retransmitted: int = 0
     token: int = 0
+    delivery_rate: int = 0
+    sending_us: int = 0
+    backup: bool = False
+    made_backup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +126,25 @@ def traffic() -> dict[FourTuple, Traffic]:
     """The traffic of each subflow, as far as the kernel reports it."""
     found: dict[FourTuple, Traffic] = {}
     with suppress(OSError):
-        for each in _subflows():
-            if len(each.info) >= _BYTES_ACKED + 16:
-                rtt, window, again = (
-                    struct.unpack_from("=I", each.info, offset)[0] for offset in (_RTT, _WINDOW, _SENT_AGAIN)
-                )
-                acked, received = struct.unpack_from("=QQ", each.info, _BYTES_ACKED)
-                found[each.subflow] = Traffic(acked, received, rtt, window, again, each.token)
+        found.update(each_traffic())
     return found
+
+
+def each_traffic() -> Iterator[tuple[FourTuple, Traffic]]:
+    """The traffic of one subflow after the other; raises OSError."""
+    for each in _subflows():
+        if len(each.info) >= _DELIVERY_RATE + _SENDING_TIMES.size:
+            yield each.subflow, _traffic(each)
+
+
+def _traffic(found: _Found) -> Traffic:
+    info, flags = found.info, found.flags
+    rtt, window, again = (struct.unpack_from("=I", info, offset)[0] for offset in (_RTT, _WINDOW, _SENT_AGAIN))
+    acked, received = struct.unpack_from("=QQ", info, _BYTES_ACKED)
+    rate, busy, by_receiver, by_buffer = _SENDING_TIMES.unpack_from(info, _DELIVERY_RATE)
+    sending = busy - by_receiver - by_buffer
+    made, asked = bool(flags & _BACKUP_LOCAL), bool(flags & _BACKUP_REMOTE)
+    return Traffic(acked, received, rtt, window, again, found.token, rate, sending, asked, made)
 
 
 def count() -> int:

@@ -1,0 +1,259 @@
+"""What is decided about the paths of sessions, by readings of made-up links."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from throttler.policy.quotas import SECOND
+from throttler.steering.decider import Change, Decider, Kind, Readings
+from throttler.steering.learned import KEPT, MOST, ClientPath, Learned, client_path
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.sockets import Traffic
+
+FAST, SLOW, THIRD = (FourTuple("10.0.0.1", 3128, f"10.0.{number}.2", 40000 + number) for number in (1, 2, 3))
+HALF = SECOND // 2
+MEGABYTE = 1_000_000
+
+Rates = Mapping[FourTuple, tuple[float, float]]
+"""Megabytes a second of each subflow, and the share of the time for which it sends."""
+Model = Callable[[frozenset[FourTuple]], Rates]
+"""What each subflow does, by those that are in use."""
+
+
+def stalling(used: frozenset[FourTuple]) -> Rates:
+    """The fast path waits for the slow one, unless that is a backup."""
+    return {FAST: (3.0, 0.5), SLOW: (0.1, 1.0)} if SLOW in used else {FAST: (6.0, 1.0)}
+
+
+def adding(used: frozenset[FourTuple]) -> Rates:
+    """Both are busy: the session has the sum."""
+    return {name: (rate, 1.0) for name, rate in ((FAST, 6.0), (SLOW, 2.0)) if name in used}
+
+
+def limited(_: frozenset[FourTuple]) -> Rates:
+    """The slow path keeps something under way, but the server has no more to send."""
+    return {FAST: (3.0, 0.5), SLOW: (0.1, 1.0)}
+
+
+def named(_token: int, name: FourTuple) -> ClientPath:
+    return client_path("wired" if name == FAST else "wireless", name.remote)
+
+
+@dataclass
+class World:
+    """One session, read twice a second; the kernel does what is decided."""
+
+    model: Model
+    decider: Decider = field(default_factory=lambda: Decider(named, is_dry=False))
+    token: int = 7
+    names: tuple[FourTuple, ...] = (FAST, SLOW)
+    by_client: set[FourTuple] = field(default_factory=set)
+    obeys: bool = True
+    now: int = 100 * SECOND
+    acked: Counter[FourTuple] = field(default_factory=Counter)
+    sending: Counter[FourTuple] = field(default_factory=Counter)
+    made: set[FourTuple] = field(default_factory=set)
+    changes: list[tuple[float, Change]] = field(default_factory=list)
+
+    def read(self, readings: int = 1) -> list[Change]:
+        """So many readings; what was changed, also with its seconds in ``changes``."""
+        found: list[Change] = []
+        for _ in range(readings):
+            self.now += HALF
+            rates = self.model(frozenset(self.names) - self.made - self.by_client)
+            for name, (rate, share) in rates.items():
+                self.acked[name] += round(rate * MEGABYTE / 2)
+                self.sending[name] += round(share * 500_000)
+            for change in self.decider.decide(self._readings(rates), self.now):
+                if self.obeys:
+                    (self.made.add if change.backup else self.made.discard)(change.subflow)
+                found.append(change)
+                self.changes.append((self.now / SECOND - 100, change))
+        return found
+
+    def _readings(self, rates: Rates) -> Readings:
+        return {
+            name: Traffic(
+                acked=self.acked[name],
+                received=0,
+                rtt_us=20_000,
+                token=self.token,
+                delivery_rate=round(2 * rates[name][0] * MEGABYTE) if rates.get(name, (0, 0))[1] == 0.5 else 0,
+                sending_us=self.sending[name],
+                backup=name in self.by_client,
+                made_backup=name in self.made,
+            )
+            for name in self.names
+        }
+
+
+def test_a_path_for_which_the_better_one_waits_becomes_a_backup_and_stays_one_as_it_helps() -> None:
+    world = World(stalling)
+    assert world.read(3) == []
+    assert world.read() == [Change(7, SLOW, backup=True)]
+    assert world.read(50) == []
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.KEPT: 1}
+    assert world.decider.steered == 1
+    assert world.decider.explain(7) == "48.0 Mbit/s without wireless (10.0.2.2), 24.8 Mbit/s with: a backup"
+
+
+def test_paths_that_add_up_are_all_used() -> None:
+    world = World(adding)
+    assert world.read(200) == []
+    assert world.decider.explain(7) == "nothing was decided yet"
+    assert world.decider.explain(8) is None
+
+
+def test_a_trial_that_brings_nothing_is_undone_within_ten_seconds_and_each_pause_is_longer() -> None:
+    world = World(limited)
+    world.read(600)
+    begun = [when for when, change in world.changes if change.backup]
+    undone = [when for when, change in world.changes if not change.backup]
+    assert len(begun) == len(undone) >= 4
+    assert all(0 < end - begin <= 10 for begin, end in zip(begun, undone, strict=True))
+    pauses = [later - end for end, later in zip(undone, begun[1:], strict=False)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 4 * pauses[0]
+    assert world.decider.counts[Kind.UNDONE] == len(undone)
+
+
+def test_all_paths_are_used_again_within_ten_seconds_after_the_better_one_became_slow() -> None:
+    world = World(stalling)
+    world.read(12)
+    assert world.made == {SLOW}
+    world.model = lambda used: {FAST: (0.5, 1.0)} | ({SLOW: (0.1, 1.0)} if SLOW in used else {})
+    assert world.read(20) == [Change(7, SLOW, backup=False)]
+    assert world.decider.counts[Kind.WORSE] == 1
+    assert len(world.decider.learned) == 0
+
+
+def test_a_backup_is_tried_again_and_used_if_it_has_become_good() -> None:
+    world = World(stalling)
+    world.read(20)
+    world.model = adding
+    changes = world.read(120)
+    assert changes == [Change(7, SLOW, backup=False)]
+    assert world.decider.counts[Kind.FREED] == 1
+
+
+def test_a_backup_that_is_no_better_stays_one_and_is_tried_ever_more_seldom() -> None:
+    world = World(stalling)
+    world.read(1200)
+    tried = [when for when, change in world.changes if not change.backup]
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert world.made == {SLOW}
+    assert len(tried) == world.decider.counts[Kind.BACK] >= 3
+    assert pauses == sorted(pauses)
+
+
+def test_the_next_session_has_it_as_backup_from_its_join_on_and_finds_out_soon_whether_that_is_wrong() -> None:
+    first = World(stalling)
+    first.read(12)
+    second = World(stalling, first.decider, token=8, now=first.now)
+    assert second.read() == [Change(8, SLOW, backup=True)]
+    third = World(adding, first.decider, token=9, now=second.now)
+    assert third.read() == [Change(9, SLOW, backup=True)]
+    assert third.read(20) == [Change(9, SLOW, backup=False)]
+    assert third.read(100) == []
+
+
+def test_what_was_learned_is_forgotten_after_an_hour_and_never_about_one_and_the_same_path() -> None:
+    learned = Learned()
+    bad, good = client_path("lte", "192.0.2.1"), client_path("dsl", "2001:db8::1")
+    assert (bad.prefix, good.prefix) == ("192.0.2.0/24", "2001:db8::/64")
+    learned.learn(bad, good, 0)
+    learned.learn(bad, bad, 0)
+    assert len(learned) == 1
+    assert learned.is_worse(bad, good, KEPT - 1)
+    assert not learned.is_worse(bad, good, KEPT)
+    assert not learned.is_worse(good, bad, 0)
+    for number in range(MOST + 5):
+        learned.learn(ClientPath("lte", str(number)), good, 0)
+    assert len(learned) == MOST
+
+
+def test_who_has_one_path_or_asks_for_a_backup_is_left_alone() -> None:
+    alone = World(lambda _: {SLOW: (0.1, 1.0)}, names=(SLOW,))
+    assert alone.read(50) == []
+    asked = World(lambda _: {FAST: (3.0, 0.5), SLOW: (0.1, 1.0)}, by_client={SLOW})
+    assert asked.read(50) == []
+
+
+def test_a_backup_is_used_when_the_others_have_ended_or_the_client_makes_them_backup() -> None:
+    ended = World(stalling)
+    ended.read(12)
+    ended.names = (SLOW,)
+    assert ended.read() == [Change(7, SLOW, backup=False)]
+    asked = World(stalling)
+    asked.read(12)
+    asked.by_client = {FAST}
+    assert asked.read() == [Change(7, SLOW, backup=False)]
+    during_trial = World(stalling)
+    during_trial.read(5)
+    during_trial.by_client = {FAST}
+    assert during_trial.read() == [Change(7, SLOW, backup=False)]
+
+
+def test_what_an_earlier_run_left_is_used_again() -> None:
+    world = World(adding, made={SLOW})
+    assert world.read() == [Change(7, SLOW, backup=False)]
+    assert world.read(20) == []
+    assert world.decider.counts == {Kind.LEFT: 1}
+
+
+def test_a_session_of_which_the_kernel_takes_no_decision_is_asked_for_once() -> None:
+    world = World(stalling, obeys=False)
+    assert len(world.read(300)) == 1
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.REFUSED: 1}
+    assert world.decider.steered == 0
+    assert "pm_type" in str(world.decider.explain(7))
+
+
+def test_a_dry_decider_counts_trials_and_changes_nothing() -> None:
+    world = World(stalling, Decider(named, is_dry=True), made={THIRD})
+    assert world.read(100) == []
+    assert world.decider.counts[Kind.TRIAL] >= 2
+    assert "would become backup" in str(world.decider.explain(7))
+
+
+def test_at_the_end_everything_is_used_again() -> None:
+    world = World(stalling)
+    world.read(12)
+    assert world.decider.release() == [Change(7, SLOW, backup=False)]
+    assert world.decider.release() == []
+
+
+def test_of_three_paths_the_best_alone_is_tried() -> None:
+    def model(used: frozenset[FourTuple]) -> Rates:
+        rest = {name: (0.1, 1.0) for name in (SLOW, THIRD) if name in used}
+        return rest | {FAST: (3.0, 0.5) if rest else (6.0, 1.0)}
+
+    world = World(model, names=(FAST, SLOW, THIRD))
+    assert set(world.read(4)) == {Change(7, SLOW, backup=True), Change(7, THIRD, backup=True)}
+    world.read(20)
+    assert world.made == {SLOW, THIRD}
+
+
+_RATE = st.tuples(st.floats(0, 10), st.sampled_from([0.0, 0.5, 0.95, 1.0]))
+_STEP = st.tuples(_RATE, _RATE, _RATE, st.sets(st.sampled_from([FAST, SLOW, THIRD])), st.integers(1, 20))
+
+
+@settings(deadline=None)
+@given(st.lists(_STEP, min_size=1, max_size=20))
+def test_whatever_is_read_one_path_stays_in_use_and_changes_are_few(
+    steps: list[tuple[tuple[float, float], tuple[float, float], tuple[float, float], set[FourTuple], int]],
+) -> None:
+    world = World(adding, names=(FAST, SLOW, THIRD))
+    for first, second, third, by_client, readings in steps:
+        rates = {FAST: first, SLOW: second, THIRD: third}
+        world.model, world.by_client = lambda _, rates=rates: rates, by_client  # type: ignore[misc]
+        for _ in range(readings):
+            world.read()
+            assert by_client >= set(world.names) or not set(world.names) <= world.made | by_client
+    for begin, _ in world.changes:
+        minute = Counter(change.subflow for when, change in world.changes if begin <= when < begin + 60)
+        assert max(minute.values()) <= 12

@@ -1,0 +1,385 @@
+"""Decides which subflows of a session are a backup, from readings of all subflows: no sockets, kernel and clock.
+
+A session is slower than its best path alone if its receiver waits for a worse path: the best subflow is idle, although
+another one is sending all the time. Then all others become backup, as a trial. The trial stays if the session's rate
+grows, and is undone otherwise. A path that was left out is tried again after a pause. Every pause doubles.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import fmean
+
+from throttler.policy.quotas import SECOND
+from throttler.steering.learned import ClientPath, Learned
+from tributary.mptcp.four_tuple import FourTuple
+from tributary.mptcp.sockets import Traffic
+
+Readings = Mapping[FourTuple, Traffic]
+
+_APART = SECOND // 4
+"""Two readings that are compared are so far apart at least."""
+_IN_A_ROW = 3
+"""Readings that show the same before anything is done."""
+_JUDGED = 4
+"""Readings by which a trial is judged."""
+_BEFORE = 6
+"""Readings before a trial that it is compared with."""
+_CAPACITY = 10
+"""Readings for which the best rate of a path counts."""
+_CLEARLY = 0.9
+"""Below this share of what there should be, something is wrong."""
+_GAIN = 1.05
+"""What a trial must bring, times the rate before it."""
+_IDLE, _BUSY = 0.1, 0.9
+"""Shares of the time: a path is idle for more than the one, and a sender is sending for more than the other."""
+_LEAST = 12_500
+"""Bytes per second below which a session is left alone."""
+_ROUND_TRIPS = 2
+_SETTLES, _SETTLES_AT_MOST = SECOND // 2, 4 * SECOND
+"""How long a change takes to show: so many round trips, and until a backup has sent what it had; within bounds."""
+_PAUSE, _LONGEST_PAUSE = 10 * SECOND, 600 * SECOND
+"""Between two trials of a session at first, and at most."""
+_NEVER = 1 << 62
+_LEFT_OUT = 30 * SECOND
+"""Until a path that was left out is tried again, at first."""
+_UNMEASURED = 7 * SECOND
+"""The same for a path that was left out from its join on: this session has not shown yet what it is without."""
+
+
+class Kind(StrEnum):
+    """Kinds of decisions."""
+
+    TRIAL = "trials"
+    KEPT = "trials that stayed"
+    UNDONE = "trials undone"
+    LEARNED = "backup from the join on"
+    WORSE = "undone: the other path became slower"
+    RETRY = "backups tried again"
+    FREED = "backups in use again"
+    BACK = "backups that stay"
+    LEFT = "left by an earlier run"
+    REFUSED = "refused by the kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Make a subflow a backup, or use it again."""
+
+    token: int
+    subflow: FourTuple
+    backup: bool
+
+
+class _Phase(StrEnum):
+    STEADY = "steady"
+    TRIAL = "trial"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Between two readings: bytes per second of the session, and for which shares of the time subflows were sending."""
+
+    total: float
+    sending: Mapping[FourTuple, float]
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of a session with several subflows. Times are in nanoseconds."""
+
+    token: int
+    known: set[FourTuple] = field(default_factory=set)
+    recalled: set[FourTuple] = field(default_factory=set)
+    """Those that were compared with what is learned."""
+    rates: dict[FourTuple, deque[float]] = field(default_factory=dict)
+    samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=_BEFORE))
+    phase: _Phase = _Phase.STEADY
+    left_out: set[FourTuple] = field(default_factory=set)
+    """Those that this made backup."""
+    tried: set[FourTuple] = field(default_factory=set)
+    best: FourTuple | None = None
+    before: float = 0.0
+    floor: float = 0.0
+    """What the session had with all paths, when it was found to be better without."""
+    changed: int = 0
+    round_trip: int = 0
+    """Of the slowest path that the trial is about."""
+    next_trial: int = 0
+    pause: int = _PAUSE
+    next_retry: int = 0
+    retry_pause: int = _LEFT_OUT
+    reason: str = "nothing was decided yet"
+
+    @property
+    def backups(self) -> set[FourTuple]:
+        """Those that this side has made backup."""
+        return self.left_out if self.phase is _Phase.RETRY else self.left_out | self.tried
+
+    def used(self, readings: Readings) -> set[FourTuple]:
+        """Those that neither the client nor this side has made backup."""
+        return {name for name, each in readings.items() if not each.backup} - self.backups
+
+    def capacity(self, name: FourTuple) -> float:
+        """Bytes per second that the subflow has shown lately."""
+        return max(self.rates[name], default=0.0)
+
+    def total(self, count: int) -> float:
+        """The mean of the last samples."""
+        return fmean(sample.total for sample in list(self.samples)[-count:])
+
+    def sending(self, name: FourTuple) -> float:
+        return fmean(sample.sending.get(name, 0.0) for sample in list(self.samples)[-_IN_A_ROW:])
+
+
+PathOf = Callable[[int, FourTuple], ClientPath | None]
+"""The path of a session's subflow, None if it is not known."""
+
+
+class Decider:
+    """Takes readings and the time, returns changes; ``counts`` are by kind of decision.
+
+    ``is_dry``: decides about trials, and makes none.
+    """
+
+    def __init__(self, path_of: PathOf, is_dry: bool, learned: Learned | None = None) -> None:
+        self._path_of = path_of
+        self._is_dry = is_dry
+        self._before: tuple[int, Readings] = (0, {})
+        self._sessions: dict[int, _Session] = {}
+        self.learned = Learned() if learned is None else learned
+        self.counts: Counter[Kind] = Counter()
+
+    @property
+    def steered(self) -> int:
+        """Sessions that have a backup by decision."""
+        return sum(bool(session.backups) for session in self._sessions.values())
+
+    def explain(self, token: int) -> str | None:
+        """Why a session's paths are in use or not; None for a session of one path."""
+        session = self._sessions.get(token)
+        return session.reason if session else None
+
+    def release(self) -> list[Change]:
+        """Use everything again, and forget the sessions."""
+        sessions, self._sessions, self._before = self._sessions, {}, (0, {})
+        return [Change(each.token, name, False) for each in sessions.values() for name in each.backups]
+
+    def decide(self, readings: Readings, now: int) -> list[Change]:
+        """What follows from ``readings`` of all subflows at ``now``, in nanoseconds of a monotonic clock."""
+        by_token: dict[int, dict[FourTuple, Traffic]] = {}
+        for name, traffic in readings.items():
+            by_token.setdefault(traffic.token, {})[name] = traffic
+        several = {token: there for token, there in by_token.items() if len(there) > 1}
+        left = self._sessions.keys() - several.keys()
+        changes = [change for token in left for change in self._end(token, by_token.get(token, ()))]
+        then, before = self._before
+        is_apart = now - then >= _APART
+        for token, there in several.items():
+            session = self._sessions.setdefault(token, _Session(token))
+            changes += self._follow(session, there, now)
+            if is_apart and _measure(session, there, before, now - then):
+                changes += self._judge(session, there, now)
+        if is_apart:
+            self._before = now, readings
+        return changes
+
+    def _end(self, token: int, names: Iterable[FourTuple]) -> Iterator[Change]:
+        """The session has one path or none: that one is in use."""
+        session = self._sessions.pop(token)
+        for name in names:
+            if name in session.backups:
+                yield Change(token, name, False)
+
+    def _follow(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+        """Take up what has come, what has gone, and what the kernel has not done."""
+        for gone in session.known - readings.keys():
+            session.rates.pop(gone, None)
+            session.left_out.discard(gone)
+            session.tried.discard(gone)
+        for new in readings.keys() - session.known:
+            session.rates[new] = deque(maxlen=_CAPACITY)
+        session.known = set(readings)
+        made = set() if self._is_dry else {name for name, each in readings.items() if each.made_backup}
+        if refused := session.backups - made:
+            session.left_out -= refused
+            session.tried -= refused
+            session.phase, session.next_trial, session.next_retry = _Phase.STEADY, _NEVER, _NEVER
+            self._tell(session, Kind.REFUSED, "it began before pm_type was 1: the kernel takes no decision about it")
+        for name in made - session.backups:
+            self.counts[Kind.LEFT] += 1
+            yield Change(session.token, name, False)
+        used = session.used(readings)
+        if not used and session.backups:
+            session.phase, session.left_out, session.tried = _Phase.STEADY, session.backups, set()
+            yield from self._free(session, now, Kind.WORSE, "what is no backup is gone, or one by the client's will")
+        elif len(used) > 1 and not used <= session.recalled:
+            yield from self._recall(session, used, now)
+
+    def _recall(self, session: _Session, used: Collection[FourTuple], now: int) -> Iterator[Change]:
+        """Leave out what earlier sessions were better without."""
+        paths = {name: where for name in used if (where := self._path_of(session.token, name))}
+        session.recalled |= paths.keys()
+        for name, where in paths.items():
+            others = [each for each in paths if each != name and each not in session.left_out]
+            beside = next((each for each in others if self.learned.is_worse(where, paths[each], now)), None)
+            if beside is None or self._is_dry:
+                continue
+            session.left_out.add(name)
+            session.best, session.floor = beside, 0.0
+            session.next_retry, session.retry_pause = now + _UNMEASURED, _LEFT_OUT
+            text = f"{self._called(session, [name])} is a backup: earlier sessions were faster without"
+            self._tell(session, Kind.LEARNED, text)
+            yield Change(session.token, name, True)
+
+    def _judge(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+        match session.phase:
+            case _Phase.STEADY:
+                yield from self._watch(session, readings, now)
+            case _Phase.TRIAL if self._is_over(session, now):
+                yield from self._end_trial(session, now)
+            case _Phase.RETRY if self._is_over(session, now):
+                yield from self._end_retry(session, readings, now)
+            case _:
+                pass
+
+    def _is_over(self, session: _Session, now: int) -> bool:
+        """Whether a trial can be judged; what was measured before it took effect is dropped."""
+        passed = now - session.changed
+        has_rest = any(session.samples[-1].sending.get(name, 0.0) > _IDLE for name in session.backups)
+        settles = max(_SETTLES, _ROUND_TRIPS * session.round_trip)
+        if passed < min(settles, _SETTLES_AT_MOST) or (has_rest and passed < _SETTLES_AT_MOST):
+            session.samples.clear()
+        return len(session.samples) >= _JUDGED
+
+    def _watch(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+        if len(session.samples) < _IN_A_ROW or not (used := session.used(readings)):
+            return
+        total = session.total(_IN_A_ROW)
+        best = max(used, key=session.capacity)
+        if session.left_out and session.sending(best) > _BUSY and total < _CLEARLY * session.floor:
+            text = f"{_rate(total)} without the others, {_rate(session.floor)} before: all are used again"
+            yield from self._free(session, now, Kind.WORSE, text)
+        elif session.left_out and now >= session.next_retry:
+            yield from self._retry(session, readings, now)
+        elif now >= session.next_trial and _LEAST < total < _CLEARLY * session.capacity(best):
+            others = [name for name in used if name != best]
+            idle = 1 - session.sending(best)
+            if idle > _IDLE and any(session.sending(name) > _BUSY for name in others):
+                shown = f"{self._called(session, [best])} has shown {_rate(session.capacity(best))}"
+                text = f"{shown}, and is idle {100 * idle:.0f} % of the time while others send: {_rate(total)} in all"
+                yield from self._try(session, best, others, readings, now, text)
+
+    def _try(
+        self, session: _Session, best: FourTuple, others: list[FourTuple], readings: Readings, now: int, text: str
+    ) -> Iterator[Change]:
+        if self._is_dry:
+            self._postpone(session, now)
+            self._tell(session, Kind.TRIAL, f"{text}; the others would become backup, for a trial")
+            return
+        session.phase, session.best, session.tried = _Phase.TRIAL, best, set(others)
+        self._begin(session, [readings[name] for name in others], now)
+        self._tell(session, Kind.TRIAL, f"{text}; the others are a backup, for a trial")
+        yield from (Change(session.token, name, True) for name in others)
+
+    def _begin(self, session: _Session, changed: Iterable[Traffic], now: int) -> None:
+        session.before = session.total(_BEFORE)
+        session.samples.clear()
+        session.changed, session.round_trip = now, 1000 * max((each.rtt_us for each in changed), default=0)
+
+    def _end_trial(self, session: _Session, now: int) -> Iterator[Change]:
+        after, session.phase = session.total(_JUDGED), _Phase.STEADY
+        tried, session.tried = session.tried, set()
+        text = f"{_rate(after)} without {self._called(session, tried)}, {_rate(session.before)} with"
+        if tried and session.best in session.known and after >= _GAIN * session.before:
+            session.left_out |= tried
+            session.floor = session.before
+            session.next_trial = now + session.pause
+            session.next_retry, session.retry_pause = now + _LEFT_OUT, 2 * _LEFT_OUT
+            self._learn(session, tried, now)
+            self._tell(session, Kind.KEPT, f"{text}: a backup")
+            return
+        self._postpone(session, now)
+        self._tell(session, Kind.UNDONE, f"{text}: used")
+        yield from (Change(session.token, name, False) for name in tried)
+
+    def _retry(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+        session.next_retry = now + session.retry_pause
+        if max(map(session.sending, readings)) < _BUSY:
+            # It has too little to send to show anything.
+            return
+        session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
+        session.phase, session.tried, session.left_out = _Phase.RETRY, session.left_out, set()
+        self._begin(session, [readings[name] for name in session.tried], now)
+        self._tell(session, Kind.RETRY, "what is a backup is used again, to see whether it is of use now")
+        yield from (Change(session.token, name, False) for name in session.tried)
+
+    def _end_retry(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
+        after, session.phase = session.total(_JUDGED), _Phase.STEADY
+        tried, session.tried = session.tried, set()
+        used = session.used(readings) - tried
+        text = f"{_rate(after)} with {self._called(session, tried)}, {_rate(session.before)} without"
+        if not used or after >= _GAIN * session.before:
+            self._postpone(session, now)
+            self._learn(session, tried, now, is_worse=False)
+            self._tell(session, Kind.FREED, f"{text}: used")
+            return
+        session.left_out |= tried
+        session.next_retry = now + session.retry_pause
+        self._tell(session, Kind.BACK, f"{text}: still a backup")
+        yield from (Change(session.token, name, True) for name in tried)
+
+    def _free(self, session: _Session, now: int, kind: Kind, text: str) -> Iterator[Change]:
+        left_out, session.left_out = session.left_out, set()
+        self._learn(session, left_out, now, is_worse=False)
+        self._postpone(session, now)
+        # What the paths had shown until now is over.
+        for rates in session.rates.values():
+            rates.clear()
+        session.samples.clear()
+        self._tell(session, kind, text)
+        yield from (Change(session.token, name, False) for name in left_out)
+
+    def _learn(self, session: _Session, worse: Iterable[FourTuple], now: int, is_worse: bool = True) -> None:
+        better = self._path_of(session.token, session.best) if session.best else None
+        for name in worse:
+            where = self._path_of(session.token, name)
+            if where and better and is_worse:
+                self.learned.learn(where, better, now)
+            elif where and better:
+                self.learned.forget(where, better)
+
+    def _postpone(self, session: _Session, now: int) -> None:
+        session.next_trial = now + session.pause
+        session.pause = min(2 * session.pause, _LONGEST_PAUSE)
+
+    def _called(self, session: _Session, names: Iterable[FourTuple]) -> str:
+        """Paths and clients' addresses, for people."""
+        paths = {name: self._path_of(session.token, name) for name in sorted(names)}
+        return " and ".join(f"{each.path} ({name.remote})" if each else name.remote for name, each in paths.items())
+
+    def _tell(self, session: _Session, kind: Kind, reason: str) -> None:
+        self.counts[kind] += 1
+        session.reason = reason
+
+
+def _measure(session: _Session, readings: Readings, before: Readings, took: int) -> bool:
+    """Note what has passed since the reading before; False if there is none."""
+    passed = {name: (each, before[name]) for name, each in readings.items() if name in before}
+    if not passed or took <= 0:
+        return False
+    total, sending = 0.0, {}
+    for name, (new, old) in passed.items():
+        rate = (new.acked - old.acked) * SECOND / took
+        total += rate
+        sending[name] = (new.sending_us - old.sending_us) * 1000 / took
+        if rate:
+            session.rates[name].append(max(rate, new.delivery_rate))
+    session.samples.append(_Sample(total, sending))
+    return True
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{8e-6 * bytes_per_second:.1f} Mbit/s"
