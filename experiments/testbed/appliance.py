@@ -74,6 +74,19 @@ def start_throttler(testbed: Testbed, policy: Path, *options: str) -> Process:
     return testbed.gateway.start("throttler", command).wait_until_ready()
 
 
+def start_steering(testbed: Testbed, mode: str = "on") -> Process:
+    """Start a throttler that steers sessions and throttles nothing; raises CommandError if it does not become ready.
+
+    The gateway needs net.mptcp.pm_type=1 before its sessions begin.
+    """
+    names = [link.name for link in testbed.topology.links]
+    paths = "".join(f'[paths.{name}]\ninterface = "{name}"\n' for name in names)
+    rule = f'[[rules]]\nname = "none"\npath = "{names[0]}"\n'
+    policy = testbed.gateway.write("steering.toml", f'{paths}[steering]\nmode = "{mode}"\n{rule}')
+    state = str(testbed.directory / "throttler-state")
+    return start_throttler(testbed, policy, "--source", "kernel", "--state-directory", state)
+
+
 def throttler_status(testbed: Testbed) -> Status:
     """What the throttler that runs says of itself; raises CommandError if none runs."""
     return decode(json.loads(testbed.gateway.run(sys.executable, "-m", "command", "status", "throttler")))

@@ -15,9 +15,9 @@ from tributary.mptcp import sockets
 
 _BETWEEN = 0.5
 """Seconds between two readings."""
-_SHARE = 50
+_SHARE = 75
 """Readings take at most one part in so many of a processor's time."""
-_STILL_RUNNING = 0.02
+_STILL_RUNNING = 0.1
 """Seconds until it is looked again whether a reading is over."""
 _ACKNOWLEDGE = 4  # NLM_F_ACK of linux/netlink.h
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from tributary.kernel import sysctl
@@ -22,6 +23,8 @@ _REQUEST = struct.Struct("=BBBxI48x")
 _PROTOCOL = 3  # INET_DIAG_REQ_PROTOCOL
 _INFO, _ULP = 2, 19
 _ULP_MPTCP = 3
+_NAMES_KEPT = 16_384
+"""Names of subflows that are kept for the next scan."""
 _EXTENSION_INFO = 1 << _INFO - 1
 # The same for one socket: ports and addresses, interface, and a cookie that says any.
 _REQUEST_ONE = struct.Struct("=BBBxI2s2s16s16sI8s")
@@ -204,15 +207,20 @@ def _read(body: bytes) -> _Found | None:
             return None
         mptcp = dict(attributes(dict(attributes(given[_ULP])).get(_ULP_MPTCP, b"")))
         (token,), (flags,) = (struct.unpack("=I", mptcp[each]) for each in (_TOKEN_LOCAL, _FLAGS))
-        family, _, _, _, local_port, remote_port, local, remote = _ANSWER.unpack_from(body)
-        ends = [
-            socket.inet_ntop(socket.AF_INET, address[:4]) if family == socket.AF_INET else address6(address)
-            for address in (local, remote)
-        ]
-        subflow = FourTuple(ends[0], local_port, ends[1], remote_port)
+        family, _, _, _, *ends = _ANSWER.unpack_from(body)
+        subflow = _name(family, *ends)
         return _Found(subflow, token, flags, mptcp.get(_ID_REMOTE, b"\0")[0], given.get(_INFO, b""))
     except (Malformed, KeyError, struct.error):
         return None
+
+
+@lru_cache(_NAMES_KEPT)
+def _name(family: int, local_port: int, remote_port: int, *addresses: bytes) -> FourTuple:
+    local, remote = (
+        socket.inet_ntop(socket.AF_INET, address[:4]) if family == socket.AF_INET else address6(address)
+        for address in addresses
+    )
+    return FourTuple(local, local_port, remote, remote_port)
 
 
 def _dump(request: bytes) -> Iterator[Message]:

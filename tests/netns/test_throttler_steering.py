@@ -1,0 +1,136 @@
+"""A gateway steers running sessions of a client that it does not own: 50 Mbit/s of 20 ms beside a path that loses."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from experiments.testbed.appliance import start_steering
+from experiments.testbed.build import Testbed, standing
+from experiments.testbed.impairment import lossy
+from experiments.testbed.node import Node
+from experiments.testbed.topology import Profile
+from tests.netns.links_world import Connection, connection, serving_sizes
+from tests.netns.world import asked, eventually
+from throttler.service.control import CONTROL
+from tributary.settings.errors import CommandError
+from tributary.settings.files import check
+
+pytestmark = [pytest.mark.slow, pytest.mark.calm]
+
+PROFILE = check(
+    {
+        "links": {
+            "good": {"rate": "50mbit", "delay": "10ms"},
+            "bad": {"rate": "50mbit", "delay": "100ms", "loss": "1%", "queue": 800},
+        }
+    },
+    Profile,
+    "profile",
+)
+PROXY = "10.0.0.1"
+HUGE = 10_000_000_000
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    with standing("steered", PROFILE) as built:
+        built.gateway.sysctl(net__mptcp__pm_type=1)
+        with serving_sizes(built.gateway):
+            yield built
+
+
+@contextmanager
+def downloading(testbed: Testbed) -> Iterator[Connection]:
+    """A download that does not end within the test, once the client has joined over its second link."""
+    with connection(PROXY, testbed.client) as client:
+        client.request(HUGE)
+        eventually(lambda: len(flags(testbed.gateway)) == 2)
+        yield client
+
+
+def flags(node: Node) -> dict[str, str]:
+    """The flags of each subflow by its path, as ss(8) shows them: b is for a backup that this side asked for, B for one
+    that the other side did.
+    """
+    lines = node.run("ss", "-HtinM", "state", "established").splitlines()
+    found = {}
+    for place, line in enumerate(lines):
+        address, shown = (
+            re.search(r"10\.0\.([12])\.2\S*", lines[place - 1]),
+            re.search(r"tcp-ulp-mptcp flags:(\w+)", line),
+        )
+        if shown and address:
+            found["good" if address[1] == "1" else "bad"] = shown[1]
+    return found
+
+
+def is_backup(testbed: Testbed) -> bool:
+    return "b" in flags(testbed.gateway).get("bad", "")
+
+
+def came(testbed: Testbed) -> int:
+    """Bytes that have come to the client by all links."""
+    shown = json.loads(testbed.client.run("ip", "-s", "-j", "link", "show"))
+    return sum(each["stats64"]["rx"]["bytes"] for each in shown if each["ifname"] in ("good", "bad"))
+
+
+def rate(testbed: Testbed, seconds: float = 3.0) -> float:
+    """Megabits per second that come to the client."""
+    before, begun = came(testbed), time.monotonic()
+    time.sleep(seconds)
+    return 8e-6 * (came(testbed) - before) / (time.monotonic() - begun)
+
+
+def decisions(testbed: Testbed) -> dict[str, int]:
+    found: dict[str, int] = asked(testbed.gateway.namespace, CONTROL)["steering"]["decisions"]
+    return found
+
+
+def test_the_worse_path_becomes_a_backup_at_both_ends_and_is_used_again_when_the_better_one_is_worse(
+    testbed: Testbed,
+) -> None:
+    with start_steering(testbed, "dry") as dry, downloading(testbed):
+        eventually(lambda: decisions(testbed).get("trials"), seconds=30)
+        assert not is_backup(testbed)
+        before = rate(testbed)
+        dry.stop()
+        with start_steering(testbed):
+            eventually(lambda: decisions(testbed).get("trials that stayed"), seconds=60)
+            assert is_backup(testbed)
+            assert "B" in flags(testbed.client)["bad"]
+            assert "B" not in flags(testbed.client)["good"]
+            assert rate(testbed) > 1.1 * before
+            assert "MPTcpExtMPPrioRx" in testbed.client.run("nstat", "-sa", "MPTcpExtMPPrioRx")
+            token = asked(testbed.gateway.namespace, CONTROL)["sessions"][0]["token"]
+            with testbed.gateway.entered():
+                (first, *_) = CONTROL.ask("explain", ends=[token])["subflows"]
+            assert re.search(r"Mbit/s without bad \(10\.0\.2\.2\), .* with: a backup", first["steering"])
+            with lossy(testbed, testbed.topology.links[0], 40):
+                eventually(lambda: not is_backup(testbed), seconds=15)
+
+
+def test_what_a_killed_throttler_leaves_carries_on_and_the_next_one_uses_all_paths_again(testbed: Testbed) -> None:
+    with start_steering(testbed) as killed, downloading(testbed):
+        eventually(lambda: is_backup(testbed), seconds=60)
+        killed.popen.send_signal(signal.SIGKILL)
+        killed.popen.wait()
+        assert rate(testbed) > 5
+        assert "b" not in flags(testbed.gateway)["good"]
+        # It has forgotten what it had learned, and looks for itself first.
+        if is_backup(testbed):
+            with start_steering(testbed):
+                eventually(lambda: decisions(testbed).get("left by an earlier run"))
+
+
+def test_a_gateway_whose_path_manager_is_the_kernels_own_is_told_what_to_set(testbed: Testbed) -> None:
+    testbed.gateway.sysctl(net__mptcp__pm_type=0)
+    try:
+        with pytest.raises(CommandError, match=r"sysctl net\.mptcp\.pm_type=1"), start_steering(testbed):
+            pass
+    finally:
+        testbed.gateway.sysctl(net__mptcp__pm_type=1)
