@@ -87,8 +87,8 @@ _ALL = {
         ("bench-handoff-soak",),
     ),
     "steering": Benchmark(
-        "links drawn by lot, beside the best one alone and the sum: the worst case, one of twenty, the median",
-        ("never-below",),
+        "links drawn by lot, beside the best one alone and the sum; what steering costs, and how soon it acts",
+        ("never-below", "bench-steered"),
     ),
     "home": Benchmark(
         "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",

@@ -11,6 +11,7 @@ of its own, whatever the others are. The same ``seed`` draws the same cases.
 Derived: throughput from the request on, slow start included, by the native converter: with the kernel's own settings,
 with the appliance's without its low mark for unsent bytes, with all of the appliance's (kernel-config/), and with these
 where the session begins on the link of the shortest round-trip time, as at a home router (router/links/quickest.py).
+The same with steering (throttler/steering) is measured in the client's second download: in the first one it learns.
 Beside it legacy TCP over each link in the same run: as a share of the best one, and of the sum of all.
 
 Expected: the kernel's scheduler goes by what waits in a subflow over its pacing rate (mptcp_subflow_get_send() in
@@ -41,8 +42,8 @@ from experiments.testbed.server import random_file
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share, Size
 
-_KERNEL, _UNMARKED, _APPLIANCE, _ROUTER = "kernel", "unmarked", "appliance", "router"
-_STYLES = {_KERNEL: "#D55E00", _UNMARKED: "#0072B2", _APPLIANCE: "black", _ROUTER: "#009E73"}
+_KERNEL, _UNMARKED, _APPLIANCE, _ROUTER, _STEERED = "kernel", "unmarked", "appliance", "router", "steered"
+_STYLES = {_KERNEL: "#D55E00", _UNMARKED: "#0072B2", _APPLIANCE: "black", _ROUTER: "#009E73", _STEERED: "#CC79A7"}
 """What is compared, in its colours; beside these any number of bytes: as at the router, with that low mark."""
 _NAMES = ("first", "second", "third")
 _SHORT = tuple(map(Size.parse, ("16kB", "64kB", "250kB", "1MB")))
@@ -139,7 +140,7 @@ def _points(options: NeverBelowOptions, _topology: Topology) -> list[Point]:
 def _ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
     """Its links: the first one begins the session, and the others join."""
     links = case.links.values()
-    is_chosen = settings == _ROUTER or settings.isdecimal()
+    is_chosen = settings in (_ROUTER, _STEERED) or settings.isdecimal()
     return dict(zip(_NAMES, sorted(links, key=_round_trip) if is_chosen else links, strict=False))
 
 
@@ -158,11 +159,13 @@ def _ground(options: NeverBelowOptions, _profile: Profile, point: Point) -> Test
     links = _ordered(drawn_cases(options.cases, options.seed)[int(point["case"])], settings)
     mark = str(NO_MARK) if settings == _UNMARKED else settings
     sysctls = {"net.ipv4.tcp_notsent_lowat": mark} if mark.isdecimal() else {}
-    return TestbedBlueprint(Profile(links=links), settings != _KERNEL, sysctls)
+    return TestbedBlueprint(Profile(links=links), settings != _KERNEL, sysctls, steered=settings == _STEERED)
 
 
 def _measure(built: StandingTestbed, options: NeverBelowOptions, point: Point, repetition: int) -> Reading:
     file = random_file(Size.parse(point["size"]).amount, seed=repetition)
+    if point["settings"] == _STEERED:
+        fetched(built, point, file, options.longest)
     download = fetched(built, point, file, options.longest)
     return Reading(point, repetition, values_of(download, 0), download.series())
 

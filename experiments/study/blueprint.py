@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from experiments.testbed.appliance import start_converter, start_squid, tune
+from experiments.testbed.appliance import start_converter, start_squid, start_steering, tune
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.captures import need_tcpdump
 from experiments.testbed.selfcheck import Reading as LinkReading
@@ -82,7 +82,8 @@ class TestbedBlueprint:
 
     ``sysctls`` are further settings of the gateway's kernel, ``everywhere`` of client, gateway and server. All are made
     before anything listens: a connection's buffers begin as its listener's. ``subflows`` is how many further ones both
-    ends allow, ``mtu`` the links' largest packet in bytes; None is the testbed's own. ``stands`` makes it stand.
+    ends allow, ``mtu`` the links' largest packet in bytes; None is the testbed's own. ``steered``: a throttler takes
+    paths out of running sessions. ``stands`` makes it stand.
     """
 
     profile: Profile
@@ -91,6 +92,7 @@ class TestbedBlueprint:
     everywhere: Mapping[str, str] = field(default_factory=dict)
     subflows: int | None = None
     mtu: int | None = None
+    steered: bool = False
     stands: Stands = _in_namespaces
 
     def as_json(self) -> dict[str, object]:
@@ -102,6 +104,7 @@ class TestbedBlueprint:
             "everywhere": dict(self.everywhere),
             "subflows": self.subflows,
             "mtu": self.mtu,
+            "steered": self.steered,
         }
         described = {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
         return described | {key: value for key, value in swept.items() if value}
@@ -121,6 +124,9 @@ class TestbedBlueprint:
             start_server(testbed, FILES)
             start_squid(testbed)
             start_converter(testbed)
+            if self.steered:
+                testbed.gateway.sysctl(net__mptcp__pm_type=1)
+                start_steering(testbed)
             yield StandingTestbed(testbed, links=links, emulation=testbed.emulation)
 
     def _sweep(self, testbed: Testbed) -> None:

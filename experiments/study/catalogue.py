@@ -28,7 +28,7 @@ _EXPERIMENTS = """
 _BENCHMARKS = """
     enforcement converter converter-growth throttler-scale queueing-delay converter-soak
     acceleration-instances acceleration-one-core accuracy overlay overlay-on-demand overlay-node-out
-    offload offload-soak handoff-soak console
+    offload offload-soak handoff-soak console steered
 """
 
 

@@ -53,8 +53,12 @@ def test_no_size_takes_the_fastest_link_longer_than_six_seconds() -> None:
 def test_the_links_of_a_point_are_those_of_its_case() -> None:
     cases = drawn_cases(SCENARIO.options().cases, SCENARIO.options().seed)
     for point in POINTS:
-        if point["settings"] != "router":
+        if point["settings"] not in ("router", "steered"):
             assert ground_of(point).profile.links == cases[int(point["case"])].links
+
+
+def test_only_what_is_steered_has_a_throttler() -> None:
+    assert {point["settings"] for point in POINTS if ground_of(point).steered} == {"steered"}
 
 
 def test_at_a_router_the_link_of_the_shortest_round_trip_time_begins() -> None:

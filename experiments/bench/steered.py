@@ -1,0 +1,185 @@
+"""What does it cost to steer 1,000 sessions, and how soon does a path that has become bad become a backup?
+
+Both run over 50 Mbit/s of 20 ms beside 50 Mbit/s of 200 ms, with the kernel's own buffers. The cost is the processor
+time of the throttler beside so many sessions of two subflows, each of which sends something twice a second, in percent
+of one processor. For the other reading the second link of a single download begins to lose packets at random; the time
+runs from there until the kernel says that its subflow is a backup. Decisions are those about that download in a minute.
+"""
+
+import re
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from pydantic import Field
+
+from experiments.bench.kernel_threads import Clocks
+from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
+from experiments.study.metrics import Metric, metrics_of
+from experiments.study.readings import Point, Reading, Readings
+from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.appliance import start_steering, throttler_status
+from experiments.testbed.build import Testbed
+from experiments.testbed.impairment import lossy
+from experiments.testbed.topology import LinkSettings, Profile
+from tributary.mptcp.info import IPPROTO_MPTCP
+from tributary.settings.errors import CommandError, Exit
+from tributary.settings.units import Duration, PositiveRate
+
+_COST, _REACTION = "cost", "reaction"
+_MEASURED = ("cpu_pct_1000_sessions", "reaction_ms", "decisions_a_minute")
+_MADE_BACKUP = re.compile(r"tcp-ulp-mptcp flags:[A-Za-z]*b")
+_PORT = 5001
+_MOST_FILES = 8192
+_WARM_UP, _PATIENCE = 5.0, 60.0
+"""Seconds until a download is measured, and for which a decision is waited for."""
+_LINKS = {
+    name: LinkSettings(rate=PositiveRate.parse("50mbit"), delay=Duration.parse(delay), queue=queue)
+    for name, delay, queue in (("good", "10ms", 100), ("bad", "100ms", 800))
+}
+
+
+class SteeredOptions(Options):
+    """Beside so many ``sessions`` the throttler is measured for ``seconds``; the bad link loses ``loss`` percent."""
+
+    repeat: Repeat = 3
+    sessions: int = Field(default=1000, ge=1, le=3000, description="a whole number of sessions from 1 to 3000")
+    seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
+    loss: int = Field(default=3, ge=1, le=100, description="a whole number of percent from 1 to 100")
+
+
+def _blueprint(_options: SteeredOptions, _profile: Profile, _point: Point) -> TestbedBlueprint:
+    return TestbedBlueprint(Profile(links=_LINKS), tuned=False, sysctls={"net.mptcp.pm_type": "1"})
+
+
+def _measure(built: StandingTestbed, options: SteeredOptions, point: Point, repetition: int) -> Reading:
+    found = _cost(built.testbed, options) if point["what"] == _COST else _reaction(built.testbed, options)
+    return Reading(point, repetition, found, {})
+
+
+def _cost(testbed: Testbed, options: SteeredOptions) -> dict[str, float]:
+    with start_steering(testbed) as throttler, _sessions(testbed, options.sessions):
+        clocks, begun = Clocks([throttler.popen.pid]), time.monotonic()
+        before = clocks.seconds()
+        time.sleep(options.seconds)
+        percent = 100 * (clocks.seconds() - before) / (time.monotonic() - begun)
+        subflows = throttler_status(testbed).subflows_total
+    if subflows < 2 * options.sessions:
+        raise CommandError(Exit.SYSTEM, f"{subflows} subflows are there, of {options.sessions} sessions with two each")
+    return {"cpu_pct_1000_sessions": percent * 1000 / options.sessions}
+
+
+@contextmanager
+def _sessions(testbed: Testbed, count: int) -> Iterator[None]:
+    """So many sessions, over which the gateway sends a little for the length of the block."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _MOST_FILES), most))
+    over = threading.Event()
+    with ExitStack() as stack:
+        ends = _connected(testbed, stack, count)
+        thread = threading.Thread(target=_trickle, args=(ends, over))
+        thread.start()
+        try:
+            time.sleep(_WARM_UP)
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _connected(testbed: Testbed, stack: ExitStack, count: int) -> list[tuple[socket.socket, socket.socket]]:
+    """The two ends of each session, the gateway's first."""
+    with testbed.gateway.entered():
+        listener = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((str(testbed.topology.PROXY4), _PORT))
+    listener.listen(count)
+    ends = []
+    for _ in range(count):
+        with testbed.client.entered():
+            client = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP))
+        client.connect((str(testbed.topology.PROXY4), _PORT))
+        # The client joins after the first data (RFC 8684 section 3.1).
+        client.send(b"1")
+        ends.append((stack.enter_context(listener.accept()[0]), client))
+    return ends
+
+
+def _trickle(ends: list[tuple[socket.socket, socket.socket]], over: threading.Event) -> None:
+    for each in (end for pair in ends for end in pair):
+        each.setblocking(False)
+    while not over.wait(0.5):
+        for sender, receiver in ends:
+            with suppress(BlockingIOError):
+                sender.send(bytes(1000))
+                receiver.recv(65536)
+
+
+def _reaction(testbed: Testbed, options: SteeredOptions) -> dict[str, float]:
+    over = threading.Event()
+    with start_steering(testbed), ExitStack() as stack:
+        ((sender, receiver),) = _connected(testbed, stack, 1)
+        threads = [
+            threading.Thread(target=move, args=(end, over)) for move, end in ((_send, sender), (_receive, receiver))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            time.sleep(_WARM_UP)
+            _wait_until(testbed, is_backup=False)
+            with lossy(testbed, testbed.topology.links[1], options.loss):
+                begun = time.monotonic()
+                took = _wait_until(testbed, is_backup=True) - begun
+                time.sleep(max(0.0, _PATIENCE - took))
+            decided = throttler_status(testbed).steering.decisions
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+    return {"reaction_ms": 1000 * took, "decisions_a_minute": float(sum(decided.values()))}
+
+
+def _wait_until(testbed: Testbed, is_backup: bool) -> float:
+    """When a subflow is a backup, or none is, by time.monotonic(); raises CommandError (exit 75) if that never is."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        if bool(_MADE_BACKUP.search(testbed.gateway.run("ss", "-HtinM"))) is is_backup:
+            return time.monotonic()
+        time.sleep(0.02)
+    raise CommandError(Exit.IN_USE, f"no change of a subflow to or from a backup within {_PATIENCE:.0f} seconds")
+
+
+def _send(connection: socket.socket, over: threading.Event) -> None:
+    connection.settimeout(0.1)
+    while not over.is_set():
+        with suppress(TimeoutError):
+            connection.send(bytes(65536))
+
+
+def _receive(connection: socket.socket, over: threading.Event) -> None:
+    connection.settimeout(0.1)
+    while not over.is_set():
+        with suppress(TimeoutError):
+            connection.recv(65536)
+
+
+def metrics(readings: Readings) -> list[Metric]:
+    """All that was measured."""
+    return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
+
+
+SCENARIO = Scenario(
+    name="bench-steered",
+    claim="What does it cost to steer 1,000 sessions, and how soon is a bad path a backup?",
+    about=__doc__,
+    options=SteeredOptions,
+    quick={"repeat": 1, "sessions": 200, "seconds": 5.0},
+    points=lambda _options, _topology: [{"what": what} for what in (_COST, _REACTION)],
+    blueprint=_blueprint,
+    measure=_measure,
+    metrics=metrics,
+    any_links=False,
+)
