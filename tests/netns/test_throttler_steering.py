@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from experiments.testbed.appliance import start_steering
+from experiments.testbed.appliance import start_steering, start_throttler
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.impairment import lossy
 from experiments.testbed.node import Node
@@ -33,6 +33,7 @@ PROFILE = check(
     "profile",
 )
 PROXY = "10.0.0.1"
+RULE = '[[rules]]\nname = "none"\n'
 HUGE = 10_000_000_000
 
 
@@ -134,3 +135,11 @@ def test_a_gateway_whose_path_manager_is_the_kernels_own_is_told_what_to_set(tes
             pass
     finally:
         testbed.gateway.sysctl(net__mptcp__pm_type=1)
+
+
+def test_with_the_sniffer_sessions_cannot_be_steered(testbed: Testbed) -> None:
+    policy = testbed.gateway.write(
+        "sniffed.toml", '[paths.good]\ninterface = "good"\n[steering]\nmode = "dry"\n' + RULE
+    )
+    with pytest.raises(CommandError, match=r"steering\.mode = 'dry' needs sessions that end on this host"):
+        start_throttler(testbed, policy, "--source", "sniffer")

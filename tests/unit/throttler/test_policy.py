@@ -54,6 +54,7 @@ def policy_of(text: str, folder: Path) -> Policy:
         ('"eth1"', '"eth1\\nqdisc"', "paths.wireless.interface = 'eth1\\nqdisc': accepted: the name of a network"),
         ('"eth1"', '"sixteencharacter"', "paths.wireless.interface = 'sixteencharacter': accepted: the name of a"),
         ('rate = "5mbit"', 'rate = "5mbit"\n[[rules]]\nname = "slow"\npath = "wired"\nrate = "1mbit"', "rules[1].name"),
+        ("[[rules]]", "[steering]\nmode = 'yes'\n[[rules]]", "steering.mode = 'yes': accepted: 'off', 'dry' or 'on'"),
         ("[[rules]]", "[links.eth9]\n[[rules]]", "links.eth9 = 'eth9': accepted: one of the paths' interfaces: "),
         ("[[rules]]", "[[rules]]\nports = [70000]", "rules[0].ports = [70000]: accepted: a list of ports from 1"),
         ("[[rules]]", "[[rules]]\nclients = ['10.0.0.1/8']", "accepted: a list of networks without host bits"),
