@@ -96,7 +96,7 @@ class Commands:
         question, privacy = report.question(self._engine, asked["ends"]), self.policy.privacy
         token = question.session.token
         return self.reporter.do(
-            lambda: json.dumps(report.explain(question, privacy, self._steerer.explain(token))).encode()
+            lambda: json.dumps(report.explain(question, privacy, self._steerer.explain(token, privacy))).encode()
         )
 
     def watch(self, policy: Policy, there: interfaces.Numbers) -> None:

@@ -5,6 +5,7 @@ another one is sending all the time. Then all others become backup, as a trial. 
 grows, and is undone otherwise. A path that was left out is tried again after a pause. Every pause doubles.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from throttler.policy.quotas import SECOND
 from throttler.steering.learned import ClientPath, Learned
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
+from tributary.settings.privacy import Privacy, shortened
 
 Readings = Mapping[FourTuple, Traffic]
 
@@ -112,6 +114,8 @@ class _Session:
     next_retry: int = 0
     retry_pause: int = _LEFT_OUT
     reason: str = "nothing was decided yet"
+    named: set[str] = field(default_factory=set)
+    """Clients' addresses in reasons."""
 
     @property
     def backups(self) -> set[FourTuple]:
@@ -157,10 +161,16 @@ class Decider:
         """Sessions that have a backup by decision."""
         return sum(bool(session.backups) for session in self._sessions.values())
 
-    def explain(self, token: int) -> str | None:
+    def explain(self, token: int, privacy: Privacy = "full") -> str | None:
         """Why a session's paths are in use or not; None for a session of one path."""
         session = self._sessions.get(token)
-        return session.reason if session else None
+        if session is None:
+            return None
+        reason = session.reason
+        for address in session.named:
+            shown = shortened(address, privacy)
+            reason = re.sub(rf"(?<![\w.:]){re.escape(address)}(?![\w.:])", shown, reason)
+        return reason
 
     def release(self) -> list[Change]:
         """Use everything again, and forget the sessions."""
@@ -358,6 +368,7 @@ class Decider:
     def _called(self, session: _Session, names: Iterable[FourTuple]) -> str:
         """Paths and clients' addresses, for people."""
         paths = {name: self._path_of(session.token, name) for name in sorted(names)}
+        session.named.update(name.remote for name in paths)
         return " and ".join(f"{each.path} ({name.remote})" if each else name.remote for name, each in paths.items())
 
     def _tell(self, session: _Session, kind: Kind, reason: str) -> None:

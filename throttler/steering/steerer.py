@@ -12,6 +12,7 @@ from throttler.steering.decider import Change, Decider, PathOf
 from tributary.kernel import mptcp_pm
 from tributary.kernel.netlink import GENERIC, family, kept
 from tributary.mptcp import sockets
+from tributary.settings.privacy import Privacy
 
 _BETWEEN = 0.5
 """Seconds between two readings."""
@@ -66,9 +67,9 @@ class Steerer:
         counts = {str(kind): count for kind, count in sorted(decider.counts.items())}
         return SteeringStatus(str(self._mode), decider.steered, len(decider.learned), counts)
 
-    def explain(self, token: int) -> str | None:
+    def explain(self, token: int, privacy: Privacy) -> str | None:
         """Why the session's paths are in use or not; None where sessions are not steered."""
-        return None if self._mode is SteeringMode.OFF else self._decider.explain(token) or "it has one path"
+        return None if self._mode is SteeringMode.OFF else self._decider.explain(token, privacy) or "it has one path"
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """A change that the kernel refuses is seen in the next reading."""

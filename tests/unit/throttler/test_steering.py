@@ -99,6 +99,7 @@ def test_a_path_for_which_the_better_one_waits_becomes_a_backup_and_stays_one_as
     assert world.decider.counts == {Kind.TRIAL: 1, Kind.KEPT: 1}
     assert world.decider.steered == 1
     assert world.decider.explain(7) == "48.0 Mbit/s without wireless (10.0.2.2), 24.8 Mbit/s with: a backup"
+    assert world.decider.explain(7, "none") == "48.0 Mbit/s without wireless (hidden), 24.8 Mbit/s with: a backup"
 
 
 def test_paths_that_add_up_are_all_used() -> None:
