@@ -451,7 +451,7 @@ impl Metrics {
     }
 
     /// The whole exposition, in the `OpenMetrics` text format.
-    pub fn exposition(&self, gauges: Gauges) -> String {
+    pub fn exposition(&self, gauges: &Gauges) -> String {
         let signed = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.open.set(signed(gauges.open));
         self.buffered.set(signed(gauges.buffered));

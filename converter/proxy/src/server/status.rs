@@ -64,7 +64,7 @@ impl Service {
             let front = self.active.handoff.as_ref();
             let front = front.map(|front| Arc::clone(&front.settings));
             self.answers[1].begin(answer_scrape(stream, move || {
-                shared.registry.metrics.exposition(Gauges {
+                shared.registry.metrics.exposition(&Gauges {
                     open: shared.admission.open(),
                     buffered: shared.admission.buffered(),
                     log_lines_dropped: shared.registry.log.dropped(),
