@@ -62,6 +62,7 @@ def test_a_card_becomes_the_system_s_files_and_units(root: Path) -> None:
     assert (stat.S_IMODE(keys.stat().st_mode), keys.stat().st_uid) == (0o600, os.getuid())
     assert enabled(root) == {
         "ssh.service",
+        "tributary-console.service",
         "tributary-converter.service",
         "tributary-firewall.service",
         "tributary-squid.service",
@@ -97,6 +98,7 @@ def test_a_card_that_was_edited_is_applied_and_takes_back_what_is_no_longer_aske
     assert not (root / "home/tributary/.ssh/authorized_keys").exists()
     assert enabled(root) == {
         "tributary-router.service",
+        "tributary-console.service",
         "tributary-converter.service",
         "tributary-firewall.service",
         "tributary-lan.service",

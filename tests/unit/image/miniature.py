@@ -100,9 +100,8 @@ def _made(path: Path) -> Path:
 
 
 def _system(role: Role) -> dict[str, str]:
-    units = {"gateway": ("squid", "converter", "throttler", "gateway", "router"), "router": ("router", "converter")}[
-        role
-    ]
+    in_both = ("router", "converter", "console")
+    units = {"gateway": ("squid", "throttler", "gateway", *in_both), "router": in_both}[role]
     wants = "etc/systemd/system/multi-user.target.wants"
     return {
         "etc/passwd": "root:x:0:0::/root:/bin/bash\ntributary:x:1000:1000::/home/tributary:/bin/bash\n",
@@ -110,7 +109,10 @@ def _system(role: Role) -> dict[str, str]:
         "etc/machine-id": "",
         "etc/ssh/sshd_config": "",
         "var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nVersion: 5.2-1\n\n",
-        **{f"usr/lib/systemd/system/tributary-{unit}.service": "" for unit in (*units, "firstboot", "first-start")},
+        **{
+            f"usr/lib/systemd/system/tributary-{unit}.service": ""
+            for unit in (*units, "console", "firstboot", "first-start")
+        },
         "usr/lib/systemd/system/dnsmasq.service": "",
         **{f"{wants}/tributary-{unit}.service": "" for unit in ("firstboot", "firstboot-report")},
         f"{wants}/systemd-networkd.service": "",
