@@ -62,6 +62,8 @@ class Commands:
         self._feed, self._reload_in = feed, reload_in
         self._steerer = Steerer(self._path_of)
         self.steering = Turns(self._steerer, self.reporter.do)
+        self.steering_mode = policy.steering.mode
+        """The policy's, or off where that cannot be done."""
         self._started = time.monotonic()
 
     def answer(self, asked: Request) -> Response | Future[bytes]:
@@ -122,13 +124,13 @@ class Commands:
 
     def reload(self) -> Response:
         """Read the policy's file again; changes at run time are dropped."""
-        answer = self._change(model.read(self._file), frozenset())
+        answer = self._change_all(model.read(self._file))
         self._reload_in(None)
         return answer
 
     def _try(self, asked: Request) -> Response:
         """Take another policy until a reload, and reload by itself after some seconds."""
-        answer = self._change(model.parse(asked["settings"], asked["name"], self._file), frozenset())
+        answer = self._change_all(model.parse(asked["settings"], asked["name"], self._file))
         self._reload_in(float(asked["seconds"]))
         return answer
 
@@ -153,9 +155,14 @@ class Commands:
         model.check(policy, "set")
         return self._change(policy, self._runtime | {name})
 
+    def _change_all(self, policy: Policy) -> Response:
+        self.require_steering(policy)
+        answer = self._change(policy, frozenset())
+        self.steering_mode = policy.steering.mode
+        return answer
+
     def _change(self, policy: Policy, runtime: frozenset[str]) -> Response:
         backend.ensure_no_foreign_qdisc(topology(policy).devices)
-        self.require_steering(policy)
         self.watch(policy, interfaces.numbers())
         self.policy, self._runtime = policy, runtime
         plan = self._feed([PolicyChanged(policy)])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
+from throttler.policy.values import SteeringMode
 from throttler.service import metrics_server, state
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
@@ -113,7 +114,7 @@ class Daemon:
     def _run(self) -> None:
         last_failure = float("-inf")
         self._there = interfaces.numbers()
-        self._commands.require_steering(self._commands.policy)
+        self._begin_steering()
         self._commands.watch(self._commands.policy, self._there)
         self._log_absent(self._there.keys())
         plan = self._handle([InterfacesChanged(frozenset(self._there)), *self._source.start()])
@@ -127,6 +128,14 @@ class Daemon:
                 last_failure = time.monotonic()
             self._log.event("reset", Level.WARNING, reason=str(failed.failure))
             plan = self._handle([*(event for each in self._follow(there) for event in each), KernelReset()])
+
+    def _begin_steering(self) -> None:
+        """Limits are kept in any case, also after a boot that lost a sysctl."""
+        try:
+            self._commands.require_steering(self._commands.policy)
+        except CommandError as failure:
+            self._commands.steering_mode = SteeringMode.OFF
+            self._log.event("not steered", Level.ERROR, reason=str(failure))
 
     def _run_with(self, plan: Plan) -> StepFailed | None:
         """Install ``plan``, and run until a stop signal; returns the failure that ended it otherwise.
@@ -205,7 +214,7 @@ class Daemon:
         self._feed(found)
         self._look_for_silent()
         joined = any(isinstance(event, SubflowEstablished) and not event.initial for event in found)
-        self._commands.steering.advance(self._commands.policy.steering.mode, joined)
+        self._commands.steering.advance(self._commands.steering_mode, joined)
         if (now := time.monotonic()) >= self._next_save:
             self._next_save = now + _BETWEEN_SAVES
             self._save()

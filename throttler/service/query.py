@@ -23,7 +23,7 @@ class SessionQuery(Settings):
     """What a session has to be like: each given key must match."""
 
     token: str | None = Field(None, description="eight hexadecimal digits")
-    clients: Networks = Field((), strict=False, description=NETWORKS)
+    clients: Networks = Field((), max_length=16, strict=False, description=f"{NETWORKS}, 16 at most")
     path: str | None = Field(None, description="the name of a path of one of its subflows")
     rule: str | None = Field(None, description="the name of a rule that applies to one of them")
     throttled: bool = Field(False, description="true or false")
@@ -68,7 +68,10 @@ def _fits(query: SessionQuery, session: Session, snapshot: Snapshot) -> bool:
         return False
     if query.throttled and not any(each.throttled for each in decisions):
         return False
-    return not query.clients or any(ip_address(_client(session)) in network for network in query.clients)
+    if not query.clients:
+        return True
+    client = ip_address(_client(session))
+    return any(client in network for network in query.clients)
 
 
 def _client(session: Session) -> str:

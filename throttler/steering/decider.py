@@ -22,6 +22,8 @@ Readings = Mapping[FourTuple, Traffic]
 
 _APART = SECOND // 4
 """Two readings that are compared are so far apart at least."""
+_BETWEEN = SECOND // 2
+"""And not more often than so much, in the usual case."""
 _IN_A_ROW = 3
 """Readings that show the same before anything is done."""
 _JUDGED = 4
@@ -84,6 +86,7 @@ class _Phase(StrEnum):
 class _Sample:
     """Between two readings: bytes per second of the session, and for which shares of the time subflows were sending."""
 
+    nanoseconds: int
     total: float
     sending: Mapping[FourTuple, float]
 
@@ -129,6 +132,10 @@ class _Session:
     def capacity(self, name: FourTuple) -> float:
         """Bytes per second that the subflow has shown lately."""
         return max(self.rates[name], default=0.0)
+
+    def shows(self, count: int) -> bool:
+        """Whether there are so many samples, or the time of so many: beside many sessions readings are rare."""
+        return len(self.samples) >= count or sum(each.nanoseconds for each in self.samples) >= count * _BETWEEN
 
     def total(self, count: int) -> float:
         """The mean of the last samples."""
@@ -262,10 +269,10 @@ class Decider:
         settles = max(_SETTLES, _ROUND_TRIPS * session.round_trip)
         if passed < min(settles, _SETTLES_AT_MOST) or (has_rest and passed < _SETTLES_AT_MOST):
             session.samples.clear()
-        return len(session.samples) >= _JUDGED
+        return session.shows(_JUDGED)
 
     def _watch(self, session: _Session, readings: Readings, now: int) -> Iterator[Change]:
-        if len(session.samples) < _IN_A_ROW or not (used := session.used(readings)):
+        if not session.shows(_IN_A_ROW) or not (used := session.used(readings)):
             return
         total = session.total(_IN_A_ROW)
         best = max(used, key=session.capacity)
@@ -337,6 +344,7 @@ class Decider:
             self._tell(session, Kind.FREED, f"{text}: used")
             return
         session.left_out |= tried
+        session.floor = after
         session.next_retry = now + session.retry_pause
         self._tell(session, Kind.BACK, f"{text}: still a backup")
         yield from (Change(session.token, name, True) for name in tried)
@@ -388,7 +396,7 @@ def _measure(session: _Session, readings: Readings, before: Readings, took: int)
         sending[name] = (new.sending_us - old.sending_us) * 1000 / took
         if rate:
             session.rates[name].append(max(rate, new.delivery_rate))
-    session.samples.append(_Sample(total, sending))
+    session.samples.append(_Sample(took, total, sending))
     return True
 
 

@@ -45,7 +45,7 @@ def named(_token: int, name: FourTuple) -> ClientPath:
 
 @dataclass
 class World:
-    """One session, read twice a second; the kernel does what is decided."""
+    """One session, read ``every`` half a second; the kernel does what is decided."""
 
     model: Model
     decider: Decider = field(default_factory=lambda: Decider(named, is_dry=False))
@@ -53,6 +53,7 @@ class World:
     names: tuple[FourTuple, ...] = (FAST, SLOW)
     by_client: set[FourTuple] = field(default_factory=set)
     obeys: bool = True
+    every: int = HALF
     now: int = 100 * SECOND
     acked: Counter[FourTuple] = field(default_factory=Counter)
     sending: Counter[FourTuple] = field(default_factory=Counter)
@@ -63,11 +64,11 @@ class World:
         """So many readings; what was changed, also with its seconds in ``changes``."""
         found: list[Change] = []
         for _ in range(readings):
-            self.now += HALF
+            self.now += self.every
             rates = self.model(frozenset(self.names) - self.made - self.by_client)
             for name, (rate, share) in rates.items():
-                self.acked[name] += round(rate * MEGABYTE / 2)
-                self.sending[name] += round(share * 500_000)
+                self.acked[name] += round(rate * MEGABYTE * self.every / SECOND)
+                self.sending[name] += round(share * 1_000_000 * self.every / SECOND)
             for change in self.decider.decide(self._readings(rates), self.now):
                 if self.obeys:
                     (self.made.add if change.backup else self.made.discard)(change.subflow)
@@ -89,6 +90,29 @@ class World:
             )
             for name in self.names
         }
+
+
+def test_beside_many_sessions_rare_readings_are_enough() -> None:
+    world = World(stalling, every=9 * HALF)
+    assert world.read(2) == [Change(7, SLOW, backup=True)]
+    assert world.read(1) == []
+    assert world.decider.counts == {Kind.TRIAL: 1, Kind.KEPT: 1}
+
+
+def test_a_session_that_began_by_what_was_learned_notices_that_its_path_became_slow() -> None:
+    alone = [6.0]
+
+    def fading(used: frozenset[FourTuple]) -> Rates:
+        return stalling(used) if SLOW in used else {FAST: (alone[0], 1.0)}
+
+    learned = Learned()
+    learned.learn(named(7, SLOW), named(7, FAST), 100 * SECOND)
+    world = World(fading, Decider(named, is_dry=False, learned=learned))
+    world.read(40)
+    assert world.decider.counts == {Kind.LEARNED: 1, Kind.RETRY: 1, Kind.BACK: 1}
+    alone[0] = 0.5
+    assert Change(7, SLOW, backup=False) in world.read(8)
+    assert world.decider.counts[Kind.WORSE] == 1
 
 
 def test_a_path_for_which_the_better_one_waits_becomes_a_backup_and_stays_one_as_it_helps() -> None:
