@@ -132,7 +132,7 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
-        return Listed(mapping.devices(self._lan), time.monotonic())
+        return Listed(mapping.devices(self._lan), self._lan["moment"])
 
     def bypasses(self) -> list[Bypass]:
         """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""

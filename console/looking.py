@@ -69,6 +69,8 @@ def take(before: Seen | None) -> Seen:
     # Nor has a gateway a LAN.
     with suppress(CommandError):
         gateway = answers.gateway()
+        if before is not None:  # a router that runs a program says later what its LAN does
+            devices, bypasses = before.devices, before.bypasses
         devices, bypasses = answers.devices(), answers.bypasses()
     examined = None
     try:

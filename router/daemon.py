@@ -390,7 +390,8 @@ class Daemon:
     def _change(self, asked: Request) -> Response:
         match asked["command"]:
             case "lan":
-                return {"devices": self._devices.devices(time.monotonic()), "bypass": self._bypasses.listed}
+                moment, devices = self._devices.devices(time.monotonic())
+                return {"moment": moment, "devices": devices, "bypass": self._bypasses.listed}
             case "set-bypass":
                 self._set_bypass(bypass.parsed(str(asked["match"])), asked["to"])
             case "set-usage":

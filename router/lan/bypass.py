@@ -70,7 +70,8 @@ class Bypasses:
             raise CommandError(Exit.USAGE, f"{to[:60]!r}: accepted: {', '.join((BEST, *self._links))}")
         added = {each: where for each, where in self._added.items() if each != what}
         if to is not None:
-            added[what] = to
+            # The first one that matches counts: the last word does.
+            added = {what: to, **added}
         if len(added) > _MOST:
             raise CommandError(Exit.USAGE, f"{what}: there are {_MOST} by-passes: remove one")
         marks = {

@@ -7,7 +7,7 @@ from router.lan.table import OwnTable
 from router.settings import RouterSettings
 from tributary.kernel import nft
 
-_INTERVAL = 1.0
+_INTERVAL = 0.25
 """Seconds for which devices that were read are answered again."""
 _LONGEST_LEASES = 1 << 20
 
@@ -17,24 +17,25 @@ class DeviceCounters:
 
     def __init__(self) -> None:
         self.table = OwnTable(TABLE)
-        self._interface: str | None = None
+        self._interface: str | None = ""  # an earlier daemon may have left a table
         self._leases = Path()
         self._read: tuple[float, list[Answer]] | None = None
 
     def change_settings(self, settings: RouterSettings) -> None:
         """Count from zero if another interface is the LAN's now, or end."""
         self._leases = settings.leases
-        before, self._interface = self._interface, settings.lan if settings.devices else None
-        if self._interface != before:
-            self.table.replace(rules(self._interface) if self._interface else "")
+        interface = settings.lan if settings.devices else None
+        if interface != self._interface:
+            self.table.replace(rules(interface) if interface else "")
+            self._interface = interface
         self.table.restore()
 
-    def devices(self, now: float) -> list[Answer]:
-        """Those that were seen within a day; ``now`` by time.monotonic()."""
+    def devices(self, now: float) -> tuple[float, list[Answer]]:
+        """Those that were seen within a day, and when that was read; ``now`` by time.monotonic()."""
         if self._read is None or now >= self._read[0] + _INTERVAL:
             counted = nft.counted(TABLE) if self._interface else None
             self._read = now, [] if counted is None else devices(counted, self._names())
-        return self._read[1]
+        return self._read
 
     def _names(self) -> dict[str, str]:
         """Of devices, by MAC address; none if the file is not there or cannot be read."""

@@ -22,7 +22,7 @@ class OwnTable:
     def restore(self) -> None:
         """Make it again if another program has removed it, as ``nft flush ruleset`` does."""
         if self._rules and nft.listed(self._name) is None:
-            nft.execute(self._rules)
+            nft.execute(nft.delete(self._name) + self._rules)
 
     def remove(self) -> None:
         """Remove it, if it was made."""

@@ -59,6 +59,7 @@ def test_what_is_none_is_refused(home: Home) -> None:
             ("0.0.0.0/0", "lte", "a network of the Internet"),
             ("198.51.100.1/24", "lte", "without host bits"),
             ("8.8.8.0/24; flush ruleset", "lte", "accepted"),
+            ("2a00:1450::1%x; flush ruleset", "lte", "accepted"),
             ("8.8.8.0/24", "adsl", "accepted: best, dsl, lte"),
         ):
             with pytest.raises(CommandError, match=part):

@@ -33,7 +33,7 @@ def parsed(text: str) -> str:
     if is_device(written):
         return written
     try:
-        network = ip_network(written)
+        network = ip_network("" if "%" in written else written)  # no zones, in which any text may be
         if _is_of_the_internet(network):
             return str(network)
     except ValueError:
