@@ -15,8 +15,9 @@ limits and links for twelve hours; the journal names them. Needs root.
 """
 
 _PASSWORD = """\
-Sets the password of the console's page, or with --remove takes it away: then only 'login' logs in. All browsers are
-logged out. The password is read from the terminal, or from standard input. Needs root.
+Sets the password of the console's page, or with --remove takes it away: then that of 'password_hash' in the settings is
+good, or only 'login' logs in. All browsers are logged out. The password is read from the terminal, or from standard
+input. Needs root.
 """
 
 _TOKEN = """\

@@ -178,7 +178,8 @@ class Api:
         if order not in _ORDERS:
             raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
         most = requests.number(request, "limit", 100, 1000)
-        if seen.sessions.total > len(seen.sessions.documents):
+        # What is shown of clients may be less than what the throttler compares.
+        if seen.sessions.total > len(seen.sessions.documents) or (clients is not None and seen.sessions.documents):
             return await self._asked_sessions(seen, _query(request, clients, order, most))
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
         fits.sort(key=_ORDERS[order])

@@ -94,6 +94,9 @@ class _Plain(_Protocol):
 class _Tls(SSLProtocol):
     """TLS around HTTP. asyncio's own server would tell nobody of a connection before its handshake is done."""
 
+    max_size = 16 << 10
+    """Bytes of a buffer that each connection has from its first moment; a TLS record is no larger (RFC 8446)."""
+
     def __init__(self, there: _Connections, context: SSLContext, inner: _Protocol) -> None:
         super().__init__(
             inner.loop,

@@ -11,8 +11,8 @@ HASH = "a hash of up to 64 MiB as `mkpasswd --method=scrypt` prints it, beginnin
 
 _BITS, _BLOCKS, _TIMES = 14, 8, 5
 """Of our own hashes: N = 2^14, r and p, as OWASP's cheat sheet on password storage has them for 16 MiB."""
-_MOST_MEMORY, _MOST_WORK = 64 << 20, 1 << 20
-"""Bytes; N * r * p, of which mkpasswd's own choice is half."""
+_MOST_MEMORY, _MOST_WORK = 65 << 20, 1 << 20
+"""Bytes, of which one MiB is for p blocks; N * r * p, of which mkpasswd's own choice is half."""
 _DIGITS = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FORM = re.compile(r"\$7\$(D)(D{5})(D{5})D{0,86}\$D{43}".replace("D", "[./0-9A-Za-z]"))
 
@@ -24,7 +24,9 @@ def checked(document: object) -> str:
     if (found := _FORM.fullmatch(document)) is None:
         raise ValueError(HASH)
     n, r, p = map(_number, found.groups())
-    if n == 0 or not 0 < (r * p) << n <= _MOST_WORK or (128 * r) << n > _MOST_MEMORY:
+    memory = ((128 * r) << n) + 128 * r * p
+    # N < 2^(128 * r / 8): RFC 7914 section 2.
+    if not 0 < n < 16 * r or not 0 < (r * p) << n <= _MOST_WORK or memory > _MOST_MEMORY:
         raise ValueError(HASH)
     return document
 

@@ -33,6 +33,8 @@ def test_hashes_are_those_of_crypt() -> None:
         BY_MKPASSWD.replace("$7$CU", "$7$DU"),  # 128 MiB
         BY_MKPASSWD.replace("$7$CU..../", "$7$CU....1"),  # three times over
         BY_MKPASSWD.replace("$7$C", "$7$."),
+        BY_MKPASSWD.replace("$7$CU", "$7$E/"),  # N = 2^16 with r = 1, which OpenSSL refuses
+        BY_MKPASSWD.replace("$7$CU..../....", "$7$/6.......E."),  # r = 8, p = 65536: 64 MiB for p blocks
         BY_MKPASSWD.replace("$7$CU", "$7$C."),
         BY_MKPASSWD.replace("/....a", ".....a"),
         BY_MKPASSWD.replace("$7$CU....", "$7$zzzzzz"),
