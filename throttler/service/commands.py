@@ -95,7 +95,8 @@ class Commands:
         return self.reporter.ask(_Found(query))
 
     def _explain(self, asked: Request) -> Future[bytes]:
-        question, privacy = report.question(self._engine, asked["ends"]), self.policy.privacy
+        privacy = self.policy.privacy
+        question = report.question(self._engine, asked["ends"], privacy)
         token = question.session.token
         return self.reporter.do(
             lambda: json.dumps(report.explain(question, privacy, self._steerer.explain(token, privacy))).encode()

@@ -295,16 +295,19 @@ def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / SECOND, 3)
 
 
-def question(engine: Engine, ends: object) -> ExplainQuery:
+def question(engine: Engine, ends: object, privacy: Privacy = "full") -> ExplainQuery:
     """The query for ``explain``: the session of a token, or the subflow of two ends, in either order.
 
-    Raises CommandError, exit 64, for other arguments, and without such a session or subflow.
+    Raises CommandError, exit 64, for other arguments, and without such a session or subflow; with ``privacy`` for ends,
+    which would say whether a client is there.
     """
-    found = _asked(engine, ends) if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else None
+    found = None
+    if isinstance(ends, list) and all(isinstance(end, str) for end in ends) and (privacy == "full" or len(ends) == 1):
+        found = _asked(engine, ends)
     if found is None:
         given = " ".join(map(str, ends[:3])) if isinstance(ends, list) else str(ends)
-        accepted = "the token of a session or both ends of a subflow that 'tributary sessions' shows"
-        raise invalid_value("explain", "argument", given[:_ECHOED], accepted)
+        accepted = "the token of a session" if privacy != "full" else "the token of a session or both ends of a subflow"
+        raise invalid_value("explain", "argument", given[:_ECHOED], f"{accepted} that 'tributary sessions' shows")
     return found
 
 

@@ -84,6 +84,8 @@ def test_what_shows_no_addresses_of_clients_names_them_nowhere(
     for text in (str(status), str(explained), touched.model_dump_json()):
         assert "10.0.1.2" not in text and "10.0.2.2" not in text
     assert f"client {shown} is not in" in str(explained) and shown in touched.model_dump_json()
+    with pytest.raises(CommandError, match="accepted: the token of a session that"):
+        question(engine, [FIRST.local_end, FIRST.remote_end], privacy)
 
 
 @pytest.mark.parametrize(
