@@ -12,7 +12,12 @@ from tributary.paths import CACHE, ROOT
 pytestmark = [needs("cargo", "clang", "ethtool", "ip", "nft", "unshare"), pytest.mark.timeout(900)]
 
 # With the features that scripts/check builds with: so nothing is built twice.
-CARGO = ("cargo", "test", "--quiet", "--locked", "--workspace", "--features=tributary-converter/offload")
+CARGO = (
+    "bash",
+    "-c",
+    '. "$0" && exec cargo test --quiet --locked "${workspace[@]}" "$@"',
+    str(ROOT / "scripts/setup.d/workspace"),
+)
 APART = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
