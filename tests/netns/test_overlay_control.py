@@ -36,12 +36,17 @@ def test_each_ingress_has_a_table_and_at_rest_nothing_is_written(overlay: Overla
     assert (status["controller"], status["waiting"], status["refused"]) == ("c1", [], [])
     assert [node["address"] for node in status["nodes"]] == [f"127.0.0.{number}:5460" for number in range(11, 15)]
     assert [(table["ingress"], table["egresses"]) for table in status["tables"]] == [(node, 3) for node in NODES]
-    delays = overlay.found("delays/")
     measured = overlay.values("delays/").values()
     assert all(0 < us < 20_000 for each in measured for us in each["round_trip_us"].values())
-    time.sleep(3)  # 15 rounds of pings
-    assert overlay.found("delays/") == delays
+    until(lambda: is_at_rest(overlay))  # delays of a busy machine change by much, and are written
     assert overlay.found("health/") == {}
+
+
+def is_at_rest(overlay: Overlay) -> bool:
+    """Whether no delay is written in 15 rounds of pings."""
+    delays = overlay.found("delays/")
+    time.sleep(3)
+    return overlay.found("delays/") == delays
 
 
 def test_a_dead_node_is_out_within_3_s_and_is_used_again_when_it_is_back(overlay: Overlay) -> None:

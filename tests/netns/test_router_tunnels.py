@@ -224,7 +224,8 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
             house.on_provider(f"ip link set {first} up")
             eventually(lambda: house.gateway()["address"] == str(preferred.gateway), 20.0)
             with house.transfer(str(preferred.inside)):
-                house.has_subflows(*(str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2)))
+                both = (str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2))
+                house.has_subflows(*both, seconds=20.0)  # the second tunnel shakes hands again every 5 s at most
             assert f"{PREFIX}9" not in house.on_router("ip -br link")
 
 

@@ -26,7 +26,7 @@ from experiments.testbed.build import (
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.topology import Profile
-from tests.netns.traces import traces
+from tests.netns.traces import nothing_new, traces
 from tests.netns.world import eventually, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -101,7 +101,7 @@ def test_up_exec_status_and_down_leave_the_machine_as_it_was(name: str) -> None:
     rows = [row for row in json.loads(run("status", "--json").stdout) if row["testbed"] == name]
     assert [row["node"] for row in rows] == ["client", "link-wired", "link-wireless", "gateway", "server"]
     assert run("down", "--name", name).returncode == 0
-    assert traces() == before
+    eventually(lambda: nothing_new(before))
 
 
 def test_a_dry_run_shows_the_links_and_changes_nothing(name: str) -> None:
@@ -109,7 +109,7 @@ def test_a_dry_run_shows_the_links_and_changes_nothing(name: str) -> None:
     shown = run("up", "--dry-run", "--name", name, "--set", "wired.rate=50mbit")
     assert shown.returncode == 0
     assert "50mbit" in shown.stdout
-    assert traces() == before
+    eventually(lambda: nothing_new(before))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -119,7 +119,7 @@ def test_up_that_is_interrupted_leaves_nothing(name: str, how: signal.Signals) -
         wait_until_built(name)
         up.send_signal(how)
         assert up.wait(30) == 128 + how
-    assert traces() == before
+    eventually(lambda: nothing_new(before))
 
 
 def test_down_removes_what_kill_9_left_behind_and_nothing_else(testbed: Testbed, name: str) -> None:
@@ -129,7 +129,7 @@ def test_down_removes_what_kill_9_left_behind_and_nothing_else(testbed: Testbed,
         up.kill()
     assert name in names()
     assert run("down").returncode == 0
-    assert traces() == before
+    eventually(lambda: nothing_new(before))
     assert " 0% packet loss" in testbed.client.run("ping", "-c", "1", "10.0.1.1")
 
 
