@@ -102,6 +102,7 @@ class Api:
             Call("POST", "enrol", "managing", "let a home router in", self._enrol, d.Enrolled, d.RouterName),
             Call("POST", "revoke", "managing", "let it in no longer", self._revoke, d.Revoked, d.RouterName),
             Call("POST", "preview", "managing", "what a rule would be about", self._preview, d.Preview, d.TriedRule),
+            Call("POST", "fix", "managing", "have the doctor fix something", self._fix, d.Fixed, d.Fix),
             Call("POST", "undo", "managing", "undo a change", self._undo, d.Made, d.Undo),
         )
 
@@ -221,6 +222,15 @@ class Api:
     async def _revoke(self, request: Request, asked: documents.RouterName) -> Message:
         answer = await self._changes.revoke(self._door.name(request), asked.name)
         return documents.Revoked.model_validate(answer)
+
+    async def _fix(self, request: Request, asked: documents.Fix) -> Message:
+        seen = await self._looking.latest()
+        found = seen.examined.findings if seen.examined else ()
+        names = {finding.fix_name for finding in found if finding.fix_name is not None}
+        if asked.name not in names:
+            accepted = ", ".join(sorted(names)) or "nothing, as the doctor has found nothing that it may fix"
+            raise Refused(HTTPStatus.BAD_REQUEST, f"name = {asked.name!r}: accepted: {accepted}")
+        return await self._changes.fix(self._door.name(request), asked.name)
 
     async def _preview(self, _request: Request, asked: documents.TriedRule) -> Message:
         answer = await asyncio.to_thread(_THROTTLER.ask, "preview", rule=asked.rule)

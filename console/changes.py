@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from command import box, mapping, steering
-from console.journal import ACCESS, TO, Book, Change
+from console import fixes
+from console.journal import ACCESS, STATE, TO, Book, Change
 from gateway.control import CONTROL as GATEWAY
-from tributary.api.console import Entry
+from tributary.api.console import Entry, Fixed
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
 
@@ -63,7 +64,7 @@ class Subject:
 
 def subject_of(entry: Entry) -> Subject:
     """What a line of the journal has changed; raises CommandError for what cannot be undone."""
-    if entry.key == ACCESS:
+    if entry.key in (ACCESS, STATE):
         raise CommandError(Exit.USAGE, f"{entry.subject}: accepted: a change of a limit, a link or a by-pass")
     kind, _, name = entry.subject.partition(" ")
     return Subject(kind, name, entry.key)
@@ -74,7 +75,7 @@ class Changes:
 
     def __init__(self, book: Book, tell: Callable[[str, Change], None]) -> None:
         self._book, self._tell = book, tell
-        self._access_lock = asyncio.Lock()
+        self._access_lock, self._fixes_lock = asyncio.Lock(), asyncio.Lock()
         self._turns: dict[Subject, _Turn] = {}
 
     async def make(self, who: str, subject: Subject, value: str | None, undoes: Entry | None = None) -> Entry | None:
@@ -111,6 +112,25 @@ class Changes:
     async def revoke(self, who: str, name: str) -> Mapping[str, Any]:
         """Revoke a home router; what the gateway's service answers. Raises CommandError."""
         return await self._access(who, "revoke", name, Change(f"router {name}", ACCESS, "yes", None))
+
+    async def fix(self, who: str, name: str) -> Fixed:
+        """Have the doctor fix what has this ``fix_name``; raises CommandError."""
+        # One at a time: each takes a thread.
+        async with self._fixes_lock:
+            return await asyncio.to_thread(self._fix, who, name)
+
+    def _fix(self, who: str, name: str) -> Fixed:
+        fixed = fixes.ask(name)
+        if not fixed.ran:
+            return fixed
+        change = Change(f"check {name}", STATE, "wrong", "wrong" if fixed.left else "ok")
+        self._tell(who, change)
+        # What was run is shown, whatever became of the journal.
+        try:
+            self._book.add(who, change, time.time())
+        except CommandError as error:
+            return fixed.model_copy(update={"notes": (f"not in the journal: {error}",)})
+        return fixed
 
     async def _access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
         # One at a time: each takes a thread.

@@ -34,6 +34,8 @@ ACCESS = "access"
 """The key of a router that is enrolled or revoked: a line each, which nobody can undo."""
 TO = "to"
 """The key of a by-pass: a line each, too, since nobody drags it."""
+STATE = "state"
+"""The key of a check of the doctor's, which was wrong: a line each, which nobody can undo."""
 
 
 class Book:
@@ -53,7 +55,7 @@ class Book:
             last = _entry(connection, self._last.get(subject, 0))
             if last is None or not _goes_on(last, who, now):
                 entry = _added(connection, who, change, now)
-                if change.key not in (ACCESS, TO):
+                if change.key not in (ACCESS, TO, STATE):
                     self._last[subject] = entry.id
                 return entry
             if last.before == change.after:

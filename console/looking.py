@@ -13,7 +13,7 @@ from command.rates import with_rates
 from command.show import Listed
 from console.changes import PATIENCE
 from console.history import Recorder
-from tributary.api.console import EXAMINED, Examination, Look
+from tributary.api.console import EXAMINED, FIXES, Examination, Look
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.settings.errors import CommandError
@@ -44,6 +44,7 @@ class Seen:
     bypasses: Sequence[Bypass] = ()
     gateway: HomeGateway | None = None
     examined: Examination | None = None
+    fixes: bool = False
     overlay: Overlay | None = None
     handoff: HandOff | None = None
     fleet: Fleet | None = None
@@ -90,6 +91,7 @@ def take(before: Seen | None) -> Seen:
         bypasses,
         gateway,
         examined,
+        FIXES.is_socket(),
         _known(answers.overlay),
         _known(answers.handoff),
         _known(answers.fleet),
@@ -124,6 +126,7 @@ def shown(seen: Seen, notes: Sequence[str]) -> Look:
         gateway=seen.gateway,
         notes=(*seen.notes, *notes),
         examined=seen.examined,
+        fixes=seen.fixes,
         overlay=seen.overlay,
         handoff=seen.handoff,
         fleet=seen.fleet,

@@ -262,12 +262,13 @@ def _console(inputs: Inputs) -> Package:
         "machine alone, 127.0.0.1:8480.",
         files=(
             content.command(name, "console.cli"),
+            content.command("doctor-fix", "doctor.on_request", "usr/lib/tributary"),
             *(File(f"{PYTHON}/{path}", checkout[path]) for path in page),
             *content.files(inputs, name, "console/systemd/*", "debs/*/tributary-console.*", "debs/files/console.toml"),
             *content.files(inputs, name, "docs/console.md", "docs/console-home.md"),
         ),
         depends=_modules(inputs),
-        units=(Unit("tributary-console.service", Upgrade.RESTART),),
+        units=(Unit("tributary-doctor-fix.socket"), Unit("tributary-console.service")),
         group="tributary-steer",
         leftovers=("var/lib/tributary-console", "var/lib/private/tributary-console"),
     )

@@ -10,10 +10,9 @@ from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 
-from doctor import links, services
-from doctor.examination import Check, Role, checks, path_to
+from doctor import fixing
+from doctor.examination import Role, checks, examine, own_role, path_to
 from doctor.findings import Command, Finding, State, fixes
-from tributary.kernel import process
 from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port
@@ -55,8 +54,6 @@ exit codes:
   71  --record, --metrics: the file cannot be written
   77  not root
 """
-_FIX_TIMEOUT = 300.0
-"""Seconds that a command that fixes something may take."""
 _MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
 
 
@@ -99,11 +96,11 @@ def _run(
     if dry_run and not fix:
         raise Contradiction("--dry-run says what --fix would do: accepted: --fix --dry-run")
     need_root("doctor")
-    own = _role(role)
-    examine = partial(_paths, path) if path else partial(_findings, _chosen(own, only, without))
+    own = Role(role) if role else own_role()
+    look = partial(_paths, path) if path else partial(examine, own, _chosen(own, only, without))
     if fix:
-        _fix(fixes(examine()), dry_run)
-    findings = examine()
+        _fix(fixes(look()), dry_run)
+    findings = look()
     if record or metrics:
         # Not at the top: it loads the library for Prometheus.
         from doctor.record import write_findings, write_metrics
@@ -121,17 +118,7 @@ def _paths(target: str) -> list[Finding]:
     return [finding for server, port in _servers(target) for finding in path_to(server, port)]
 
 
-def _findings(chosen: Sequence[Check]) -> list[Finding]:
-    return [finding for check in chosen for finding in check()]
-
-
-def _role(given: str | None) -> Role:
-    if given:
-        return Role(given)
-    return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
-
-
-def _chosen(role: Role, *given: str | None) -> list[Check]:
+def _chosen(role: Role, *given: str | None) -> list[str]:
     known = checks(role)
     only, without = (each.split(",") if each else [] for each in given)
     for argument, names in (("only", only), ("without", without)):
@@ -139,7 +126,7 @@ def _chosen(role: Role, *given: str | None) -> list[Check]:
             if name not in known:
                 accepted = f"accepted with --role {role.value}: {', '.join(known)}"
                 raise CommandError(Exit.USAGE, f"--{argument} {name}: {accepted}")
-    return [known[name] for name in only or known if name not in without]
+    return [name for name in only or known if name not in without]
 
 
 def _servers(target: str) -> list[tuple[str, int]]:
@@ -160,19 +147,8 @@ def _servers(target: str) -> list[tuple[str, int]]:
 def _fix(commands: Sequence[Command], dry_run: bool) -> None:
     for command in commands:
         print(f"{'would run' if dry_run else 'running'}: {shlex.join(command)}", file=sys.stderr)
-        if not dry_run:
-            _run_fix(command)
-
-
-def _run_fix(command: Command) -> None:
-    """Continue after a failure: the next examination reports it."""
-    try:
-        done = process.run(command, timeout=_FIX_TIMEOUT)
-    except (OSError, CommandError) as error:
-        print(f"  {error}", file=sys.stderr)
-        return
-    if done.returncode != 0:
-        print(f"  exit code {done.returncode}: {done.stderr.strip()}", file=sys.stderr)
+        if not dry_run and (failure := fixing.run(command)):
+            print(f"  {failure}", file=sys.stderr)
 
 
 def _report(findings: Sequence[Finding], as_json: bool) -> None:

@@ -1,11 +1,12 @@
 """The checks of each role."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
 from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
-from doctor.findings import Finding
+from doctor.findings import Finding, State
 from tributary.kernel import sysctl
 from tributary.kernel.mptcp_pm import SWITCH
 from tributary.kernel.process import run
@@ -17,6 +18,11 @@ _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributa
 """The kernel settings: in a checkout, or where the packages put them."""
 _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
 """Settings that are only applied together."""
+
+ON_REQUEST = frozenset({"mptcp", "settings", "rp_filter", "endpoints", "listeners", "limits", "clock"})
+"""Checks whose fixes the console's page may ask for: settings of the kernel, services that do not listen. Not routing:
+a wrong rule may lock out who asks.
+"""
 
 _TIMEOUT = 20.0
 """Time-out in seconds of a program that reads something."""
@@ -35,6 +41,22 @@ class Role(Enum):
 def checks(role: Role) -> Mapping[str, Check]:
     """By name, in the order in which one builds on another."""
     return {name: check for name, (check, roles) in _CHECKS.items() if role in roles}
+
+
+def own_role() -> Role:
+    """What this machine is."""
+    return Role.ROUTER if links.router_runs() or services.is_enabled("tributary-router") else Role.GATEWAY
+
+
+def examine(role: Role, names: Sequence[str]) -> list[Finding]:
+    """The findings of these checks of the role."""
+    known = checks(role)
+    return [_named(finding, name) for name in names for finding in known[name]()]
+
+
+def _named(finding: Finding, name: str) -> Finding:
+    is_fixed_on_request = name in ON_REQUEST and finding.state is State.WRONG and finding.fix
+    return replace(finding, fix_name=name) if is_fixed_on_request else finding
 
 
 def path_to(server: str, port: int) -> list[Finding]:

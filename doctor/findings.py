@@ -23,7 +23,8 @@ class State(Enum):
 class Finding:
     """What was found by one ``check``.
 
-    ``fix`` are the commands that fix it, in order; ``advice`` is for what no command can do.
+    ``fix`` are the commands that fix it, in order; ``advice`` is for what no command can do. ``fix_name`` is the word
+    by which the console's page has it fixed, None where that is for root alone.
     """
 
     check: str
@@ -31,6 +32,7 @@ class Finding:
     message: str
     fix: Sequence[Command] = ()
     advice: str = ""
+    fix_name: str | None = None
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -41,6 +43,7 @@ class Finding:
             "message": self.message,
             "fix": list(map(shlex.join, self.fix)),
             "advice": self.advice,
+            "fix_name": self.fix_name,
         }
 
 

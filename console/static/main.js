@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.module.js";
 import { events, follow, get, usePolled } from "./api.js";
+import { Health, isWrong } from "./health.js";
 import { append, fromServer, NOTHING } from "./history.js";
 import { Bypasses, Devices, Gateway } from "./home.js";
 import { Links } from "./links.js";
@@ -9,7 +10,7 @@ import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
 import { Busiest, Sessions } from "./sessions.js";
 import { Routers } from "./routers.js";
-import { Health, isWrong, Journal, Rules } from "./tables.js";
+import { Journal, Rules } from "./tables.js";
 import { age, clock } from "./units.js";
 
 const MENU = [["/", "Overview"], ["/sessions", "Sessions"], ["/rules", "Rules"], ["/routers", "Routers"],
@@ -98,7 +99,7 @@ function View({ path, look, past, manages }) {
   if (path === "/overlay") return html`<${Overlay} overlay=${part} />`;
   if (path === "/handoff") return html`<${HandOff} front=${part} />`;
   if (path === "/fleet") return html`<${Fleet} fleet=${part} />`;
-  if (path === "/health") return html`<${Health} examined=${look.examined} time=${look.time} />`;
+  if (path === "/health") return html`<${Health} examined=${look.examined} fixes=${look.fixes} time=${look.time} manages=${manages} />`;
   if (path === "/journal") return html`<${Journal} manages=${manages} />`;
   const runs = (program) => look.services.some(({ name, running }) => name === program && running);
   return html`<${Links} look=${look} past=${past} manages=${manages} /><${Gateway} gateway=${look.gateway} />

@@ -1,5 +1,4 @@
-// A table, and the views that are one: the rules of the throttler's policy, what the doctor found, and the journal of
-// changes.
+// A table, and the views that are one: the rules of the throttler's policy, and the journal of changes.
 
 import { html, useRef, useState } from "./vendor/preact-htm.module.js";
 import { post, Status, usePolled, useReport } from "./api.js";
@@ -86,28 +85,9 @@ export function Rules({ look, manages }) {
   ${look.links.some((link) => link.kind === "path") && html`<${RulePreview} look=${look} manages=${manages} />`}`;
 }
 
-export const isWrong = (finding) => finding.state === "wrong";
-const LONG = 3 * 3600;
-const FOUND = ["State", "Check", "What was found", "What fixes it"];
-const STATES = ["wrong", "unknown", "note", "ok"];
-
-/** What the doctor found, the worst first. */
-export function Health({ examined, time }) {
-  const found = [...(examined?.findings ?? [])].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state));
-  const remedy = ({ fix, advice }) => html`${fix.map((each) => html`<code key=${each}>${each}</code>`)} ${advice}`;
-  const rows = found.map((each, index) => [index, each.state, each.check, each.message, remedy(each)]);
-  return html`<section>
-    <h2>Health</h2>
-    ${!examined && html`<p class="empty">The doctor has not looked at this machine since it started.</p>`}
-    ${examined && html`<p class="muted">As a ${examined.role}, at ${date(examined.time)}.${" "}
-      <code>sudo tributary doctor --fix</code> runs the commands that fix what is wrong,
-      ${" "}<code>sudo systemctl start tributary-doctor</code> has it look again.</p>`}
-    ${examined && time - examined.time > LONG && html`<p class="note">That is long ago: it looks once an hour.</p>`}
-    <${Table} label="What the doctor found" heads=${FOUND} rows=${rows} />
-  </section>`;
-}
-
 const NOTHING = { limit: "no limit", access: "no access", to: "no by-pass" };
+/** Keys of changes that nobody can undo. */
+const FINAL = new Set(["access", "state"]);
 const value = (key, text) => text ?? NOTHING[key] ?? "as in the settings";
 
 export function Journal({ manages }) {
@@ -127,7 +107,7 @@ export function Journal({ manages }) {
   const rows = data?.entries.map((entry) => [
     ...[entry.id, date(entry.time), entry.who, `${entry.key} of ${entry.subject}`],
     ...[value(entry.key, entry.before), value(entry.key, entry.after)],
-    entry.undone ? "undone" : manages && entry.key !== "access" && button(entry),
+    entry.undone ? "undone" : manages && !FINAL.has(entry.key) && button(entry),
   ]);
   const heads = ["When", "Who", "What", "Before", "After", "Undo"];
   return html`<section>

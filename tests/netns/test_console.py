@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 from console.password import hashed
 from experiments.testbed.node import Node
+from tests.doctor_fix import listening
 from tests.netns.console_world import FREE, Browser, console, token
 from tests.netns.links_world import GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
-from tests.netns.world import eventually, in_namespace, ready, run, serving
+from tests.netns.world import eventually, in_namespace, on, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
-from tributary.api.console import EXAMINED
+from tributary.api.console import EXAMINED, FIXES
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -398,3 +399,54 @@ def test_the_page_has_what_the_doctor_found(browser: Browser) -> None:
         assert any(str(EXAMINED) in note for note in eventually(lambda: browser.get("look")["notes"]))
     finally:
         EXAMINED.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def unjoined() -> Iterator[None]:
+    """The gateway lets no subflow join, and the doctor has found that."""
+    on(GATEWAY, "ip mptcp limits set subflows 0")
+    EXAMINED.parent.mkdir(exist_ok=True)
+    command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
+    run(*in_namespace(GATEWAY, *command), check=False)
+    try:
+        yield
+    finally:
+        on(GATEWAY, "ip mptcp limits set subflows 8")
+        EXAMINED.unlink(missing_ok=True)
+
+
+@pytest.mark.usefixtures("unjoined")
+def test_who_has_logged_in_has_the_doctor_fix_what_it_found(browser: Browser) -> None:
+    found = eventually(lambda: browser.get("look")["examined"])
+    (wrong,) = [each for each in found["findings"] if each["state"] == "wrong"]
+    assert wrong["fix_name"] == "mptcp"
+    with listening(in_namespace(GATEWAY)):
+        eventually(lambda: browser.get("look")["fixes"])
+        assert "log in first" in browser.post("fix", 401, name="mptcp")["error"]
+        browser.login()
+        assert "accepted: mptcp" in browser.post("fix", 400, name="firewall")["error"]
+        fixed = browser.post("fix", name="mptcp")
+        assert (fixed["ran"], fixed["left"]) == ([{"command": wrong["fix"][0], "failure": None}], [])
+    assert "subflows 8" in on(GATEWAY, "ip mptcp limits show")
+    after = eventually(lambda: (now := browser.get("look")["examined"])["time"] > found["time"] and now)
+    assert "mptcp" not in {each["fix_name"] for each in after["findings"]}
+    (entry,) = browser.get("journal")["entries"]
+    assert (entry["who"], entry["subject"], entry["key"]) == ("root", "check mptcp", "state")
+    assert (entry["before"], entry["after"]) == ("wrong", "ok")
+    assert "accepted: a change of" in browser.post("undo", 400, entry=entry["id"])["error"]
+
+
+@pytest.mark.usefixtures("unjoined")
+def test_a_doctor_that_is_away_or_answers_nonsense_is_named_and_nothing_is_in_the_journal(browser: Browser) -> None:
+    eventually(lambda: browser.get("look")["examined"])
+    browser.login()
+    assert browser.get("look")["fixes"] is False
+    assert "is tributary-doctor-fix.socket active?" in browser.post("fix", 503, name="mptcp")["error"]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(FIXES))
+        listener.listen()
+        for nonsense in (b"", b"5", b"{}", b'{"failure": "x", "code": 999}', b"[" * 10_000):
+            with serving(listener.dup(), answering(nonsense)):
+                assert "doctor" in browser.post("fix", 503, name="mptcp")["error"]
+        FIXES.unlink()
+    assert browser.get("journal")["entries"] == []

@@ -32,6 +32,10 @@ EXAMINED = Path("/run/tributary-doctor/findings.json")
 """Where tributary-doctor.timer has the doctor write an Examination."""
 
 
+FIXES = Path("/run/tributary/doctor-fix.sock")
+"""Where the doctor fixes what the console asks for, if systemd listens there (tributary-doctor-fix.socket)."""
+
+
 class Examination(Message):
     """What the doctor found when it looked at the machine."""
 
@@ -55,6 +59,7 @@ class Look(Answer):
     gateway: HomeGateway | None = Field(description="that of a home router")
     notes: tuple[str, ...] = Field(description="what is wrong just now, in words")
     examined: Examination | None = Field(description="what the doctor found; null: it has not looked since the start")
+    fixes: bool = Field(default=False, description="whether the doctor fixes here what has a `fix_name`")
     overlay: Overlay | None = Field(default=None, description="null: it is not read here")
     handoff: HandOff | None = Field(default=None, description="null: no front of a hand-off runs here")
     fleet: Fleet | None = Field(default=None, description="null: nothing announces this gateway")
@@ -122,8 +127,10 @@ class Entry(Message):
     id: int = Field(description="grows with time")
     time: float = Field(description="when, in seconds since 1970")
     who: str = Field(description="who has done it")
-    subject: str = Field(description="`path NAME`, `link NAME`, `router NAME` or `bypass MATCH`")
-    key: Literal["limit", "use", "download", "upload", "access", "to"] = Field(description="what was changed of it")
+    subject: str = Field(description="`path NAME`, `link NAME`, `router NAME`, `bypass MATCH` or `check NAME`")
+    key: Literal["limit", "use", "download", "upload", "access", "to", "state"] = Field(
+        description="what was changed of it"
+    )
     before: str | None = Field(description="null: no limit, what the settings say, no access, or no by-pass")
     after: str | None = Field(description="null: no limit, what the settings say, no access, or no by-pass")
     undone: bool = Field(description="whether it was undone")
@@ -179,6 +186,28 @@ class Revoked(Answer):
     """A router that is revoked."""
 
     notes: tuple[str, ...] = Field(description="what was done")
+
+
+class Fix(Message):
+    """What the doctor is to fix."""
+
+    name: str = Field(max_length=40, description="a `fix_name` of its findings")
+
+
+class RanCommand(Message):
+    """A command that the doctor has run."""
+
+    command: str = Field(description="as for a shell")
+    failure: str | None = Field(description="what went wrong; null: nothing")
+
+
+class Fixed(Answer):
+    """What the doctor has done. Its findings are in the next look."""
+
+    name: str = Field(description="what was asked for")
+    ran: tuple[RanCommand, ...] = Field(description="the commands; none: nothing was wrong any more")
+    left: tuple[str, ...] = Field(description="what is still wrong of it")
+    notes: tuple[str, ...] = Field(default=(), description="what is worth knowing")
 
 
 class TriedRule(Message):

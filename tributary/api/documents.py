@@ -69,6 +69,7 @@ class Finding(Document):
     message: str = Field(description="what was found, in words")
     fix: tuple[str, ...] = Field(description="the commands that fix it, in order")
     advice: str = Field(description="what would help where no command does")
+    fix_name: str | None = Field(default=None, description="by which a console has it fixed; null: root alone may")
 
 
 class Subflow(Counted):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from console.journal import Book, Change
+from console.journal import STATE, Book, Change
 from tributary.api.console import Entry
 from tributary.settings.errors import CommandError
 
@@ -35,6 +35,12 @@ def test_a_change_is_a_line(book: Book) -> None:
     )
     assert book.entry(entry.id) == entry and book.newest(10) == (entry,)
     assert book.entry(entry.id + 1) is None
+
+
+def test_each_fix_is_a_line_however_fast_they_come(book: Book) -> None:
+    for number in range(3):
+        added(book, "ada", Change("check mptcp", STATE, "wrong", "ok"), 100.0 + number)
+    assert [(entry.before, entry.after) for entry in book.newest(10)] == [("wrong", "ok")] * 3
 
 
 def test_a_slider_that_is_dragged_is_one_line(book: Book) -> None:

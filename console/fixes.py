@@ -1,0 +1,43 @@
+"""Asks the doctor, which is root, to fix something: a word to a socket of systemd's, a line of JSON back."""
+
+import json
+import socket
+
+from pydantic import ValidationError
+
+from tributary.api.console import FIXES, Fixed
+from tributary.settings.errors import CommandError, Exit
+
+_PATIENCE = 55.0
+"""Seconds: it examines the machine twice, and may restart a service. The page waits for a minute."""
+_LONGEST = 1 << 20
+
+
+def ask(name: str) -> Fixed:
+    """Have it fix what has this ``fix_name``; raises the CommandError that it reports, exit 69 without an answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE)
+        try:
+            connection.connect(str(FIXES))
+            connection.sendall(name.encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                answer = answers.read(_LONGEST)
+        except TimeoutError as error:
+            late = f"the doctor has not answered within {_PATIENCE:g} s, and goes on: its findings will tell"
+            raise CommandError(Exit.UNAVAILABLE, late) from error
+        except OSError as error:
+            away = f"{FIXES}: {error.strerror}: is tributary-doctor-fix.socket active?"
+            raise CommandError(Exit.UNAVAILABLE, away) from error
+    return _read(answer)
+
+
+def _read(answer: bytes) -> Fixed:
+    if not answer:
+        raise CommandError(Exit.UNAVAILABLE, "the doctor has closed the connection: too many ask at once, or it failed")
+    try:
+        document = json.loads(answer)
+        if "failure" in document:
+            raise CommandError(Exit(document["code"]), str(document["failure"]))
+        return Fixed.model_validate(document)
+    except (ValidationError, ValueError, TypeError, KeyError) as error:
+        raise CommandError(Exit.UNAVAILABLE, "the doctor does not answer in words of this version") from error
