@@ -57,12 +57,17 @@ def _admins(card: Card) -> Sequence[Network]:
     return list(filter(inside_private, card.admin_networks))
 
 
+def home_page(card: Card) -> str | None:
+    """The page's address in a home router's LAN, if there is one."""
+    return f"http://{joined(str(card.lan.address.ip), PORT)}/" if card.lan and card.console != OFF else None
+
+
 def told(card: Card, where: str) -> Iterator[str]:
     """Where the page is, on a box that is reached at ``where``, and how one logs in there."""
     if card.console == OFF:
         return
-    if card.lan:
-        page = f"http://{joined(str(card.lan.address.ip), PORT)}/"
+    if found := home_page(card):
+        page = found
     elif admins := _admins(card):
         page = f"http://{joined(where, PORT)}/ from {', '.join(map(str, admins))}"
     else:

@@ -158,6 +158,7 @@ def test_what_is_right_is_shown_then_written_as_a_card_and_the_page_ends(world: 
         token = page.partition('name="token" value="')[2].partition('"')[0]
         status, page = world.ask("/start", {"token": token})
         assert (status, "starts anew" in page, SECRET in page) == (200, True, False)
+        assert '<a href="http://192.168.77.1:8480/">' in page
         assert process.popen.wait(10) == 0
     card = read(world.card.read_bytes(), Role.ROUTER)
     assert not card.first_start_page and not card.asks_by_page

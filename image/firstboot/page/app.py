@@ -12,6 +12,7 @@ from typing import Any
 
 from image.firstboot.boot import Outlook
 from image.firstboot.code import fits
+from image.firstboot.console import home_page
 from image.firstboot.interfaces import Interface
 from image.firstboot.next_steps import next_steps
 from image.firstboot.page import views
@@ -51,6 +52,7 @@ class _Draft:
     base: bytes
     text: bytes
     steps: Sequence[str]
+    console: str | None
 
 
 class _Refused(Exception):
@@ -140,9 +142,10 @@ class Page:
             wrong = [line.removeprefix(f"{NAME}: ") for line in lines]
             return HTTPStatus.UNPROCESSABLE_ENTITY, self._form(form, Verdict(wrong))
         own = [str(ahead.card.lan.address.ip)] if ahead.card.lan else []
-        self._draft = _Draft(base, text, next_steps(ahead.card, ahead.facts, own))
+        steps = next_steps(ahead.card, ahead.facts, own)
+        self._draft = _Draft(base, text, steps, home_page(ahead.card))
         files = [str(action) for action in ahead.actions]
-        return HTTPStatus.OK, self._form(form, Verdict(steps=self._draft.steps, files=files))
+        return HTTPStatus.OK, self._form(form, Verdict(steps=steps, files=files))
 
     def _start(self) -> tuple[HTTPStatus, str]:
         """Take what was judged."""
@@ -156,7 +159,7 @@ class Page:
         except CommandError as failure:
             return HTTPStatus.INTERNAL_SERVER_ERROR, views.refused(str(failure))
         self.accepted = True
-        return HTTPStatus.OK, views.started(draft.steps)
+        return HTTPStatus.OK, views.started(draft.steps, draft.console)
 
     def _form(self, form: Form, verdict: Verdict | None = None) -> str:
         tables, password = (bool(form.token and secret) for secret in (self._tables, self._password))

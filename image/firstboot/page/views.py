@@ -79,9 +79,9 @@ def form(
     )
 
 
-def started(steps: Sequence[str]) -> str:
-    """The last page."""
-    return _page("started", steps=steps)
+def started(steps: Sequence[str], console: str | None) -> str:
+    """The last page; ``console`` is the address of the console's, which comes when this one is gone."""
+    return _page("started", steps=steps, console=console)
 
 
 def refused(line: str) -> str:

@@ -89,6 +89,14 @@ def test_a_password_is_kept_and_not_shown(browser: Browser) -> None:
     assert hashed and password.fits("correct horse", hashed)
 
 
+@pytest.mark.parametrize(("card", "has_console"), [("", True), ('console = "off"\n', False)])
+def test_the_last_page_leads_to_the_console_s_if_there_is_one(card: str, has_console: bool) -> None:
+    browser = Browser(card)
+    assert browser.ask("/look", {**GOOD, "tables": ENROLMENT}) == 200
+    assert browser.ask("/start", {"token": browser.token}) == 200
+    assert ('<a href="http://192.168.77.1:8480/">' in browser.shown) is has_console
+
+
 def test_a_password_that_is_too_short_is_refused(browser: Browser) -> None:
     given = {**GOOD, "tables": ENROLMENT, "password": "short"}
     assert browser.ask("/look", given) == 422
