@@ -12,19 +12,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from time import time
 from typing import Any, TextIO, cast
 
 from command import box, lists, show
 from command.lists import Listing
 from command.watch import Interval
 from tributary.api.documents import Account
-from tributary.settings.cli import Contradiction, Subcommands
+from tributary.settings.cli import Contradiction, Subcommands, whole_number
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.privacy import network_of
 
 Address = IPv4Address | IPv6Address
 LOG = Path("/var/log/tributary-converter/access.log")
 _BY = ("day", "client", "router", "path")
+_USUAL, _USUAL_METRICS = ("day", "client", "path"), ("router", "path")
+"""What accounts are by unless ``--by`` says otherwise; as metrics."""
 
 _ACCOUNTS = f"""\
 Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
@@ -34,6 +37,11 @@ ended, by day in UTC, client, home router and path. Without FILE it reads {LOG} 
   tributary accounts --by day,path
   tributary accounts --by client --networks --sort=-sent --limit 20
   tributary accounts --csv access.log.2.gz
+
+With --metrics the accounts since midnight (UTC) are written for Prometheus, by router and path. With --clients so many
+clients that carried most have series of their own, and the others one together. tributary-accounts.timer does that.
+
+  tributary accounts --metrics /var/lib/prometheus/node-exporter/tributary-accounts.prom --clients 20 --networks
 """
 
 
@@ -61,10 +69,13 @@ def add(commands: Subcommands) -> None:
     added = commands.add("accounts", _show, "bytes by day, client, router and path", _ACCOUNTS)
     added.add_argument("files", nargs="*", type=Path, metavar="FILE", help="access logs, also compressed by gzip(1)")
     added.add_argument(
-        "--by", type=_by, default=("day", "client", "path"), metavar="KEY,...", help=f"some of {', '.join(_BY)}"
+        "--by", type=_by, metavar="KEY,...", help=f"some of {', '.join(_BY)} (default: {','.join(_USUAL)})"
     )
     added.add_argument("--networks", action="store_true", help="clients by their networks: /24, or /48 of IPv6")
     added.add_argument("--csv", action="store_true", help="a table for other programs (RFC 4180)")
+    added.add_argument("--metrics", type=Path, metavar="FILE", help="write those of today to this file, for Prometheus")
+    clients = whole_number(1, 10_000, "clients")
+    added.add_argument("--clients", type=clients, metavar="N", help="with --metrics: so many have series of their own")
     lists.add_arguments(added)
 
 
@@ -77,9 +88,11 @@ def _by(text: str) -> tuple[str, ...]:
 
 def _show(
     files: Sequence[Path],
-    by: tuple[str, ...],
+    by: tuple[str, ...] | None,
     networks: bool,
     csv: bool,
+    metrics: Path | None,
+    clients: int | None,
     json: bool,
     sort: str | None,
     limit: int | None,
@@ -89,9 +102,16 @@ def _show(
         raise Contradiction("--csv: accepted: without --json")
     if watch is not None:
         raise Contradiction("--watch: not accepted with this command")
+    if metrics is not None:
+        if csv or json or sort is not None or limit is not None:
+            raise Contradiction("--metrics: accepted: without --csv, --json, --sort and --limit")
+        _write_metrics(metrics, files, _USUAL_METRICS if by is None else by, clients, networks=networks)
+        return
+    if clients is not None:
+        raise Contradiction("--clients: accepted: with --metrics")
+    by = _USUAL if by is None else by
     listing = Listing(json, sort, limit, watch)
-    routers = _routers() if "router" in by else {}
-    found = accounts(_lines(files or _kept(LOG)), by, routers, networks=networks)
+    found = accounts(_lines(files or _kept(LOG)), by, _routers(by), networks=networks)
     if not csv:
         lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, listing)
         return
@@ -99,6 +119,24 @@ def _show(
     table = DictWriter(sys.stdout, columns, extrasaction="ignore")
     table.writeheader()
     table.writerows(each.model_dump() for each in show.chosen(found, show.ACCOUNTS, listing.selection))
+
+
+def _write_metrics(
+    file: Path, files: Sequence[Path], by: Sequence[str], clients: int | None, *, networks: bool
+) -> None:
+    """Write the accounts since midnight, by ``by`` and by as many ``clients``."""
+    # Not at the top: it loads the library for Prometheus.
+    from command import account_metrics
+
+    if not {"router", "path"}.issuperset(by):
+        raise Contradiction("--by: accepted with --metrics: router, path; --clients has clients")
+    now = time()
+    today = datetime.fromtimestamp(now, UTC)
+    midnight = today.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    lines = (each for each in _lines(files or _kept(LOG, midnight)) if each.day == today.date().isoformat())
+    labels = (*by, "client") if clients else tuple(by)
+    found = accounts(lines, labels, _routers(by), networks=networks)
+    account_metrics.write(file, account_metrics.bounded(found, clients) if clients else found, labels, now)
 
 
 def accounts(
@@ -178,13 +216,13 @@ def _opened(file: Path) -> AbstractContextManager[Iterable[str]]:
     return cast("TextIO", opened(file, "rt", encoding="utf-8", errors="replace"))
 
 
-def _kept(log: Path) -> list[Path]:
-    """The log, and what was put aside of it, the oldest first."""
+def _kept(log: Path, since: float = 0.0) -> list[Path]:
+    """The log, and what was put aside of it, the oldest first; those that were written ``since`` then."""
     try:
-        found = [file for file in log.parent.iterdir() if file.name.startswith(log.name)]
+        found = {file: file.stat().st_mtime for file in log.parent.iterdir() if file.name.startswith(log.name)}
         if not found:
             raise FileNotFoundError
-        return sorted(found, key=lambda file: file.stat().st_mtime)
+        return [file for file in sorted(found, key=found.__getitem__) if found[file] >= since]
     except FileNotFoundError as error:
         raise CommandError(Exit.NO_INPUT, f"{log}: there is none: set log.access in converter.toml") from error
     except OSError as error:
@@ -197,8 +235,10 @@ def _unreadable(file: Path, error: Exception) -> CommandError:
     return CommandError(Exit.NO_INPUT, f"{file}: cannot be read: {error}")
 
 
-def _routers() -> Mapping[str, str]:
-    """Their names by the addresses that their tunnels have now; says why if none are known."""
+def _routers(by: Collection[str]) -> Mapping[str, str]:
+    """Their names by the addresses that their tunnels have now, if accounts are by them; says why if none are known."""
+    if "router" not in by:
+        return {}
     try:
         return {address: router["name"] for router in box.home_routers() for address in router["addresses"]}
     except CommandError as error:

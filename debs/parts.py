@@ -66,13 +66,19 @@ def _common(inputs: Inputs) -> Package:
             File("usr/share/bash-completion/completions/tributary", checkout["debs/files/tributary.bash"]),
             File("usr/lib/tributary/retransmissions.conf", checkout["kernel-config/retransmissions.conf"]),
             *content.files(inputs, name, "kernel-config/90-tributary.conf", "kernel-config/systemd/*"),
+            *content.files(inputs, name, "command/systemd/*"),
             *content.files(inputs, name, "debs/files/tributary-common.*", "docs/architecture.md", "docs/api.md"),
             *content.files(inputs, name, "debs/man/tributary.8", "debs/man/tributary-doctor.8"),
         ),
         depends=(*_python(inputs), *_libraries(inputs, wheels)),
         # What the doctor asks.
         recommends=("iproute2", "nftables"),
-        units=(Unit("tributary-retransmissions.service"), Unit("tributary-doctor.timer")),
+        # Accounts are for those who want them as metrics.
+        units=(
+            Unit("tributary-retransmissions.service"),
+            Unit("tributary-doctor.timer"),
+            Unit("tributary-accounts.timer", enabled=False),
+        ),
         group="tributary",
         sysctl="90-tributary.conf",
     )

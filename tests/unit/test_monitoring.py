@@ -17,11 +17,13 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from command import account_metrics
 from doctor.findings import ok
 from doctor.record import write_metrics
 from tests import converter_metrics
 from tests.unit.throttler.answer import answer
 from throttler.service.metrics import Exporter
+from tributary.api.documents import Account
 from tributary.paths import ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
@@ -55,7 +57,15 @@ def of_the_doctor() -> str:
         return file.read_text()
 
 
-EXPORTED = CONVERTER | exported(Exporter().page(answer()).decode()) | exported(of_the_doctor())
+def of_accounts() -> str:
+    with TemporaryDirectory() as folder:
+        account = Account(day=None, client=None, router="smith", path="lte", connections=1, received=2, sent=3)
+        account_metrics.write(file := Path(folder, "accounts.prom"), [account], ("router", "path"), 1.5)
+        return file.read_text()
+
+
+PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts())
+EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(
     path.read_text()

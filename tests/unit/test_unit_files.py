@@ -22,6 +22,7 @@ SERVICES = {
     "switch": ("CAP_NET_ADMIN CAP_BPF CAP_PERFMON", 3),
     "doctor": ("CAP_NET_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH", 3),
     "doctor-fix@": ("CAP_NET_ADMIN CAP_SYS_PTRACE CAP_DAC_READ_SEARCH", 3),
+    "accounts": ("CAP_DAC_READ_SEARCH", 3),
     "retransmissions": ("CAP_NET_ADMIN", 3),
     "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
     "console": ("", 2),

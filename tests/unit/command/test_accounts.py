@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,58 @@ def test_what_logrotate_put_aside_is_read_too(
     assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 4, 42, 404)
 
 
+def of_today(folder: Path, log: Path, *words: str) -> dict[tuple[str, ...], float]:
+    """Bytes that were sent, by the values of labels, as Prometheus reads them."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    main(["accounts", str(log), "--metrics", str(file := folder / "made.prom"), *words])
+    families = parser.text_string_to_metric_families(file.read_text())
+    samples = [each for family in families for each in family.samples if each.name == "tributary_accounts_sent_bytes"]
+    return {tuple(each.labels[key] for key in sorted(each.labels)): each.value for each in samples}
+
+
+@pytest.fixture
+def today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the day of the log's last lines."""
+    monkeypatch.setattr(accounts, "time", lambda: 1_764_291_600.0)
+
+
+@pytest.mark.usefixtures("today")
+def test_today_is_written_for_prometheus_by_path_and_router(
+    log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(box, "home_routers", lambda: [{"name": "smith", "addresses": ["10.0.1.2"]}])
+    assert of_today(tmp_path, log) == {("wired", "smith"): 143, ("lte", ""): 57, ("", ""): 2}
+
+
+@pytest.mark.usefixtures("today")
+def test_as_many_clients_as_are_asked_for_have_series_and_the_others_one(log: Path, tmp_path: Path) -> None:
+    words = ("--by", "path", "--clients", "1")
+    assert of_today(tmp_path, log, *words) == {("10.0.1.2", "wired"): 143, ("others", "lte"): 57, ("others", ""): 2}
+    assert of_today(tmp_path, log, *words, "--networks")["10.0.1.0/24", "wired"] == 143
+    many = [{**SIX, "client": f"10.0.{each // 250}.{each % 250}:1"} for each in range(1000)]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in many))
+    found = of_today(tmp_path, log, "--by", "path", "--clients", "20")
+    assert (len(found), found["others", ""]) == (21, 980 * 2)
+
+
+@pytest.mark.usefixtures("today")
+def test_where_the_log_hides_clients_there_is_one(log: Path, tmp_path: Path) -> None:
+    log.write_text(json.dumps({**SIX, "client": "0.0.0.0:0"}))
+    assert of_today(tmp_path, log, "--by", "path", "--clients", "5") == {("0.0.0.0", ""): 2}
+
+
+@pytest.mark.usefixtures("today")
+def test_what_was_put_aside_before_today_is_not_read_for_prometheus(
+    log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = log.with_name("access.log.2.gz")
+    old.write_bytes(b"damaged")
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(accounts, "LOG", log)
+    main(["accounts", "--by", "path", "--metrics", str(tmp_path / "made.prom")])
+    assert "tributary_accounts_time_seconds 1.764291" in (tmp_path / "made.prom").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -142,7 +195,13 @@ def test_what_cannot_be_done_is_named(words: list[str], code: Exit, said: str) -
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--csv", "--json"], "--csv: accepted: without --json"), (["--watch"], "--watch: not accepted")],
+    [
+        (["--csv", "--json"], "--csv: accepted: without --json"),
+        (["--watch"], "--watch: not accepted"),
+        (["--metrics", "x", "--json"], "--metrics: accepted: without --csv, --json"),
+        (["--metrics", "x", "--by", "day"], "--by: accepted with --metrics: router, path"),
+        (["--clients", "5"], "--clients: accepted: with --metrics"),
+    ],
 )
 def test_what_does_not_go_together_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert said in usage_error(main, ["accounts", *words], capsys)
