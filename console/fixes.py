@@ -39,5 +39,5 @@ def _read(answer: bytes) -> Fixed:
         if "failure" in document:
             raise CommandError(Exit(document["code"]), str(document["failure"]))
         return Fixed.model_validate(document)
-    except (ValidationError, ValueError, TypeError, KeyError) as error:
+    except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CommandError(Exit.UNAVAILABLE, "the doctor does not answer in words of this version") from error
