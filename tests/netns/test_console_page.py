@@ -138,7 +138,8 @@ def test_the_doctor_fixes_what_it_found_after_a_question(chromium: Chromium, add
     run(*in_namespace(GATEWAY, *command), check=False)
     try:
         with listening(in_namespace(GATEWAY)):
-            page = opened(chromium, f"{address}#/health", PHONE)
+            page = opened(chromium, address, PHONE)
+            page.goto(f"{address}#/health")
             expect(page.get_by_text("Log in to have the doctor fix something")).to_be_visible()
             assert page.get_by_role("button", name=re.compile("^Fix")).count() == 0
             page = logged_in(chromium, address, PHONE)
