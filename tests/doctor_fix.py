@@ -1,6 +1,7 @@
 """The program that fixes on request, started for each connection as systemd does it (systemd.socket(5), Accept=yes)."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,10 @@ from tributary.api.console import FIXES
 from tributary.paths import ROOT
 
 PROGRAM = [sys.executable, "-m", "doctor.on_request"]
+_UNIT = (ROOT / "console/systemd/tributary-doctor-fix@.service").read_text()
+_KEPT = [f"+{name.lower()}" for name in re.findall(r"CAP_(\w+)", _UNIT)]
+CONFINED = ["setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all", *_KEPT])]
+"""With the powers of its unit."""
 
 
 def asked(request: bytes, *within: str) -> Any:
@@ -32,7 +37,7 @@ def asked(request: bytes, *within: str) -> Any:
 @contextmanager
 def listening(within: Sequence[str]) -> Iterator[None]:
     """systemd's own program listens where the unit says, and starts ours for each connection."""
-    command = ("systemd-socket-activate", "--accept", "--inetd", f"--listen={FIXES}", *within, *PROGRAM)
+    command = ("systemd-socket-activate", "--accept", "--inetd", f"--listen={FIXES}", *within, *CONFINED, *PROGRAM)
     with process(*command, stderr=subprocess.DEVNULL):
         eventually(FIXES.is_socket)
         try:

@@ -13,7 +13,7 @@ from experiments.testbed.appliance import start_converter
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
-from tests.doctor_fix import asked
+from tests.doctor_fix import CONFINED, asked
 from tests.netns.world import ready
 from tributary.api.console import EXAMINED
 from tributary.paths import ROOT
@@ -102,13 +102,13 @@ def test_what_is_asked_for_at_a_socket_is_fixed_and_the_record_says_so(testbed: 
     (shown,) = [each for each in doctor(client, "--only", "mptcp")[1] if each["state"] == "wrong"]
     assert (shown["fix_name"], shown["fix"]) == ("mptcp", ["ip mptcp limits set subflows 8"])
     try:
-        answer = asked(b"mptcp\n", *client.command([]))
+        answer = asked(b"mptcp\n", *client.command(CONFINED))
         assert (answer["ran"], answer["left"]) == ([{"command": shown["fix"][0], "failure": None}], [])
         left = [each for each in json.loads(EXAMINED.read_bytes())["findings"] if each["state"] == "wrong"]
         assert "rp_filter" in {each["fix_name"] for each in left} and "mptcp" not in {each["fix_name"] for each in left}
-        assert len(asked(b"rp_filter\n", *client.command([]))["ran"]) == 2
-        assert asked(b"rp_filter\n", *client.command([]))["ran"] == []
-        assert asked(b"routing\n", *client.command([]))["code"] == Exit.USAGE
+        assert len(asked(b"rp_filter\n", *client.command(CONFINED))["ran"]) == 2
+        assert asked(b"rp_filter\n", *client.command(CONFINED))["ran"] == []
+        assert asked(b"routing\n", *client.command(CONFINED))["code"] == Exit.USAGE
     finally:
         EXAMINED.unlink(missing_ok=True)
     assert doctor(client, "--only", "mptcp,rp_filter")[0] == 0
