@@ -27,8 +27,8 @@ class Document(BaseModel):
 class Counted(Document):
     """The base of those that count bytes."""
 
-    sent: int | None = Field(description="bytes sent to the client, router or device; of a link by its interface")
-    received: int | None = Field(description="bytes received from there")
+    sent: int | None = Field(description="bytes sent to it; of a link by its interface")
+    received: int | None = Field(description="bytes received from it")
     sent_rate: float | None = Field(default=None, description="how fast `sent` grew since the last look of `--watch`")
     received_rate: float | None = Field(default=None, description="the same of `received`")
 
@@ -36,22 +36,22 @@ class Counted(Document):
 class Link(Counted):
     """An access link of a home router, or a path of a gateway to its clients."""
 
-    name: str = Field(description="its name in the settings")
+    name: str = Field(description="in the settings")
     kind: Literal["wan", "path"] = Field(description="`wan`: an access link; `path`: of the throttler's policy")
     state: Literal["up", "standby", "down"] = Field(description="`standby`: it works, and waits until it is needed")
-    reason: str | None = Field(description="why it is down, in words")
-    age: float | None = Field(description="how long it has been in this state")
-    interface: str | None = Field(description="its network interface")
+    reason: str | None = Field(description="why it is down")
+    age: float | None = Field(description="time in this state")
+    interface: str | None = Field(description="network interface")
     use: str | None = Field(description="`primary`, `overflow` or `backup`")
-    rtt: float | None = Field(description="the last probe's round-trip time")
-    download: int | None = Field(description="what it is known to carry to this side's clients")
-    upload: int | None = Field(description="the same in the other direction")
-    used: int | None = Field(description="bytes of its monthly cap that were used")
+    rtt: float | None = Field(description="of the last probe")
+    download: int | None = Field(description="what it carries to this side's clients")
+    upload: int | None = Field(description="the other direction")
+    used: int | None = Field(description="used of its monthly cap")
     cap: int | None = Field(description="its monthly cap")
-    subflows: int | None = Field(description="subflows over it")
-    throttled: int | None = Field(description="those of them that are throttled")
-    limit: str | None = Field(description="the rate that `tributary limit` set")
-    advice: tuple[str, ...] = Field(description="what is wrong with it, and what would help, in words")
+    subflows: int | None = Field(description="over it")
+    throttled: int | None = Field(description="of them")
+    limit: str | None = Field(description="by `tributary limit`")
+    advice: tuple[str, ...] = Field(description="what is wrong, and what would help")
 
     @property
     def condition(self) -> str:
@@ -64,10 +64,10 @@ class Finding(Document):
 
     KEY = ("check", "message")
 
-    check: str = Field(description="the check's name")
-    state: str = Field(description="`ok`, `wrong`, `note`: it works with limits, `unknown`: it could not be examined")
-    message: str = Field(description="what was found, in words")
-    fix: tuple[str, ...] = Field(description="the commands that fix it, in order")
+    check: str = Field(description="its name")
+    state: str = Field(description="`ok`, `wrong`, `note`: works with limits, `unknown`: could not be examined")
+    message: str = Field(description="what was found")
+    fix: tuple[str, ...] = Field(description="commands, in order")
     advice: str = Field(description="what would help where no command does")
     fix_name: str | None = Field(default=None, description="by which a console has it fixed; null: root alone may")
 
@@ -80,11 +80,11 @@ class Subflow(Counted):
     local: str = Field(description="this side's address and port")
     remote: str = Field(description="the client's address and port")
     path: str | None = Field(description="its path")
-    initial: bool = Field(description="whether it is the session's first one")
-    backup: bool = Field(description="whether it is used only when no other works (RFC 8684 section 3.3.8)")
-    rule: str | None = Field(description="the rule that applies to it")
-    throttled: bool = Field(description="whether it is throttled; a rule may also let it pass")
-    counted_by: str | None = Field(description="the rule that would, if it did not only count (`dry-run`)")
+    initial: bool = Field(description="the session's first one")
+    backup: bool = Field(description="used only when no other works (RFC 8684 section 3.3.8)")
+    rule: str | None = Field(description="that applies to it")
+    throttled: bool = Field(description="a rule may also let it pass")
+    counted_by: str | None = Field(description="the rule that only counts it (`dry-run`)")
     rtt: float | None = Field(description="smoothed round-trip time")
 
 
@@ -93,11 +93,11 @@ class Session(Counted):
 
     KEY = ("token",)
 
-    token: str = Field(description="the listener's, as the second one that `ss -ti` shows: eight hexadecimal digits")
-    client: str = Field(description="the client's address on its first subflow")
-    age: float = Field(description="since it was seen first")
-    active: int = Field(description="subflows that are no backups")
-    throttled: int = Field(description="subflows that are throttled")
+    token: str = Field(description="the listener's, the second one of `ss -ti`: eight hexadecimal digits")
+    client: str = Field(description="address on its first subflow")
+    age: float = Field(description="since first seen")
+    active: int = Field(description="subflows but backups")
+    throttled: int = Field(description="throttled subflows")
     subflows: tuple[Subflow, ...] = Field(description="its subflows")
 
 
@@ -120,10 +120,10 @@ class HtbClass(Document):
 
     KEY = ("device", "id", "rule", "owner")
 
-    device: str = Field(description="its network interface, an IFB for uploads")
-    id: str = Field(description="its class id, as `tc class show` has it")
+    device: str = Field(description="network interface, an IFB for uploads")
+    id: str = Field(description="as in `tc class show`")
     direction: str = Field(description="`download` or `upload`")
-    rule: str = Field(description="the rule that it belongs to")
+    rule: str = Field(description="its rule")
     owner: str = Field(description="who shares it")
     rate: str = Field(description="its rate")
     ceiling: str = Field(description="its ceiling")
@@ -140,7 +140,7 @@ class Tunnel(Document):
 
     KEY = ("address",)
 
-    link: int | None = Field(description="the number of the link that it is over; null for everything else")
+    link: int | None = Field(description="its link's number; null for everything else")
     address: str = Field(description="its address inside")
     outside: str | None = Field(description="where its packets come from")
 
@@ -149,14 +149,14 @@ class Router(Counted):
     """A home router that is enrolled at this gateway."""
 
     name: str = Field(description="its name")
-    number: int = Field(description="its number, from which its addresses follow")
+    number: int = Field(description="from which its addresses follow")
     addresses: tuple[str, ...] = Field(description="of its tunnels, the first for everything else")
     prefix: str | None = Field(description="its LAN's IPv6 prefix")
     enrolled: str = Field(description="when, in UTC (RFC 3339)")
-    rotating: bool = Field(description="whether its new keys wait to be used")
+    rotating: bool = Field(description="its new keys wait to be used")
     last_seen: float | None = Field(description="since its last handshake")
-    up: tuple[Tunnel, ...] = Field(description="tunnels with a handshake in the last 180 s")
-    forwards: tuple[str, ...] = Field(description="ports of this gateway that lead to it")
+    up: tuple[Tunnel, ...] = Field(description="with a handshake in the last 180 s")
+    forwards: tuple[str, ...] = Field(description="this gateway's ports that lead to it")
 
     @property
     def links_up(self) -> int:
@@ -170,8 +170,8 @@ class Device(Counted):
     KEY = ("mac",)
 
     mac: str = Field(description="its MAC address")
-    name: str | None = Field(description="the name that it gave itself when it got an address")
-    addresses: tuple[str, ...] = Field(description="its addresses that were seen, those of IPv4 first")
+    name: str | None = Field(description="that it gave itself")
+    addresses: tuple[str, ...] = Field(description="seen ones, IPv4 first")
 
 
 class Bypass(Document):
@@ -189,7 +189,7 @@ class LinkTunnel(Document):
 
     KEY = ("interface",)
 
-    interface: str = Field(description="its network interface")
+    interface: str = Field(description="network interface")
     address: str = Field(description="its address inside")
     link: str | None = Field(description="the link that it is over; null: for everything else, over the best one")
     state: Literal["up", "standby", "down", "unknown"] = Field(description="as its link; `down`: nothing answers by it")
@@ -214,10 +214,10 @@ class Account(Document):
     KEY = ("day", "client", "router", "path")
 
     day: str | None = Field(description="the day in UTC (RFC 3339)")
-    client: str | None = Field(description="the client's address or network; on a path, that which it has there")
-    router: str | None = Field(description="the home router behind that address")
-    path: str | None = Field(description="the path; null where the log names none, as of plain TCP")
-    connections: int = Field(description="connections that ended, or requests; by path each path has its own")
+    client: str | None = Field(description="its address or network; on a path, the one there")
+    router: str | None = Field(description="home router behind that address")
+    path: str | None = Field(description="null where the log names none, as of plain TCP")
+    connections: int = Field(description="that ended, or requests; each path has its own")
     received: int = Field(description="bytes from the client")
     sent: int = Field(description="bytes to the client")
 
@@ -226,9 +226,9 @@ class Service(Document):
     """A program of Tributary, and whether it runs here."""
 
     name: str = Field(description="such as `converter`; `overlay`, `handoff` and `fleet` only where they run")
-    running: bool = Field(description="whether it runs in this network namespace")
+    running: bool = Field(description="in this network namespace")
     uptime: float | None = Field(description="for how long")
-    summary: str = Field(description="what it does now, or why nothing is known, in words")
+    summary: str = Field(description="what it does now, or why nothing is known")
 
 
 class Change(Document):
@@ -238,4 +238,4 @@ class Change(Document):
     kind: Literal["session", "link", "service"] = Field(description="what has changed")
     name: str = Field(description="the session's token, or the name")
     change: Literal["new", "gone", "changed"] = Field(description="how")
-    text: str = Field(description="the same in words")
+    text: str = Field(description="all in words")

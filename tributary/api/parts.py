@@ -23,10 +23,10 @@ class OverlayNode(Document):
         description="`silent`: its converter does not answer; `away`: its agent was there and is gone"
     )
     address: str = Field(description="its agent's address")
-    pressure: int = Field(description="the pressure on its processors, in percent")
-    delays: int = Field(description="how many round-trip times it measured")
-    x: float = Field(description="its place on a map on which distances are like delays, in ms")
-    y: float = Field(description="the same in the other direction")
+    pressure: int = Field(description="on its processors, in percent")
+    delays: int = Field(description="round-trip times that it measured")
+    x: float = Field(description="place on a map whose distances are like delays, in ms")
+    y: float = Field(description="the other direction")
 
 
 class OverlayHop(Document):
@@ -36,8 +36,8 @@ class OverlayHop(Document):
 
     a: str = Field(description="one of them")
     b: str = Field(description="the other one")
-    rtt: float | None = Field(description="the round-trip time between them; null: not measured")
-    chains: int = Field(description="how many of the chains that are best for 5 rounds have this hop")
+    rtt: float | None = Field(description="null: not measured")
+    chains: int = Field(description="chains, best for 5 rounds, that have this hop")
 
 
 class Overlay(Document):
@@ -45,16 +45,16 @@ class Overlay(Document):
 
     KEY: ClassVar[tuple[str, ...]] = ("controller",)
 
-    uptime: float = Field(description="for how long it has been read here")
+    uptime: float = Field(description="time that it has been read here")
     age: float | None = Field(description="since it was read last; null: never")
-    problem: str | None = Field(description="why it could not be read since, in words")
+    problem: str | None = Field(description="why it could not be read since")
     controller: str | None = Field(description="the elected controller")
     computed: float | None = Field(description="since that computed the chains")
-    refused: tuple[str, ...] = Field(description="what the controller refused, in words")
+    refused: tuple[str, ...] = Field(description="by the controller")
     nodes: tuple[OverlayNode, ...] = Field(description="the first 64")
     nodes_total: int = Field(description="how many there are")
-    nodes_up: int = Field(description="how many of them are up")
-    hops: tuple[OverlayHop, ...] = Field(description="those between these nodes that chains have")
+    nodes_up: int = Field(description="of them")
+    hops: tuple[OverlayHop, ...] = Field(description="between these nodes")
 
 
 class BackEnd(Document):
@@ -62,7 +62,7 @@ class BackEnd(Document):
 
     name: str = Field(description="its name")
     up: bool = Field(description="whether it takes connections")
-    connections: int = Field(description="connections of this front that are there now")
+    connections: int = Field(description="of this front")
 
 
 class HandOff(Document):
@@ -70,10 +70,10 @@ class HandOff(Document):
 
     KEY: ClassVar[tuple[str, ...]] = ()
 
-    switch_up: bool = Field(description="whether the front has a session with the switch")
+    switch_up: bool = Field(description="has a session with the switch")
     back_ends: tuple[BackEnd, ...] = Field(description="its back ends")
     requests: dict[str, int] = Field(description="`handed-over`, `relayed`, or `small`: relayed since small")
-    failures: dict[str, int] = Field(description="requests that could not be handed over, by the reason")
+    failures: dict[str, int] = Field(description="requests not handed over, by reason")
 
 
 class Fleet(Document):
@@ -81,7 +81,7 @@ class Fleet(Document):
 
     KEY: ClassVar[tuple[str, ...]] = ()
 
-    announced: bool | None = Field(description="whether it is; null: BIRD does not answer")
-    drained: str | None = Field(description="the reason for which it was drained")
+    announced: bool | None = Field(description="null: BIRD does not answer")
+    drained: str | None = Field(description="why it was")
     answers: bool = Field(description="whether its proxies answer")
-    connections: int | None = Field(description="connections of clients that the converter still has")
+    connections: int | None = Field(description="clients' connections that are left")
