@@ -44,10 +44,10 @@ class ConsoleSettings(Settings):
     """Where the page is served, and to whom."""
 
     listen: Annotated[tuple[str, ...], accepting(_ADDRESSES, _addresses)] = Field(
-        ("127.0.0.1",), title="where it listens, with port 8480 unless it says another one", description=_ADDRESSES
+        ("127.0.0.1",), title="where it listens, at port 8480 unless named", description=_ADDRESSES
     )
     names: Annotated[tuple[str, ...], accepting(_NAMES, _names)] = Field(
-        (), title="names by which browsers may ask for it, besides its addresses", description=_NAMES
+        (), title="names of the page, besides its addresses", description=_NAMES
     )
     reading: Literal["open", "closed"] = Field("open", title="who may look", description=_READING)
     password_hash: PasswordHash = Field(

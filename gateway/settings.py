@@ -72,31 +72,31 @@ class GatewaySettings(Settings):
     port: int = Field(PORT, ge=1, le=65535, title="UDP port of the tunnels", description="1 to 65535")
     network: Network = Field(IPv4Network("10.84.0.0/16"), title="addresses inside the tunnels", description=NETWORK)
     lan_prefix: LanPrefix = Field(
-        None, title="IPv6 for the routers' LANs, a /64 for each; none: they have no IPv6", description=LAN_PREFIX
+        None, title="IPv6 for the routers' LANs, a /64 each; none: no IPv6", description=LAN_PREFIX
     )
     interface: Interface = Field("tributary", title="name of the interface", description=INTERFACE)
     mtu: int = Field(
         1420,
         ge=1280,
         le=9000,
-        title="largest packet inside the tunnels, in bytes: the links' less 80, for IPv6 outside",
+        title="largest packet inside the tunnels: the links' less 80, for IPv6 outside",
         description="1280 to 9000",
     )
     converter_ports: ConverterPorts = Field(
-        (5124,), title="TCP ports of the gateway's inside address that routers reach", description=TCP_PORTS
+        (5124,), title="TCP ports of the inside address that routers reach", description=TCP_PORTS
     )
     dns: bool = Field(
         True,
-        title="look up names for routers, at port 53 of the inside address, by this machine's name servers",
+        title="look up names for routers, at port 53 of the inside address",
         description="true or false",
     )
     private_targets: list[PrivateNetwork] = Field(
-        [], title="private networks behind the gateway that routers reach; none: refused", description=PRIVATE
+        [], title="private networks that routers reach; none: refused", description=PRIVATE
     )
     never_forwarded: list[ServicePorts] = Field(
         [Ports("tcp", 22, 22)],
         validate_default=False,
-        title="ports of this machine that no router is given, beside the tunnels' own; the playbook puts SSH's here",
+        title="ports that no router is given, beside the tunnels' own; the playbook puts SSH's here",
         description=CLOSED,
     )
 

@@ -75,24 +75,22 @@ class Wan(LinkPolicy):
     """One access link: the interface that matches every given key."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
-    interface: Glob = Field(None, title="its name or an alternative one, as ip link shows them", description=GLOB)
-    driver: Glob = Field(None, title="its driver, as ethtool -i shows it, such as 'cdc_ether'", description=GLOB)
+    interface: Glob = Field(None, title="its name, or an alternative one of ip link", description=GLOB)
+    driver: Glob = Field(None, title="driver of ethtool -i, such as 'cdc_ether'", description=GLOB)
     mac: Mac = Field(None, title="its current or permanent MAC address", description=MAC)
     bus: Glob = Field(
         None,
-        title="where it is plugged in, bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi",
+        title="bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi",
         description=GLOB,
     )
     priority: int = Field(
         100,
         ge=1,
         le=1000,
-        title="the lowest number carries first subflows; of equals, through tunnels, the one that answers soonest",
+        title="the lowest carries first subflows; of equals, through tunnels, the one that answers soonest",
         description="a whole number from 1 to 1000",
     )
-    fullmesh: bool = Field(
-        False, title="also join to every address that the other side announces", description="true or false"
-    )
+    fullmesh: bool = Field(False, title="also join to every announced address", description="true or false")
     gateway: Gateways = Field(
         (), title="its default gateways; none: those of DHCP or router advertisements", description=GATEWAYS
     )
@@ -114,7 +112,7 @@ class Multipath(Settings):
         default=0,
         ge=0,
         le=8,
-        title="announced addresses that the kernel may join to; a fleet needs 1, and fullmesh on every link",
+        title="announced addresses to join to; a fleet needs 1, and fullmesh on every link",
         description="a whole number from 0 to 8",
     )
 
@@ -142,7 +140,7 @@ class RouterSettings(Settings):
     )
     bypass: bool = Field(
         False,
-        title="netfilter marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
+        title="marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
         description="true or false",
     )
     bypassed: tuple[Bypassed, ...] = Field(
@@ -151,18 +149,16 @@ class RouterSettings(Settings):
         description="tables [[bypassed]] with match and to, as an image writes them",
     )
     enrolment: tuple[Enrolment, ...] = Field(
-        (), title="gateways to reach by tunnels, the first that answers; none: no tunnels", description=ENROLMENTS
+        (), title="gateways, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
-        None, title="the LAN's interface, which gets an address of the LAN's IPv6 prefix", description=LAN
+        None, title="the LAN's interface, which gets an address of its IPv6 prefix", description=LAN
     )
-    devices: bool = Field(
-        True, title="count what each device of the LAN sends and receives", description="true or false"
-    )
+    devices: bool = Field(True, title="count what each LAN device sends and receives", description="true or false")
     leases: Path = Field(
         Path("/var/lib/misc/dnsmasq.leases"),
         strict=False,
-        title="dnsmasq's file of leases, which has the devices' names",
+        title="dnsmasq's leases, for the devices' names",
         description="the path of a file",
     )
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)

@@ -35,7 +35,7 @@ class SquidSettings(Settings):
     port: int = Field(3128, ge=1, le=65535, title="port to listen on", description="a whole number from 1 to 65535")
     listen: list[Address] = Field(
         [],
-        title="addresses to listen on; none: every address, or loopback alone without client_networks",
+        title="addresses to listen on; none: all, or loopback without client_networks",
         description=f"a list of {values.ADDRESSES}",
     )
     client_networks: list[ClientNetwork] = Field(
@@ -47,12 +47,12 @@ class SquidSettings(Settings):
     http_ports: list[PortRange] = Field(
         [Ports(80, 80), Ports(1024, 65535)],
         min_length=1,
-        title="where plain HTTP may go; below 1024 only to 80, since a forged request could harm other services",
+        title="where plain HTTP may go; below 1024 only to 80",
         description=f"a list of {values.PORTS}",
     )
     private_targets: list[PrivateNetwork] = Field(
         [],
-        title="private networks that clients may reach; loopback, link-local and metadata services never",
+        title="private networks that clients may reach",
         description=f"a list of {values.PRIVATE}",
     )
     cache: Cache = Field(None, title="what the cache may hold on disk; none: off", description=values.CACHE)
@@ -60,7 +60,7 @@ class SquidSettings(Settings):
         Duration.parse("30s"), title="time for a request's whole head to arrive", description=values.SECONDS
     )
     drain: Seconds = Field(
-        Duration.parse("10s"), title="time that running transfers get when Squid is stopped", description=values.SECONDS
+        Duration.parse("10s"), title="time for running transfers at a stop", description=values.SECONDS
     )
     resolvers: list[Address] = Field(
         [], title="DNS servers; none: those of /etc/resolv.conf", description=f"a list of {values.ADDRESSES}"
@@ -75,7 +75,7 @@ class SquidSettings(Settings):
     )
     state_directory: PlainPath | None = Field(
         None,
-        title="where logs, cache and the rest go, for the user proxy to reach; none: Debian's places",
+        title="for logs, cache and the rest, where the user proxy reaches it; none: Debian's places",
         description=values.PATH,
     )
 

@@ -49,12 +49,12 @@ class PathSettings(Settings):
     """A path to clients: an interface, or those of its clients whose addresses are in some networks."""
 
     interface: Interface = Field(
-        title="the client-side interface of this host by which the path's subflows leave", description=values.INTERFACE
+        title="this host's interface by which its subflows leave", description=values.INTERFACE
     )
     clients: Networks = Field(
         (),
         strict=False,
-        title="only these clients; none: those of no other path of the interface",
+        title="only these; none: clients of no other path of the interface",
         description=values.NETWORKS,
     )
 
@@ -74,7 +74,7 @@ class Rule(Settings):
     ports: tuple[int, ...] = Field(
         (),
         strict=False,
-        title="the port on this host's side, such as the proxy's",
+        title="this host's port, such as the proxy's",
         description="a list of ports from 1 to 65535, such as [3128]",
     )
     subflow_type: SubflowType | None = Field(
@@ -83,14 +83,12 @@ class Rule(Settings):
         title="the first subflow of its session, or one that joined",
         description="'initial' or 'join'",
     )
-    backup: bool | None = Field(
-        None, title="what the client asked for in MP_JOIN or MP_PRIO", description="true or false"
-    )
+    backup: bool | None = Field(None, title="asked for by the client (MP_JOIN, MP_PRIO)", description="true or false")
     min_subflows: int = Field(
         2,
         ge=1,
         le=64,
-        title="active subflows in its session, at least; a backup is not active (RFC 8684 section 3.3.8)",
+        title="active subflows in its session, at least; backups do not count (RFC 8684 section 3.3.8)",
         description="a whole number of active subflows from 1 to 64",
     )
     max_subflows: int | None = Field(
@@ -102,14 +100,14 @@ class Rule(Settings):
     direction: Directions = Field(
         Directions.DOWNLOAD,
         strict=False,
-        title="each direction has its own class, with the same rate",
+        title="each has its own class, with the same rate",
         description="'download', 'upload' or 'both'",
     )
     rate: RuleRate | None = Field(
         None, title="the limit, or with borrow what is guaranteed; none: as fast as the link", description=_RATE
     )
     borrow: bool = Field(
-        False, title="may use what the link has to spare; needs rate, and the link's rate", description="true or false"
+        False, title="may use what the link has to spare; needs its rate and the link's", description="true or false"
     )
     ceiling: RuleRate | None = Field(
         None, title="up to this rate when it borrows, not below rate; none: the link's", description=_RATE
@@ -121,14 +119,14 @@ class Rule(Settings):
         title="who borrows first; packets that are not throttled have 3",
         description="a whole number from 0 (first) to 7 (last)",
     )
-    dscp: Dscp | None = Field(None, title="code point written into the packets (RFC 2474)", description=values.DSCP)
+    dscp: Dscp | None = Field(None, title="code point written into packets (RFC 2474)", description=values.DSCP)
     quota: Quota | None = Field(
         None,
         title="how much may pass in each period at rate; needs over_quota_rate, and shared_by client or rule",
         description=values.QUOTA,
     )
     over_quota_rate: RuleRate | None = Field(
-        None, title="the rate once the quota is used up, until the next period", description=_RATE
+        None, title="once the quota is used up, until the next period", description=_RATE
     )
     shared_by: SharedBy = Field(
         SharedBy.SUBFLOW,
@@ -161,7 +159,7 @@ class LimitSettings(Settings):
     )
     idle: Duration = Field(
         Duration(IDLE * 10**6),
-        title="with the sniffer: time without a packet after which a throttled subflow is gone (RFC 5382)",
+        title="sniffer: time without a packet after which a throttled subflow is gone (RFC 5382)",
         description=Duration.ACCEPTED,
     )
 

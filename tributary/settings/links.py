@@ -49,7 +49,7 @@ class LinkPolicy(Settings):
     )
 
     download: PositiveRate | None = Field(
-        None, title="what it surely carries from the Internet; none: packets wait in its modem", description=RATE
+        None, title="what it surely carries from the Internet; none: packets wait in the modem", description=RATE
     )
     upload: PositiveRate | None = Field(None, title="the same to the Internet", description=RATE)
     adapt: bool = Field(
@@ -57,11 +57,11 @@ class LinkPolicy(Settings):
     )
 
     metered: bool = Field(
-        False, title="it costs by the byte: fewer probes, and nothing else if others can", description="true or false"
+        False, title="it costs by the byte: probed less, and spared if others can", description="true or false"
     )
     monthly_cap: Annotated[
         Size | None, accepting(CAP, or_none(within(Size(1)))), PlainSerializer(str, when_used="unless-none")
-    ] = Field(None, title="bytes in and out after which it is not used until the next month", description=CAP)
+    ] = Field(None, title="bytes in and out after which it waits for the next month", description=CAP)
     cap_day: int = Field(
         1, ge=1, le=31, title="when the provider counts from zero; in a shorter month its last day", description=CAP_DAY
     )

@@ -33,16 +33,16 @@ class Tunnels(Settings):
     """The encrypted leg: how its interfaces are made."""
 
     prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
-        "tb", title="what their names begin with: 'tb1' is that of the first link", description=PREFIX
+        "tb", title="their names' beginning: 'tb1' is the first link's", description=PREFIX
     )
     keepalive: Keepalive = Field(
         default=Duration.parse("20s"),
-        title="time between two packets of an idle tunnel, which keep a NAT's entry",
+        title="between packets of an idle tunnel, for a NAT's entry",
         description=KEEPALIVE,
     )
     return_after: Seconds = Field(
         default=Duration.parse("300s"),
-        title="how long an earlier gateway must answer again before the tunnels go back to it",
+        title="time for which an earlier gateway must answer before tunnels return",
         description=SECONDS,
     )
 
