@@ -16,7 +16,7 @@ from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.policy.values import SteeringMode
-from throttler.service import metrics_server, state
+from throttler.service import state
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
@@ -27,7 +27,7 @@ from throttler.service.state import Store
 from throttler.shaping.backend import KernelBackend, StepFailed, require_tools
 from throttler.shaping.plan import Plan
 from throttler.sources.source import Source, SourceKind
-from tributary.daemons import directories, logs
+from tributary.daemons import directories, logs, metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
@@ -39,6 +39,7 @@ from tributary.kernel.nft_tables import NftTables
 from tributary.mptcp.events import Ended, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import Target
 
 if TYPE_CHECKING:
     from throttler.service.metrics import Exporter
@@ -74,7 +75,7 @@ class Daemon:
         self,
         policy: Policy,
         options: RunOptions,
-        metrics: tuple[str, int] | None,
+        metrics: Target | None,
         open_source: Callable[[], Source],
         stack: ExitStack,
     ) -> None:
@@ -85,7 +86,7 @@ class Daemon:
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
         if metrics:
-            servers[stack.enter_context(metrics_server.server(*metrics))] = self._scrape
+            servers[stack.enter_context(metrics_server.server(str(metrics.address), metrics.port))] = self._scrape
         self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
         self._store.load_into(quotas, policy.rules, _local_time(), self._report_damage)
         self._engine = Engine(policy, quotas, _local_time)
@@ -300,12 +301,7 @@ class Daemon:
 
     def _page(self, request: bytes, report: Report) -> bytes:
         """Runs beside the loop."""
-        try:
-            return metrics_server.respond(request, lambda: self._exporter.page(report.whole))
-        except Exception as error:
-            # A failed scrape must not end the daemon.
-            self._log.event("metrics failed", Level.ERROR, reason=repr(error))
-            return metrics_server.failed()
+        return metrics_server.answer(request, lambda: self._exporter.page(report.whole), self._log)
 
 
 def _spare_the_collector() -> None:

@@ -7,20 +7,17 @@ read is counted as such; where none of a rule's could be read, the rule has none
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric
 
 from throttler.service.status import ClassStatus, PathStatus, RuleStatus, SessionStatus, Status, SubflowStatus
+from tributary.daemons.metrics import Labels, Metrics, page
 from tributary.settings.units import Rate
 
-_Labels = tuple[str, ...]
 _Figures = Sequence[tuple[str, str, str]]
 """A metric's name, the attribute that has its value, and its help text."""
 
-_PREFIX = "tributary_throttler"
+_METRICS = Metrics("tributary_throttler")
 _TOTALS: _Figures = (
     ("uptime_seconds", "uptime_s", "Time since the throttler's start."),
     ("sessions", "sessions_total", "Sessions that are known."),
@@ -71,10 +68,10 @@ class Growth:
     """
 
     def __init__(self) -> None:
-        self.sums: Counter[_Labels] = Counter()
+        self.sums: Counter[Labels] = Counter()
         self._last: dict[Hashable, int] = {}
 
-    def update(self, found: Iterable[tuple[Hashable, _Labels, int | None]]) -> None:
+    def update(self, found: Iterable[tuple[Hashable, Labels, int | None]]) -> None:
         """Update with all current owners: owner, labels to sum under, and counter (None if unknown)."""
         last = {}
         for owner, labels, value in found:
@@ -88,14 +85,6 @@ class Growth:
         self._last = last
 
 
-@dataclass(frozen=True)
-class _Page(Collector):
-    metrics: Sequence[Metric]
-
-    def collect(self) -> Iterable[Metric]:
-        return self.metrics
-
-
 class Exporter:
     """Makes the text of each scrape; holds the sums from one scrape to the next."""
 
@@ -106,7 +95,7 @@ class Exporter:
     def page(self, status: Status) -> bytes:
         """Prometheus' text format 0.0.4 of a status."""
         self._update(status)
-        return generate_latest(_Page(list(self._metrics(status))))
+        return page(self._metrics(status))
 
     def _update(self, status: Status) -> None:
         for name, attribute, _ in _CLASSES:
@@ -129,27 +118,31 @@ class Exporter:
             )
 
     def _metrics(self, status: Status) -> Iterator[Metric]:
-        yield InfoMetricFamily(_PREFIX, "The throttler and its source of subflow events.", {"source": status.source})
+        yield _METRICS.info("The throttler and its source of subflow events.", {"source": status.source})
         for name, attribute, text in _TOTALS:
-            yield _gauge(name, text, (), [((), getattr(status, attribute))])
+            yield _METRICS.gauge(name, text, (), [((), getattr(status, attribute))])
         yield from _of_rules(status.rules)
         yield from self._of_classes(status.classes)
         yield from _of_paths(status.paths)
         for name, _, text in _SUBFLOWS:
-            yield _counter(f"path_{name}", text, ("path",), self._subflows[name].sums.items())
+            yield _METRICS.counter(f"path_{name}", text, ("path",), self._subflows[name].sums.items())
         for name, attribute, text in _CAPTURE:
             values = (((interface,), getattr(capture, attribute)) for interface, capture in status.capture.items())
-            yield _counter(f"capture_{name}", text, ("interface",), values)
+            yield _METRICS.counter(f"capture_{name}", text, ("interface",), values)
         steering = status.steering
-        yield _gauge("steered_sessions", "Sessions that have a backup by decision.", (), [((), steering.sessions)])
-        yield _gauge("learned_paths", "Pairs of paths of which the worse is left out.", (), [((), steering.learned)])
+        yield _METRICS.gauge(
+            "steered_sessions", "Sessions that have a backup by decision.", (), [((), steering.sessions)]
+        )
+        yield _METRICS.gauge(
+            "learned_paths", "Pairs of paths of which the worse is left out.", (), [((), steering.learned)]
+        )
         decisions = (((kind,), count) for kind, count in steering.decisions.items())
-        yield _counter("steering_decisions", "Decisions about sessions' paths, by kind.", ("kind",), decisions)
+        yield _METRICS.counter("steering_decisions", "Decisions about sessions' paths, by kind.", ("kind",), decisions)
         events = (((name,), count) for name, count in status.counters.items())
-        yield _counter("events", "Events of the throttler, by kind.", ("event",), events)
+        yield _METRICS.counter("events", "Events of the throttler, by kind.", ("event",), events)
 
     def _of_classes(self, classes: Sequence[ClassStatus]) -> Iterator[Metric]:
-        backlog: Counter[_Labels] = Counter()
+        backlog: Counter[Labels] = Counter()
         for entry in classes:
             if entry.backlog_bytes is not None:
                 backlog[entry.rule, entry.direction] += entry.backlog_bytes
@@ -157,42 +150,30 @@ class Exporter:
         labels = ("rule", "direction")
         for name, _, text in _CLASSES:
             known = ((key, value) for key, value in self._classes[name].sums.items() if key not in unknown)
-            yield _counter(f"class_{name}", text, labels, known)
-        yield _gauge("class_backlog_bytes", "Bytes that wait in the rule's classes.", labels, backlog.items())
+            yield _METRICS.counter(f"class_{name}", text, labels, known)
+        yield _METRICS.gauge("class_backlog_bytes", "Bytes that wait in the rule's classes.", labels, backlog.items())
 
 
 def _of_rules(rules: Sequence[RuleStatus]) -> Iterator[Metric]:
     for name, attribute, text in _RULES:
-        yield _gauge(f"rule_{name}", text, ("rule",), (((rule.name,), getattr(rule, attribute)) for rule in rules))
+        yield _METRICS.gauge(
+            f"rule_{name}", text, ("rule",), (((rule.name,), getattr(rule, attribute)) for rule in rules)
+        )
     matches = (((rule.name,), rule.matches) for rule in rules)
-    yield _counter("rule_matches", "Subflows that the rule matched.", ("rule",), matches)
+    yield _METRICS.counter("rule_matches", "Subflows that the rule matched.", ("rule",), matches)
     # Bytes are Prometheus' base unit, also of rates.
     rates = (((rule.name,), Rate.parse(rule.rate).amount / 8) for rule in rules if rule.rate)
-    yield _gauge("rule_rate_bytes_per_second", "Rate that the rule limits to.", ("rule",), rates)
+    yield _METRICS.gauge("rule_rate_bytes_per_second", "Rate that the rule limits to.", ("rule",), rates)
     for name, attribute, text in _QUOTAS:
         quotas = (((rule.name, rule.quota.period), getattr(rule.quota, attribute)) for rule in rules if rule.quota)
-        yield _gauge(f"rule_quota_{name}", text, ("rule", "period"), quotas)
+        yield _METRICS.gauge(f"rule_quota_{name}", text, ("rule", "period"), quotas)
 
 
 def _of_paths(paths: Sequence[PathStatus]) -> Iterator[Metric]:
     for name, attribute, text in _PATHS:
         values = (((path.name, path.interface), getattr(path, attribute)) for path in paths)
-        yield _gauge(f"path_{name}", text, ("path", "interface"), values)
+        yield _METRICS.gauge(f"path_{name}", text, ("path", "interface"), values)
 
 
 def _subflow_name(session: SessionStatus, subflow: SubflowStatus) -> Hashable:
     return session.token, subflow.local, subflow.local_port, subflow.remote, subflow.remote_port
-
-
-def _gauge(name: str, text: str, labels: _Labels, values: Iterable[tuple[_Labels, float]]) -> Metric:
-    return _filled(GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels), values)
-
-
-def _counter(name: str, text: str, labels: _Labels, values: Iterable[tuple[_Labels, float]]) -> Metric:
-    return _filled(CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels), values)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Iterable[tuple[_Labels, float]]) -> Metric:
-    for label_values, value in values:
-        family.add_metric(label_values, value)
-    return family

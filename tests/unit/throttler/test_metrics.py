@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.throttler.answer import answer, session, unread
 from throttler.service.metrics import Exporter
-from throttler.service.metrics_server import listen_address, respond
-from throttler.service.metrics_server import server as listen
 from throttler.service.status import Status
+from tributary.daemons.metrics_server import listen_address, respond
+from tributary.daemons.metrics_server import server as listen
 from tributary.daemons.request_server import Server
 from tributary.settings.errors import CommandError, Exit
 
@@ -244,6 +244,12 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
         pass
 
 
+@pytest.mark.parametrize("address", ["192.0.2.77", "2001:db8::77"])
+def test_an_address_that_comes_later_is_listened_on(address: str) -> None:
+    with listen(address, 0) as server:
+        assert server.address[0] == address
+
+
 def test_a_port_that_is_taken_is_a_failure(server: Server) -> None:
     with pytest.raises(CommandError) as failure, listen(*server.address):
         pass
@@ -254,7 +260,8 @@ def test_a_port_that_is_taken_is_a_failure(server: Server) -> None:
     ("text", "address"), [("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::]:1", ("::", 1)), ("0.0.0.0:1", ("0.0.0.0", 1))]
 )
 def test_an_address_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    assert listen_address(text) == address
+    found = listen_address(text)
+    assert (str(found.address), found.port) == address
 
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "localhost:9464", "127.0.0.1:0", "::1:9464", "[127.0.0.1]:1"])

@@ -8,30 +8,40 @@ import errno
 import socket
 import time
 from collections.abc import Callable
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import CONNECTIONS, Server
 from tributary.settings.errors import CommandError, Exit, invalid_value
-from tributary.settings.hosts import host_and_port
+from tributary.settings.hosts import Target
+from tributary.settings.metrics import LISTEN, parse
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""
 _END = b"\r\n\r\n"
+_LATER = {socket.AF_INET: (socket.IPPROTO_IP, 15), socket.AF_INET6: (socket.IPPROTO_IPV6, 78)}
+"""IP_FREEBIND, IPV6_FREEBIND (linux/in.h, in6.h): an address may come later than the daemon, as that of a LAN does."""
 _TEXT = "text/plain; charset=utf-8"
 _PAGE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Callable[[], bytes]
 
 
-def listen_address(text: str) -> tuple[str, int]:
+def listen_address(text: str) -> Target:
     """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises CommandError, exit 64."""
     try:
-        host, port = host_and_port(text)
-        return str(ip_address(host)), port
+        return parse(text)
     except ValueError as error:
-        accepted = "an address and a port from 1 to 65535, such as '127.0.0.1:9464' or '[::1]:9464'"
-        raise invalid_value("command line", "--metrics", text, accepted) from error
+        raise invalid_value("command line", "--metrics", text, LISTEN) from error
+
+
+def answer(head: bytes, page: Page, log: Log) -> bytes:
+    """As ``respond``, but a page that cannot be made does not end the daemon: that is logged."""
+    try:
+        return respond(head, page)
+    except Exception as error:
+        log.event("metrics failed", Level.ERROR, reason=repr(error))
+        return _response("500 Internal Server Error")
 
 
 def respond(head: bytes, page: Page) -> bytes:
@@ -68,16 +78,16 @@ def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "
 def server(address: str, port: int, clock: Callable[[], float] = time.monotonic) -> Server:
     """The daemon's listener; raises CommandError, exit 75, if the port is taken."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener = socket.create_server(
-            (address, port), family=family, backlog=CONNECTIONS, dualstack_ipv6=address == "::"
-        )
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(*_LATER[family], 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        listener.bind((address, port))
+        listener.listen(CONNECTIONS)
     except OSError as error:
+        listener.close()
         code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
         raise CommandError(code, f"cannot listen for metrics on {address} port {port}: {error}") from error
     return Server(listener, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
-
-
-def failed() -> bytes:
-    """The response when the page could not be made."""
-    return _response("500 Internal Server Error")
