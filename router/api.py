@@ -149,4 +149,9 @@ def _probe(reconciler: Reconciler, link: Link) -> Answer | None:
     record = reconciler.health.records.get(link.name)
     if record is None:
         return None
-    return {"rtt_ms": None if record.rtt is None else round(record.rtt * 1000, 3), "failures": record.failures}
+    return {
+        "rtt_ms": None if record.rtt is None else round(record.rtt * 1000, 3),
+        "failures": record.failures,
+        "probes": record.probes,
+        "unanswered": record.unanswered,
+    }

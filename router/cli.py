@@ -13,6 +13,7 @@ from router.settings import Multipath, Wan, read
 from router.state import owned, plan
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root
+from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
@@ -95,6 +96,7 @@ def _settings() -> str:
         ("[probe]", Probe),
         ("[[enrolment]], one for each gateway", Enrolment),
         ("[tunnels]", Tunnels),
+        ("[metrics]", Metrics),
     )
     return "settings (TOML; an unknown key is refused):\n" + "\n".join(
         line for title, model in tables for line in (f"  {title}", *_keys(model))

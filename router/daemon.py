@@ -32,7 +32,7 @@ from router.state.owned import RecordFile
 from router.state.plan import Operation, command
 from router.state.reconciler import Decision, Reconciler
 from router.tunnels.resolver import Resolver
-from tributary.daemons import directories
+from tributary.daemons import directories, metrics_server
 from tributary.daemons.control import REFUSED, Request, Response, refused
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
@@ -46,6 +46,7 @@ from tributary.mptcp.path_manager import EventsLost, PathManager
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
+from tributary.settings.hosts import Target
 
 _RECONCILE_INTERVAL = 30.0
 """Seconds between two reconciliations at most: nothing notifies of removed endpoints, or when a link's hours begin."""
@@ -117,12 +118,15 @@ class Daemon:
         self._names: dict[int, str] = {}
         self._started = time.monotonic()
         self._shown: tuple[float, Response] | None = None
+        self._metrics = stack.enter_context(ExitStack())
+        self._metrics_address: Target | None = None
         watched: list[Descriptor] = [self._watch, self._events, tcp_probe, self._resolver]
         watched += self._diagnostics.descriptors
         self._loop = Loop(signals, (*_STOP, _LEAVE), {self._server: self._respond}, watched, self._log)
 
     def run(self) -> None:
         """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
+        self._serve_metrics()
         self._try(self._take_lan)
         self._reconcile()
         if self._reconciler.gateways.current:
@@ -186,6 +190,7 @@ class Daemon:
     def _change_settings(self, settings: RouterSettings) -> None:
         """Those of the file, or of a trial; drops what was set at run time."""
         self._settings, self._changes = settings, {}
+        self._serve_metrics()
         self._try(self._take_lan)
         self._take_settings()
 
@@ -368,6 +373,30 @@ class Daemon:
         return CONTROL.respond(
             request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
         )
+
+    def _serve_metrics(self) -> None:
+        """Where the settings say. Links without metrics are better than none."""
+        address = self._settings.metrics.address
+        if address == self._metrics_address:
+            return
+        self._metrics.close()
+        self._metrics_address = None
+        if address is None:
+            return
+        # Not at the top: nothing else needs the library.
+        from router import metrics
+
+        def page() -> bytes:
+            return metrics.page(self._status(time.monotonic()), octets)
+
+        try:
+            server = self._metrics.enter_context(metrics_server.server(str(address.address), address.port))
+        except CommandError as failure:
+            self._log.event("metrics not served", Level.ERROR, reason=str(failure))
+            return
+        self._loop.serve(server, lambda head, _: metrics_server.answer(head, page, self._log))
+        self._metrics.callback(self._loop.leave, server)
+        self._metrics_address = address
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         """The status at once, also while a program runs; all else in the next turn."""

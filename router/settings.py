@@ -14,6 +14,7 @@ from tributary.settings.hosts import Address, is_of_a_host
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import USES, LinkPolicy, Use
+from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.settings.units import PositiveRate
 from tributary.settings.values import accepting, as_text, or_none, require
@@ -164,6 +165,7 @@ class RouterSettings(Settings):
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
+    metrics: Metrics = Field(Metrics(), title="metrics for Prometheus", description="a table [metrics]")
 
     @field_validator("enrolment", "bypassed", mode="before")
     @classmethod

@@ -35,6 +35,9 @@ class Record:
     """Answers since the last failure."""
     stable_since: float = float("-inf")
     """When the first probe of these began."""
+    probes: int = 0
+    unanswered: int = 0
+    """Of the probes that have ended."""
 
     @property
     def answers(self) -> bool:
@@ -177,6 +180,7 @@ class Health:
         record = self.records.get(name)
         if record is None:
             return
+        record = replace(record, probes=record.probes + 1, unanswered=record.unanswered + (rtt is None))
         if rtt is None and name in self._rechecked:
             self._timed_out.add(name)
         elif rtt is not None:

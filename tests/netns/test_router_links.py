@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.netns.router_world import BOTH, DSL, LTE, PROBED, SERVER_4, SERVER_6, SETTINGS, World, world
-from tests.netns.world import eventually
+from tests.netns.world import eventually, in_namespace, program, ready
 from tests.unit.tributary.test_secrets import SECRET, WRONG
 
 pytestmark = pytest.mark.slow
@@ -134,6 +134,34 @@ def test_a_link_is_probed_whatever_it_is_called(house: World, name: str) -> None
         eventually(lambda: house.status()[name]["probe"]["rtt_ms"] is not None)
         house.filter("in iifname isp-dsl drop")
         eventually(lambda: house.status()[name]["reason"] == "the probed target does not answer")
+
+
+def test_metrics_are_served_where_the_settings_say_and_a_taken_port_stops_no_link(house: World) -> None:
+    def metrics(port: int) -> str:
+        return house.on_router(f"curl -s http://127.0.0.1:{port}/metrics", check=False)
+
+    def serve_at(address: str) -> None:
+        file.write_text(f'{PROBED}[metrics]\naddress = "{address}"\n')
+        child.send_signal(signal.SIGHUP)
+
+    file = house.settings(text := PROBED + '[metrics]\naddress = "127.0.0.1:9466"\n')
+    with house.daemon(text, stderr=subprocess.PIPE) as child:
+        eventually(lambda: 'tributary_router_link_rtt_seconds{link="lte"}' in metrics(9466))
+        house.cut("lte")
+        eventually(lambda: 'tributary_router_link_up{link="lte"} 0.0' in metrics(9466))
+        page = metrics(9466)
+        assert 'tributary_router_link_up{link="dsl"} 1.0' in page and DSL not in page
+        serve_at("0.0.0.0:9467")
+        eventually(lambda: metrics(9467) != "")
+        assert metrics(9466) == ""
+        with ready(*in_namespace(house.router, *program("numbered_blocks", "9468"))):
+            serve_at("127.0.0.1:9468")
+            eventually(lambda: metrics(9467) == "")
+            assert house.status()["dsl"]["state"] == "up"
+        serve_at("127.0.0.1:9466")
+        eventually(lambda: metrics(9466) != "")
+        child.stop()
+        assert "metrics not served" in child.complaints()
 
 
 def test_when_the_probed_target_is_away_no_link_is_taken_out(house: World) -> None:

@@ -20,7 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from command import account_metrics
 from doctor.findings import ok
 from doctor.record import write_metrics
+from router import metrics as router_metrics
 from tests import converter_metrics
+from tests.unit.router import answer as routers
 from tests.unit.throttler.answer import answer
 from throttler.service.metrics import Exporter
 from tributary.api.documents import Account
@@ -64,7 +66,11 @@ def of_accounts() -> str:
         return file.read_text()
 
 
-PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts())
+def of_the_router() -> str:
+    return router_metrics.page(routers.answer(), routers.CARRIED.get).decode()
+
+
+PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts(), of_the_router())
 EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(
@@ -75,6 +81,7 @@ CODE = "\n".join(
         ("handoff/front/src", "*.rs"),
         ("throttler", "*.py"),
         ("doctor", "*.py"),
+        ("router", "*.py"),
     )
     for path in (ROOT / folder).rglob(files)
 )

@@ -55,7 +55,7 @@ class Loop:
         log: Log,
     ) -> None:
         self._signals, self._stop = signals, stop
-        self._servers = servers
+        self._servers = dict(servers)
         self._log = log
         self._selector = selectors.DefaultSelector()
         descriptors: list[Descriptor] = [signals, *servers, *watched]
@@ -76,6 +76,16 @@ class Loop:
             pass
         notify.send(notify.STOPPING)
         return ending
+
+    def serve(self, server: Server, respond: Respond) -> None:
+        """Serve this one too from now on."""
+        self._servers[server] = respond
+        self._selector.register(server, selectors.EVENT_READ)
+
+    def leave(self, server: Server) -> None:
+        """Serve it no longer; the caller closes it."""
+        del self._servers[server]
+        self._selector.unregister(server)
 
     def reload_in(self, seconds: float | None) -> None:
         """Reload once after so many seconds, as after a signal; None: not any more."""

@@ -23,6 +23,7 @@ from squid.settings import SquidSettings
 from tests.unit.debs.sample import release
 from throttler import cli
 from tributary.paths import ROOT
+from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.tunnels import Tunnels
 
@@ -102,6 +103,7 @@ def test_every_setting_of_the_home_router_is_told() -> None:
         **{f"mptcp.{key}": 0 for key in Multipath.model_fields},
         **{f"probe.{key}": 0 for key in Probe.model_fields},
         **{f"tunnels.{key}": 0 for key in Tunnels.model_fields},
+        **{f"metrics.{key}": 0 for key in Metrics.model_fields},
     }
     assert keys_in("tributary-router.8") == {
         *Wan.model_fields,
