@@ -83,14 +83,14 @@ def _state_in_use(settings: SquidSettings, by: str) -> CommandError:
 
 def require_free(settings: SquidSettings) -> None:
     """Raise CommandError unless Squid can listen: 75 for a port in use, 69 for an address that this machine lacks."""
-    for address in settings.addresses or ["::"]:
+    for address, port in settings.sockets:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address, settings.port))
+                probe.bind((address, port))
         except OSError as error:
-            raise _cannot_listen(address, settings.port, error) from error
+            raise _cannot_listen(address, port, error) from error
 
 
 def _cannot_listen(address: str, port: int, error: OSError) -> CommandError:

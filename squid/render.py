@@ -19,6 +19,7 @@ def squid_conf(settings: SquidSettings, own: Sequence[Address]) -> str:
         _TEMPLATES / "squid.conf.j2",
         listeners=settings.listeners,
         port=settings.port,
+        counters_port=settings.counters_port,
         clients=_texts(targets.disjoint(settings.clients)),
         connect_ports=_texts(settings.connect_ports),
         http_ports=_texts(settings.http_ports),

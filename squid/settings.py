@@ -55,6 +55,13 @@ class SquidSettings(Settings):
         title="private networks that clients may reach",
         description=f"a list of {values.PRIVATE}",
     )
+    counters_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        title="port of 127.0.0.1 where this machine's programs read Squid's counters; none: nowhere",
+        description="a whole number from 1 to 65535, not that of port",
+    )
     cache: Cache = Field(None, title="what the cache may hold on disk; none: off", description=values.CACHE)
     head_timeout: Seconds = Field(
         Duration.parse("30s"), title="time for a request's whole head to arrive", description=values.SECONDS
@@ -97,6 +104,13 @@ class SquidSettings(Settings):
             raise ValueError(f"{values.PORTS}, nor the proxy's own port, {info.data['port']}")
         return ports
 
+    @field_validator("counters_port")
+    @classmethod
+    def _of_its_own(cls, port: int | None, info: ValidationInfo) -> int | None:
+        if port is not None and port == info.data.get("port"):
+            raise ValueError("a whole number from 1 to 65535, not that of port")
+        return port
+
     @field_validator("head_timeout")
     @classmethod
     def _not_at_once(cls, time: Duration) -> Duration:
@@ -119,6 +133,12 @@ class SquidSettings(Settings):
     def listeners(self) -> list[str]:
         """What Squid's http_port takes: '10.0.0.1:3128', '[fd00::1]:3128', or '3128' for every address."""
         return [joined(address, self.port) for address in self.addresses] or [str(self.port)]
+
+    @property
+    def sockets(self) -> list[tuple[str, int]]:
+        """All addresses and ports where it listens."""
+        counters = [("127.0.0.1", self.counters_port)] if self.counters_port else []
+        return [*((address, self.port) for address in self.addresses or ["::"]), *counters]
 
     @property
     def paths(self) -> Paths:

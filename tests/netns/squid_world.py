@@ -29,6 +29,7 @@ PROXY6 = ("fd00::1", 3128)
 SERVER, SERVER6 = "203.0.113.2", "2001:db8::2"
 OUTSIDER = "192.0.2.2"  # an address of the client's that is in none of its networks
 HEAD_TIMEOUT = 2.0
+COUNTERS_PORT = 3127
 
 # Default routes everywhere: whatever is not refused would leave, and be seen.
 _NETWORK = f"""
@@ -57,6 +58,7 @@ HOSTS = """127.0.0.1 loopback.test
 """
 
 SETTINGS = f"""client_networks = ["10.0.0.0/8", "fd00::/8"]
+counters_port = {COUNTERS_PORT}
 head_timeout = "{HEAD_TIMEOUT:.0f}s"
 drain = "0s"
 """

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.netns.connections import TCP
-from tests.netns.squid_world import HEAD_TIMEOUT, OUTSIDER, SERVER, SERVER6, World, net, read_answer, squids_socket
+from tests.netns.squid_world import (
+    COUNTERS_PORT,
+    HEAD_TIMEOUT,
+    OUTSIDER,
+    SERVER,
+    SERVER6,
+    Answer,
+    World,
+    net,
+    read_answer,
+    squids_socket,
+)
 from tests.netns.world import connected
 
 __all__ = ["net"]
@@ -92,6 +103,12 @@ def test_forbidden_target_is_refused(net: World, method: str, reason: str, targe
         ("GET", "/squid-internal-mgr/info", "internal-page"),
         ("GET", "http://tributary:3128/squid-internal-mgr/info", "internal-page"),
         ("GET", f"http://{SERVER}/squid-internal-mgr/info", "internal-page"),
+        ("GET", "cache_object://localhost/counters", "scheme-not-http"),
+        ("GET", f"http://127.0.0.1:{COUNTERS_PORT}/", "never-a-target"),
+        ("GET", f"http://loopback.test:{COUNTERS_PORT}/", "never-a-target"),
+        ("GET", f"http://10.0.0.1:{COUNTERS_PORT}/", "own-address"),
+        ("GET", f"http://127.0.0.1:{COUNTERS_PORT}/squid-internal-mgr/counters", "internal-page"),
+        ("CONNECT", f"127.0.0.1:{COUNTERS_PORT}", "port-not-allowed"),
     ],
 )
 def test_port_or_scheme_that_is_not_allowed_is_refused(net: World, method: str, url: str, reason: str) -> None:
@@ -115,6 +132,47 @@ def test_this_machine_is_no_client_unless_it_is_in_the_networks(net: World) -> N
         connection.sendall(f"GET http://{SERVER}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         answer = read_answer(connection, 10)
     assert (answer.status, net.origin.take()) == (403, [])
+
+
+def counters_port(net: World, url: str, method: str = "GET") -> Answer:
+    """What a program of the gateway gets there; no SYN but its own leaves."""
+    with connected(net.gateway, "127.0.0.1", COUNTERS_PORT, seconds=10, protocol=TCP) as connection:
+        connection.sendall(f"{method} {url} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        answer = read_answer(connection, 10)
+    assert {syn.port for syn in net.syns()} == {COUNTERS_PORT}
+    return answer
+
+
+@pytest.mark.parametrize("page", ["counters", "info", "service_times"])
+def test_this_machine_reads_counters_at_their_port(net: World, page: str) -> None:
+    before = net.access_log
+    answer = counters_port(net, f"cache_object://localhost/{page}")
+    assert answer.status == 200 and b"10.0.0." not in answer.body
+    assert page != "counters" or b"client_http.requests = " in answer.body
+    assert net.access_log == before
+
+
+@pytest.mark.parametrize(
+    ("method", "url"),
+    [
+        ("GET", "cache_object://localhost/shutdown"),
+        ("GET", "cache_object://localhost/active_requests"),
+        ("GET", "cache_object://localhost/config"),
+        ("GET", "cache_object://localhost/counters?x"),
+        ("GET", f"http://{SERVER}/"),
+        ("GET", f"http://{SERVER}/cache_object://localhost/counters"),
+        ("CONNECT", f"{SERVER}:443"),
+    ],
+)
+def test_nothing_else_is_at_the_port_for_counters(net: World, method: str, url: str) -> None:
+    answer = counters_port(net, url, method)
+    assert (answer.status, net.origin.take()) == (403, [])
+    assert 'details="internal-page"' in answer.field("Proxy-Status")
+
+
+def test_no_client_reaches_the_port_for_counters(net: World) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        net.connect(("10.0.0.1", COUNTERS_PORT))
 
 
 def test_server_learns_nothing_of_the_client(net: World) -> None:

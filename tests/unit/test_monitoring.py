@@ -70,7 +70,8 @@ def of_the_router() -> str:
     return router_metrics.page(routers.answer(), routers.CARRIED.get).decode()
 
 
-PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts(), of_the_router())
+SQUIDS = (ROOT / "tests/unit/squid-exporter.prom").read_text()
+PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts(), of_the_router(), SQUIDS)
 EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(

@@ -59,9 +59,31 @@ def test_without_clients_nothing_but_loopback_listens() -> None:
     assert listeners == ["http_port 127.0.0.1:3128", "http_port [::1]:3128"]
 
 
+def test_at_the_port_for_counters_there_is_nothing_else_and_they_are_nowhere_else() -> None:
+    lines = (GOLDEN / "counters.conf").read_text().splitlines()
+    assert [line for line in lines if "name=counters" in line] == ["http_port 127.0.0.1:3127 name=counters"]
+    rules = [line for line in lines if line.startswith("http_access")]
+    at_the_port = [rule for rule in rules if "at_counters" in rule]
+    assert (
+        at_the_port
+        == rules[:2]
+        == [
+            "http_access allow at_counters counter_pages",
+            "http_access deny at_counters why_internal",
+        ]
+    )
+    # The first line of cachemgr_passwd that has a page's name counts (CacheManager::PasswdGet()).
+    passwords = [line for line in lines if line.startswith("cachemgr_passwd")]
+    assert passwords == ["cachemgr_passwd none counters info service_times", "cachemgr_passwd disable all"]
+    for name in set(CASES) - {"counters"}:
+        text = (GOLDEN / f"{name}.conf").read_text()
+        assert "at_counters" not in text and "cachemgr_passwd none" not in text
+
+
 def test_every_golden_configuration_refuses_before_it_allows() -> None:
     for name in CASES:
         rules = [line for line in (GOLDEN / f"{name}.conf").read_text().splitlines() if line.startswith("http_access")]
+        rules = [rule for rule in rules if "at_counters" not in rule]
         assert rules[0] == "http_access deny !clients why_client"
         assert rules[-1] == "http_access allow all"
         assert all(rule.startswith("http_access deny ") for rule in rules[:-1])

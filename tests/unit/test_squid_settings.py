@@ -42,6 +42,8 @@ def settings(text: str) -> SquidSettings:
         ("private_targets = ['8.8.8.0/24']", "private_targets[0] = '8.8.8.0/24': accepted: networks inside 10.0.0.0/8"),
         ("private_targets = ['127.0.0.0/8']", "private_targets[0] = '127.0.0.0/8': accepted: networks inside"),
         ("private_targets = ['0.0.0.0/0']", "accepted: networks inside"),
+        ("counters_port = 3128", "counters_port = 3128: accepted: a whole number from 1 to 65535, not that of port"),
+        ("counters_port = 0", "counters_port = 0: accepted: a whole number from 1 to 65535"),
         ("cache = 'on'", "cache = 'on': accepted: 'off', or a size"),
         ("cache = 1000000000", "cache = 1000000000: accepted: 'off', or a size on disk with its unit"),
         ("cache = '1MB'", "at least '64MB'"),
