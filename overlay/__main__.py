@@ -12,6 +12,7 @@ from typing import Any
 from overlay import access, control, explanation, programs
 from overlay.calculator import ask
 from tributary.daemons.logs import Format, to_stderr
+from tributary.daemons.metrics_server import listen_address
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
@@ -62,7 +63,7 @@ exit codes:
   65 a line of the graph is refused     66 the graph, or a certificate, cannot be read
   69 the program is missing, or etcd does not answer
   71 the program does not build, or failed
-  75 the name has a certificate, or another role
+  75 the name has a certificate, or another role; for serve: another one runs, or the port for metrics is taken
   77 etcd refused, or root must install packages for the build: see scripts/setup.d/packages-overlay.txt
 """
 _PATHS = """\
@@ -133,6 +134,7 @@ def parser() -> Arguments:
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     serve = commands.add("serve", _serve, "read the overlay for this machine's console", _SERVE)
+    serve.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
     for each in (status, explain, serve):
         about = "etcd's members (default: %(default)s)"
         each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
@@ -193,7 +195,8 @@ def _status(endpoints: str, identity: Path | None, insecure_transport: bool, jso
     _print(control.ask("status", etcd), json, control.text)
 
 
-def _serve(endpoints: str, identity: Path | None, insecure_transport: bool) -> None:
+def _serve(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: str | None) -> None:
+    address = listen_address(metrics) if metrics else None
     need_root("overlay serve")
     # NumPy is for this and the picture alone.
     from overlay import service
@@ -201,7 +204,7 @@ def _serve(endpoints: str, identity: Path | None, insecure_transport: bool) -> N
     etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
     log = to_stderr(Format.TEXT)
     try:
-        service.serve([str(control.build()), "status", *etcd], log)
+        service.serve([str(control.build()), "status", *etcd], address, log)
     finally:
         log.close()
 

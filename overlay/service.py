@@ -6,16 +6,20 @@ import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from math import inf
 from typing import Any
 
 from overlay import reading
+from overlay.metrics import page
 from tributary.api.parts import OVERLAY, OVERLAY_COMMANDS, Overlay
+from tributary.daemons import metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import Target
 
 INTERVAL = 3.0
 """Seconds between two readings."""
@@ -23,15 +27,27 @@ _TIMEOUT = 20.0
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(command: Sequence[str], log: Log) -> None:
-    """Answer until SIGTERM or SIGINT by what ``command`` prints; raises CommandError, exit 75 if another one does."""
-    with caught(*_STOP) as signals, OVERLAY.server() as server, ThreadPoolExecutor(1, "reads") as thread:
-        reader = Reader(command, thread, log)
+def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
+    """Answer until SIGTERM or SIGINT by what ``command`` prints, at ``metrics`` Prometheus too.
+
+    Raises CommandError, exit 75 if another one does, or the port is taken.
+    """
+    with ExitStack() as stack:
+        signals = stack.enter_context(caught(*_STOP))
+        server = stack.enter_context(OVERLAY.server())
+        figures = stack.enter_context(metrics_server.server(str(metrics.address), metrics.port)) if metrics else None
+        reader = Reader(command, stack.enter_context(ThreadPoolExecutor(1, "reads")), log)
 
         def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
             return OVERLAY.respond(request, peer, reader.answer, OVERLAY_COMMANDS)
 
-        Loop(signals, _STOP, {server: respond}, (), log).run(reader)
+        def respond_to_prometheus(head: bytes, _: Any) -> bytes:
+            return metrics_server.answer(head, lambda: page(reader.document), log)
+
+        loop = Loop(signals, _STOP, {server: respond}, (), log)
+        if figures:
+            loop.serve(figures, respond_to_prometheus)
+        loop.run(reader)
 
 
 class Reader:
@@ -69,10 +85,15 @@ class Reader:
         """The overlay; raises CommandError for another request."""
         if asked["command"] not in OVERLAY_COMMANDS:
             raise CommandError(Exit.USAGE, f"the overlay's reader has no command {asked['command']!r}")
+        return self.document.model_dump(mode="json")
+
+    @property
+    def document(self) -> Overlay:
+        """What is known now."""
         now = time.monotonic()
         age = None if self._read_at is None else round(now - self._read_at, 3)
         known = {"uptime": round(now - self._started, 3), "age": age, "problem": self._problem}
-        return self._last.model_copy(update=known).model_dump(mode="json")
+        return self._last.model_copy(update=known)
 
     def _take(self, now: float, read: "Future[Overlay]") -> None:
         problem = None

@@ -67,7 +67,13 @@ def overlay(empty: Overlay) -> Overlay:
 
 
 def serve(overlay: Overlay) -> None:
-    overlay.start("serve", [sys.executable, "-m", "overlay", "serve"]).wait_until_ready()
+    command = [sys.executable, "-m", "overlay", "serve", "--metrics", "127.0.0.1:9467"]
+    overlay.start("serve", command).wait_until_ready()
+
+
+def metrics(overlay: Overlay) -> str:
+    """What Prometheus gets of the overlay there."""
+    return overlay.node.run("curl", "-sf", "http://127.0.0.1:9467/metrics")
 
 
 def told(node: Node, part: str) -> dict[str, Any]:
@@ -114,9 +120,12 @@ def test_the_overlay_is_told_as_its_control_plane_has_it(overlay: Overlay, tmp_p
         overlay.delete("nodes/Oslo")
         eventually(lambda: "Oslo" in {node.name for node in away(browser)}, 20)
         assert services(overlay.node)["overlay"].startswith("5 of 6 nodes up")
+        assert 'tributary_overlay_node_up{node="Oslo"} 0.0' in metrics(overlay)
+        assert "tributary_overlay_controllers 1.0" in metrics(overlay)
         overlay.kill("etcd")
         eventually(lambda: problem(browser), 30)
         assert "not read for" in services(overlay.node)["overlay"]
+        assert "tributary_overlay_read 0.0" in metrics(overlay)
         overlay.etcd()
         eventually(lambda: not problem(browser), 30)
 

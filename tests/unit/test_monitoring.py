@@ -20,8 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from command import account_metrics
 from doctor.findings import ok
 from doctor.record import write_metrics
+from overlay import metrics as overlay_metrics
 from router import metrics as router_metrics
 from tests import converter_metrics
+from tests.unit.overlay.test_metrics import read
 from tests.unit.router import answer as routers
 from tests.unit.throttler.answer import answer
 from throttler.service.metrics import Exporter
@@ -70,8 +72,13 @@ def of_the_router() -> str:
     return router_metrics.page(routers.answer(), routers.CARRIED.get).decode()
 
 
+def of_the_overlay() -> str:
+    return overlay_metrics.page(read()).decode()
+
+
 SQUIDS = (ROOT / "tests/unit/squid-exporter.prom").read_text()
-PAGES = (Exporter().page(answer()).decode(), of_the_doctor(), of_accounts(), of_the_router(), SQUIDS)
+OTHERS = (of_the_doctor(), of_accounts(), of_the_router(), of_the_overlay(), SQUIDS)
+PAGES = (Exporter().page(answer()).decode(), *OTHERS)
 EXPORTED = CONVERTER | {name: labels for page in PAGES for name, labels in exported(page).items()}
 METRICS = {name: labels | SCRAPED for name, labels in EXPORTED.items()} | OWN | RECORDED
 CODE = "\n".join(
@@ -83,6 +90,7 @@ CODE = "\n".join(
         ("throttler", "*.py"),
         ("doctor", "*.py"),
         ("router", "*.py"),
+        ("overlay", "*.py"),
     )
     for path in (ROOT / folder).rglob(files)
 )

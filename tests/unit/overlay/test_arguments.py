@@ -7,6 +7,7 @@ import pytest
 
 from overlay.__main__ import main
 from tests.refusals import usage_error
+from tributary.settings.errors import CommandError
 
 ETCD = "--endpoints=https://192.0.2.9:2379"
 NO_ADDRESSES = [
@@ -47,3 +48,8 @@ def test_wrong_arguments_are_refused(
     monkeypatch.chdir(tmp_path)
     assert said in usage_error(main, words, capsys)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_metrics_that_are_nowhere_are_refused() -> None:
+    with pytest.raises(CommandError, match="--metrics = '9467': accepted: an address and a port"):
+        main(["serve", "--metrics", "9467"])

@@ -1,0 +1,73 @@
+"""The overlay's metrics."""
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from overlay.metrics import page
+from overlay.reading import NOTHING, overlay
+from tests.unit.overlay.test_reading import LINE, node, status
+from tributary.api.parts import Overlay
+
+CHAINS = {"b": [{"rounds": 1, "through": []}], "c": [{"rounds": 1, "through": ["b"]}]}
+
+
+def read() -> Overlay:
+    """Three nodes on a line, one of which is silent, and one that is gone."""
+    before = overlay(status(*LINE, node("d")), NOTHING)
+    a, b, c = LINE
+    known = {"pressure_percent": 25, "converter_silent": True}
+    found = overlay(status(a, b, c | known, chains=CHAINS) | {"refused": ["d: no delays"]}, before)
+    return found.model_copy(update={"uptime": 12.5, "age": 1.5})
+
+
+def samples(document: Overlay) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Name and label values to value."""
+    families = text_string_to_metric_families(page(document).decode())
+    return {
+        (sample.name.removeprefix("tributary_overlay_"), tuple(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("uptime_seconds", (), 12.5),
+        ("read", (), 1),
+        ("reading_age_seconds", (), 1.5),
+        ("computed_age_seconds", (), 2),
+        ("controllers", (), 1),
+        ("refused", (), 1),
+        ("nodes", (), 4),
+        ("nodes_up", (), 2),
+        ("node_up", ("a",), 1),
+        ("node_up", ("c",), 0),
+        ("node_up", ("d",), 0),
+        ("node_pressure_ratio", ("c",), 0.25),
+        ("node_delays", ("a",), 2),
+        ("hop_rtt_seconds", ("a", "b"), 0.012),
+        ("hop_chains", ("a", "b"), 2),
+    ],
+)
+def test_a_metric_has_its_value(name: str, labels: tuple[str, ...], value: float) -> None:
+    assert samples(read())[name, labels] == value
+
+
+def test_without_a_controller_there_is_none() -> None:
+    assert samples(read().model_copy(update={"controller": None}))["controllers", ()] == 0
+
+
+def test_before_the_first_reading_nothing_is_said_of_the_overlay() -> None:
+    assert samples(NOTHING.model_copy(update={"problem": "etcd does not answer"})) == {
+        ("uptime_seconds", ()): 0,
+        ("read", ()): 0,
+    }
+
+
+def test_a_reading_that_failed_is_told_beside_the_last_one() -> None:
+    found = samples(read().model_copy(update={"problem": "etcd does not answer", "age": 60.0}))
+    assert (found["read", ()], found["reading_age_seconds", ()], found["controllers", ()]) == (0, 60, 1)
