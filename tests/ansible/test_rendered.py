@@ -128,6 +128,13 @@ def test_the_ports_that_are_open_are_those_where_something_listens(rendered: Ren
     assert {int(port) for port in line.partition("{")[2].strip(" }").split(",")} == ports
 
 
+def test_squids_exporter_reads_the_port_for_counters_and_is_not_squids_user(rendered: Rendered) -> None:
+    squid = load(rendered["one"] / "squid.toml", SquidSettings)
+    lines = (rendered["one"] / "metrics-squid.conf").read_text().splitlines()
+    assert f" -squid-hostname 127.0.0.1 -squid-port {squid.counters_port}" in "\n".join(lines)
+    assert lines[lines.index("User=") + 1] == "DynamicUser=yes"
+
+
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["systemd-analyze", "--no-pager", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
