@@ -58,7 +58,6 @@ HOSTS = """127.0.0.1 loopback.test
 """
 
 SETTINGS = f"""client_networks = ["10.0.0.0/8", "fd00::/8"]
-counters_port = {COUNTERS_PORT}
 head_timeout = "{HEAD_TIMEOUT:.0f}s"
 drain = "0s"
 """
@@ -234,7 +233,7 @@ def world() -> Iterator[World]:
         origin = Origin(server)
         for port in (80, 443, 8080):
             stack.enter_context(origin.listening(port))
-        squid = stack.enter_context(start_squid(gateway, directory, SETTINGS))
+        squid = stack.enter_context(start_squid(gateway, directory, f"{SETTINGS}counters_port = {COUNTERS_PORT}\n"))
         wire = Wire(gateway)
         stack.callback(wire.close)
         yield World(client, gateway, server, directory, origin, wire, squid)
