@@ -155,7 +155,7 @@ class Answers:
         return self._throttler
 
     def sessions(self, **query: object) -> Listed[Session]:
-        """The throttler's first sessions, or those that fit a ``query`` (throttler/service/query.py); raises
+        """The throttler's first sessions, or the page that a ``query`` asks for (throttler/service/query.py); raises
         CommandError, exit 69, where none runs.
         """
         if query:

@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from command import accounts, box, console, link, lists, mapping, monitor, remote, saved, show, steering, trial
+from command import accounts, box, console, link, lists, mapping, monitor, pages, remote, saved, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from command.watch import Interval
@@ -70,7 +70,8 @@ or came back after a day of silence. On a home router whose settings have 'lan'.
 _ORDERS = ("age", "client", "throttled", "sent", "received")
 """Columns by which the throttler sorts all sessions."""
 _SESSIONS = """\
-Shows the sessions of Multipath TCP that the throttler sees, or with a token that session's subflows. On a gateway.
+Shows the sessions of Multipath TCP that the throttler sees, the first 1,000 unless --limit asks for more; or with a
+token that session's subflows. On a gateway.
 """
 
 _RULES = """\
@@ -240,7 +241,8 @@ def _sessions(
     listing = Listing(json, sort, limit, watch)
 
     def look() -> Listed[Session]:
-        return _box(remote).sessions(**_query(token, client, path, throttled, sort))
+        page = partial(_box(remote).sessions, **_query(token, client, path, throttled, sort))
+        return pages.first(page, limit)
 
     if token is not None:
         show_list("subflows", partial(_subflows, token, look), show.SUBFLOWS, listing)

@@ -14,6 +14,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from pydantic import ValidationError
 
+from command.pages import MOST
 from command.show import Listed
 from tributary.api.console import PORT, Explanation, Look, Message, Sessions
 from tributary.api.documents import Device, Link, Rule, Service, Session
@@ -24,7 +25,6 @@ TOKEN = "TRIBUTARY_TOKEN"
 """The environment variable that has a token of the API (``tributary console token``)."""
 _TIMEOUT = 10.0
 _LONGEST = 64 << 20
-_MOST_SESSIONS = 1000
 _RATED = 0.0
 """A moment that is always the same: the console has counted the rates already."""
 
@@ -81,15 +81,17 @@ class Answers:
         return Listed(self._seen().rules, _RATED)
 
     def sessions(self, **query: Any) -> Listed[Session]:
-        """The sessions that carry most, of those that fit a ``query`` as ``box.Answers`` takes it, whose order is none
-        of the API's.
+        """A page of the sessions that fit a ``query`` as ``box.Answers`` takes it; without an order of its own those
+        that carry most come first.
         """
-        asked: dict[str, str] = {key: query[key] for key in ("token", "path") if key in query}
+        asked: dict[str, Any] = {key: query[key] for key in ("token", "path", "offset") if key in query}
         if clients := query.get("clients"):
             asked["client"] = clients[0]
         if query.get("throttled"):
             asked["throttled"] = "true"
-        found = self._get("sessions", Sessions, limit=_MOST_SESSIONS, **asked)
+        if "sort" in query:
+            asked["sort"] = f"{'-' * query['descending']}{query['sort']}"
+        found = self._get("sessions", Sessions, limit=MOST, **asked)
         return Listed(found.sessions, _RATED, found.total)
 
     def devices(self) -> Listed[Device]:

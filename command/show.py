@@ -28,18 +28,22 @@ from tributary.api.documents import (
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, scaled
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import by_number
 
 D = TypeVar("D", bound=Document)
 
 
 @dataclass(frozen=True)
 class Column(Generic[D]):
-    """A title; what is shown of a document, which also sorts; how that is written, and what is if it is not known."""
+    """A title; what is shown of a document; how that is written, and what is if it is not known; what it is sorted by,
+    unless by itself.
+    """
 
     title: str
     value: Callable[[D], Any]
     text: Callable[[Any], str] = str
     unknown: str = ""
+    key: Callable[[Any], Any] = lambda value: value
 
     def cell(self, document: D) -> str:
         """Its text for one document."""
@@ -49,7 +53,7 @@ class Column(Generic[D]):
     def order(self, document: D) -> tuple[bool, Any]:
         """What is not known comes last."""
         value = self.value(document)
-        return value is None or value == "", value
+        return (True, None) if value is None or value == "" else (False, self.key(value))
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ class Listed(Generic[D]):
     documents: Sequence[D]
     moment: float
     total: int = 0
+
+    @property
+    def in_all(self) -> int:
+        """How many there are."""
+        return max(self.total, len(self.documents))
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ LINKS: tuple[Column[Link], ...] = (
 )
 SESSIONS: tuple[Column[Session], ...] = (
     Column("token", lambda each: each.token),
-    Column("client", lambda each: each.client),
+    Column("client", lambda each: each.client, key=by_number),
     Column("age", lambda each: each.age, age),
     Column("subflows", lambda each: len(each.subflows), _count),
     Column("active", lambda each: each.active, _count),
@@ -149,7 +158,7 @@ DEVICES: tuple[Column[Device], ...] = (
 )
 ACCOUNTS: tuple[Column[Account], ...] = (
     Column("day", lambda each: each.day),
-    Column("client", lambda each: each.client),
+    Column("client", lambda each: each.client, key=by_number),
     Column("router", lambda each: each.router),
     Column("path", lambda each: each.path),
     Column("connections", lambda each: each.connections, _count),
@@ -219,9 +228,9 @@ def _least_width(table: Table, may_fold: bool) -> int:
 def print_json(
     name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, indent: int | None = 2
 ) -> None:
-    """The documents as the list ``name`` of a JSON object."""
+    """The documents as the list ``name`` of a JSON object, and how many there are."""
     shown = chosen(listed.documents, columns, selection)
-    print_object(indent, **{name: [each.model_dump(mode="json") for each in shown]})
+    print_object(indent, **{name: [each.model_dump(mode="json") for each in shown], "total": listed.in_all})
 
 
 def print_object(indent: int | None = 2, **members: object) -> None:
@@ -234,7 +243,7 @@ def view(listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, 
     shown = chosen(listed.documents, columns, selection)
     if room is not None and len(shown) > room - 1:
         shown = shown[: max(1, room - 2)]
-    total = max(listed.total, len(listed.documents))
+    total = listed.in_all
     cut = [Text(f"the first {len(shown):,} of {total:,}", "dim")] if len(shown) < total else []
     return Group(table(shown, columns), *cut)
 

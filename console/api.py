@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Literal
@@ -30,7 +31,7 @@ from tributary.api.console import Message
 from tributary.api.documents import Session
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.hosts import as_address
+from tributary.settings.hosts import as_address, by_number
 
 _MOST_STREAMS, _STREAMS_OF_ONE = 128, 104
 """Pages that are open at a time, in all and from one address."""
@@ -175,30 +176,35 @@ class Api:
     async def _sessions(self, request: Request) -> Message:
         seen = await self._looking.latest()
         clients = _network(request)
-        order = request.query_params.get("sort", "sent_rate")
+        sort = request.query_params.get("sort", "-sent_rate")
+        order, descending = sort.removeprefix("-"), sort.startswith("-")
         if order not in _ORDERS:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {order!r}: accepted: {', '.join(_ORDERS)}")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {sort[:40]!r}: accepted: {_FILTERS['sort']}")
         most = requests.number(request, "limit", 100, 1000)
+        offset = requests.number(request, "offset", 0, _LAST, least=0)
         # What is shown of clients may be less than what the throttler compares.
         if seen.sessions.total > len(seen.sessions.documents) or (clients is not None and seen.sessions.documents):
-            return await self._asked_sessions(seen, _query(request, clients, order, most))
+            # The throttler knows no rates.
+            by = {"sort": "sent" if order == "sent_rate" else order, "descending": descending}
+            return await self._asked_sessions(seen, offset, {**_asked(request, clients), **by, "limit": most})
         fits = [session for session in seen.sessions.documents if _fits(session, request, clients)]
-        fits.sort(key=_ORDERS[order])
-        return documents.Sessions(sessions=tuple(fits[:most]), total=len(fits))
+        fits.sort(key=_ORDERS[order], reverse=descending)
+        return documents.Sessions(sessions=tuple(fits[offset : offset + most]), offset=offset, total=len(fits))
 
-    async def _asked_sessions(self, seen: Seen, query: dict[str, object]) -> Message:
+    async def _asked_sessions(self, seen: Seen, offset: int, query: dict[str, object]) -> Message:
         """Those that the throttler finds among all, with the rates of those that were seen."""
-        key = str(query)
+        key = str((offset, query))
         # One question at a time, and for all pages together: each makes the throttler look at all sessions.
         async with self._sessions_lock:
             now = time.monotonic()
             self._found = {asked: each for asked, each in self._found.items() if now - each[0] < _SESSIONS_SHARE}
             if key not in self._found:
-                self._found[key] = now, await asyncio.to_thread(box.Answers(PATIENCE).sessions, **query)
+                ask = partial(box.Answers(PATIENCE).sessions, offset=offset, **query)
+                self._found[key] = now, await asyncio.to_thread(ask)
             found = self._found[key][1]
         known = {session.token: session for session in seen.sessions.documents}
         sessions = tuple(known.get(session.token, session) for session in found.documents)
-        return documents.Sessions(sessions=sessions, total=found.total)
+        return documents.Sessions(sessions=sessions, offset=offset, total=found.total)
 
     async def _explain(self, request: Request) -> Message:
         ends = [request.path_params["token"]]
@@ -257,12 +263,14 @@ class Api:
 
 
 _ORDERS: Mapping[str, Callable[[Session], Any]] = {
-    "sent_rate": lambda session: -load(session),
+    "sent_rate": load,
     "age": lambda session: session.age,
-    "throttled": lambda session: -session.throttled,
-    "client": lambda session: session.client,
+    "client": lambda session: by_number(session.client),
+    "throttled": lambda session: session.throttled,
+    "sent": lambda session: session.sent or 0,
+    "received": lambda session: session.received or 0,
 }
-
+_LAST = 10**9 - 1
 
 _LIMIT = {"limit": "1 to 1000"}
 _SECONDS = {"seconds": ", ".join(map(str, SPANS))}
@@ -272,7 +280,8 @@ _FILTERS = {
     "rule": "a rule's name",
     "token": "a session's token",
     "throttled": "true: only sessions with a throttled subflow",
-    "sort": ", ".join(_ORDERS),
+    "sort": f"{', '.join(_ORDERS)}; from the largest with - before it, as is usual: -sent_rate",
+    "offset": f"0 to {_LAST}: how many sessions to leave out",
     **_LIMIT,
 }
 
@@ -303,16 +312,13 @@ def _fits(session: Session, request: Request, clients: Network | None) -> bool:
     )
 
 
-def _query(request: Request, clients: Network | None, order: str, most: int) -> dict[str, object]:
-    """The same question to the throttler, which knows no rates."""
+def _asked(request: Request, clients: Network | None) -> dict[str, object]:
+    """The same for the throttler."""
     asked = {name: request.query_params[name] for name in ("path", "rule", "token") if name in request.query_params}
     return {
         **asked,
         "clients": [] if clients is None else [str(clients)],
         "throttled": request.query_params.get("throttled") == "true",
-        "sort": "sent" if order == "sent_rate" else order,
-        "descending": order in ("sent_rate", "throttled"),
-        "limit": most,
     }
 
 

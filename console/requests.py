@@ -43,11 +43,11 @@ async def read(request: Request, model: type[_M]) -> _M:
         raise Refused(HTTPStatus.BAD_REQUEST, f"{where}: {first['msg']}") from error
 
 
-def number(request: Request, name: str, usual: int, most: int) -> int:
-    """A parameter that counts, from 1 to ``most``; raises Refused."""
+def number(request: Request, name: str, usual: int, most: int, least: int = 1) -> int:
+    """A parameter that counts, from ``least`` to ``most``; raises Refused."""
     text = request.query_params.get(name, str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
-        raise Refused(HTTPStatus.BAD_REQUEST, f"{name} = {text[:40]!r}: accepted: 1 to {most}")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        raise Refused(HTTPStatus.BAD_REQUEST, f"{name} = {text[:40]!r}: accepted: {least} to {most}")
     return int(text)
 
 

@@ -94,17 +94,32 @@ export function Busiest({ look: { sessions, sessions_total: total, links } }) {
   </section>`;
 }
 
-const ORDERS = Object.entries({ sent_rate: "rate", age: "age", throttled: "limited subflows", client: "client" });
+const ORDERS = Object.entries({ "-sent_rate": "rate", age: "age", "-throttled": "limited subflows", client: "client" });
 const PAGE = 100;
-const MOST = 1000;
+
+/** Which sessions are on the page, and the buttons that turn it. They stay where they are, and keep the focus: one that
+ *  leads nowhere does nothing. */
+function Pages({ found: { offset, sessions, total }, turn }) {
+  const number = (count) => count.toLocaleString("en");
+  const button = (text, to, leads) => html`
+    <button type="button" aria-disabled=${String(!leads)} onClick=${() => leads && turn(to)}>${text}</button>`;
+  const part = sessions.length > 0 && `${number(offset + 1)} to ${number(offset + sessions.length)}`;
+  return html`<nav class="heading" aria-label="Pages of sessions">
+    <p class="muted"><span role="status">${part || "None"}</span> of ${number(total)} sessions that fit</p>
+    ${(total > PAGE || offset > 0) && html`<div>
+      ${button("Previous", Math.max(0, offset - PAGE), offset > 0)}
+      ${" "}${button("Next", offset + PAGE, offset + PAGE < total)}
+    </div>`}
+  </nav>`;
+}
 
 /** All sessions, with a filter. */
 export function Sessions({ look }) {
-  const [asked, setAsked] = useState({ client: "", path: "", rule: "", sort: "sent_rate", limit: PAGE });
+  const [asked, setAsked] = useState({ client: "", path: "", rule: "", sort: "-sent_rate", offset: 0 });
   const given = Object.entries(asked).filter(([, value]) => value !== "");
-  const { data, error } = usePolled(`sessions?${new URLSearchParams(given)}`, 2);
-  const set = (key) => ({ target }) => setAsked({ ...asked, limit: PAGE, [key]: target.value.trim() });
-  const more = () => setAsked({ ...asked, limit: Math.min(MOST, asked.limit + PAGE) });
+  const { data, error } = usePolled(`sessions?${new URLSearchParams([...given, ["limit", PAGE]])}`, 2);
+  const set = (key) => ({ target }) => setAsked({ ...asked, offset: 0, [key]: target.value.trim() });
+  const turn = (offset) => setAsked({ ...asked, offset });
   const select = (key, label, choices) => html`<label>${label}
     <select value=${asked[key]} onChange=${set(key)}>
       ${choices.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
@@ -121,9 +136,7 @@ export function Sessions({ look }) {
     </form>
     <p role="status" class="error">${error}</p>
     ${data && html`
-      <p class="muted">${data.sessions.length} of ${data.total.toLocaleString("en")} sessions that fit</p>
-      <${SessionList} key=${asked.sort} sessions=${data.sessions} links=${look.links} />
-      ${data.total > asked.limit && asked.limit < MOST
-        && html`<button type="button" onClick=${more}>Show more</button>`}`}
+      <${Pages} found=${data} turn=${turn} />
+      <${SessionList} key=${`${asked.sort} ${data.offset}`} sessions=${data.sessions} links=${look.links} />`}
   </section>`;
 }

@@ -84,6 +84,7 @@ def test_sessions_are_shown_filtered_and_explained(browser: Browser) -> None:
         assert {subflow["path"] for subflow in session["subflows"]} == {"wired", "wireless"}
         for fits, query in ((1, f"client={session['client']}"), (1, "path=wired"), (0, "path=x"), (0, "rule=x")):
             assert browser.get(f"sessions?{query}")["total"] == fits
+        assert [len(browser.get(f"sessions?offset={offset}")["sessions"]) for offset in (0, 1)] == [1, 0]
         assert browser.get(f"explain/{session['token']}")["subflows"][0]["token"] == session["token"]
         assert browser.ask("GET", "/api/v1/explain/nothing")[0] == 400
         history = browser.get("history?seconds=300")

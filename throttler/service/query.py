@@ -13,6 +13,7 @@ from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 from tributary.settings.errors import invalid_value
 from tributary.settings.files import Settings
+from tributary.settings.hosts import by_number
 from tributary.settings.privacy import BITS, Privacy
 
 MOST = 1000
@@ -50,7 +51,7 @@ def found(query: SessionQuery, snapshot: Snapshot, traffic: Mapping[FourTuple, T
         return fits
     keys: Mapping[str, Callable[[Session], Any]] = {
         "age": lambda session: -session.since,
-        "client": lambda session: (":" in _client(session), ip_address(_client(session))),
+        "client": lambda session: by_number(_client(session)),
         "throttled": lambda session: sum(each.throttled for each in snapshot.decisions.get(session.token, ())),
         "sent": lambda session: _sum(session, traffic, "acked"),
         "received": lambda session: _sum(session, traffic, "received"),

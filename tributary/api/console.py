@@ -68,7 +68,8 @@ class Look(Answer):
 class Sessions(Answer):
     """Sessions that fit a question."""
 
-    sessions: tuple[Session, ...] = Field(description="the first of them, with rates")
+    sessions: tuple[Session, ...] = Field(description="a part of them, with rates")
+    offset: int = Field(default=0, description="how many come before that part")
     total: int = Field(description="how many fit")
 
 

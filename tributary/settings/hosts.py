@@ -61,6 +61,12 @@ def as_address(text: str) -> Address | None:
         return None
 
 
+def by_number(text: str) -> tuple[int, ...]:
+    """A key that sorts addresses and networks as numbers, those of IPv4 first; other texts come last."""
+    address = as_address(text.partition("/")[0])
+    return (address.version, int(address)) if address else (7,)
+
+
 def is_of_a_host(address: Address) -> bool:
     """Whether another host can have it; a scope (fe80::1%eth0) would name an interface of this machine."""
     return not (

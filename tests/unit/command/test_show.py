@@ -45,6 +45,14 @@ def test_a_list_is_sorted_by_a_column_and_what_is_not_known_comes_last() -> None
     assert (order("rtt"), order("-rtt"), order("-link")) == ("cab", "acb", "cba")
 
 
+def test_clients_are_sorted_as_addresses_and_not_as_texts() -> None:
+    (one,) = mapping.sessions(answer())
+    clients = ["fd00::1", "10.0.12.1", "hidden", "10.0.2.1"]
+    sessions = [one.model_copy(update={"client": client}) for client in clients]
+    shown = show.chosen(sessions, SESSIONS, Selection(json=False, sort="client"))
+    assert [each.client for each in shown] == ["10.0.2.1", "10.0.12.1", "fd00::1", "hidden"]
+
+
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(CommandError, match="--sort speed: accepted: token, client, age") as caught:
         show.chosen(mapping.sessions(answer()), SESSIONS, Selection(json=False, sort="speed"))
@@ -59,7 +67,7 @@ def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
     show.show("links", Listed([link("a", rtt=0.02)], 0.0), LINKS, Selection(json=True))
     document = json.loads(capsys.readouterr().out)
-    assert document["version"] == 1
+    assert (document["version"], document["total"]) == (1, 1)
     assert document["links"][0].keys() == Link.model_fields.keys()
 
 
