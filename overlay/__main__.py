@@ -11,9 +11,8 @@ from typing import Any
 
 from overlay import access, control, explanation, programs
 from overlay.calculator import ask
-from tributary.daemons.logs import Format, to_stderr
-from tributary.daemons.metrics_server import listen_address
-from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, run, whole_number
+from overlay.reader import cli, etcd
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -37,10 +36,6 @@ _STATUS = """\
 Prints the elected controller, what it refused, the live nodes with the number of round-trip times that each published,
 the pressure on their processors and whether their converters answer, and version and age of each ingress's table, and
 of the one that its converter uses. Ages depend on the clocks of the controller and of this machine.
-"""
-_SERVE = """\
-Reads the overlay every three seconds until stopped, and answers 'tributary status' and the console of this machine.
-Needs root, for its socket in /run/tributary.
 """
 _EXPLAIN = """\
 Prints the path of connections from INGRESS to SERVER: the egress, the size of the transfer and where that comes from,
@@ -133,15 +128,10 @@ def parser() -> Arguments:
     explain.add_argument("--port", type=whole_number(1, 65535), metavar="PORT", help=about)
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
-    serve = commands.add("serve", _serve, "read the overlay for this machine's console", _SERVE)
-    serve.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
+    serve = commands.add("serve", _serve, "read the overlay for this machine's console", cli.DESCRIPTION)
+    cli.add_metrics(serve)
     for each in (status, explain, serve):
-        about = "etcd's members (default: %(default)s)"
-        each.add_argument("--endpoints", default="http://127.0.0.1:2379", metavar="URL,...", help=about)
-        about = "the folder that enrol made, with https"
-        each.add_argument("--identity", type=Path, metavar="FOLDER", help=about)
-        about = "allow http to etcd on other machines: only in a network that nobody else can reach"
-        each.add_argument("--insecure-transport", action="store_true", help=about)
+        etcd.add_arguments(each)
     for each in (paths, simulate, map_, status, explain):
         each.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return made
@@ -191,22 +181,12 @@ def _map(graph: Path, pair: Sequence[str], rounds: int, output: Path, json: bool
 
 
 def _status(endpoints: str, identity: Path | None, insecure_transport: bool, json: bool) -> None:
-    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
-    _print(control.ask("status", etcd), json, control.text)
+    reached = etcd.arguments(endpoints, identity, insecure_transport)
+    _print(control.ask("status", reached), json, control.text)
 
 
 def _serve(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: str | None) -> None:
-    address = listen_address(metrics) if metrics else None
-    need_root("overlay serve")
-    # NumPy is for this and the picture alone.
-    from overlay import service
-
-    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
-    log = to_stderr(Format.TEXT)
-    try:
-        service.serve([str(control.build()), "status", *etcd], address, log)
-    finally:
-        log.close()
+    cli.read(control.build(), etcd.arguments(endpoints, identity, insecure_transport), metrics)
 
 
 def _explain(
@@ -221,8 +201,8 @@ def _explain(
 ) -> None:
     given = {"port": port, "bytes": None if size is None else size.amount}
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    etcd = control.etcd_arguments(endpoints, identity, insecure_transport)
-    answer = control.ask("explain", [*etcd, *options, "--", ingress, server])
+    reached = etcd.arguments(endpoints, identity, insecure_transport)
+    answer = control.ask("explain", [*reached, *options, "--", ingress, server])
     _print(answer, json, explanation.text)
 
 

@@ -20,6 +20,7 @@ from overlay.authority import (
     is_address,
     member,
 )
+from overlay.reader import etcd
 from tributary.settings.cli import Arguments, Subcommands
 
 _ENROL = """\
@@ -131,8 +132,8 @@ def _revoke(names: Sequence[str], authority: Path, endpoints: str, dry_run: bool
 
 
 def _etcd(authority: Path, endpoints: str, dry_run: bool) -> list[str]:
-    etcd = control.etcd_arguments(endpoints, authority / ADMINISTRATOR, insecure=False)
-    return [*etcd, *(["--dry-run"] if dry_run else [])]
+    reached = etcd.arguments(endpoints, authority / ADMINISTRATOR, insecure=False)
+    return [*reached, *(["--dry-run"] if dry_run else [])]
 
 
 def _print(changed: Any, as_json: bool) -> None:

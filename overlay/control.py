@@ -24,12 +24,6 @@ def ask(command: str, arguments: Sequence[str]) -> Any:
     return programs.ask(PROGRAM, [command, *arguments])
 
 
-def etcd_arguments(endpoints: str, identity: Path | None, insecure: bool) -> list[str]:
-    """The arguments for etcd: its URLs separated by commas, and the folder of the identity."""
-    secure = [f"--identity={identity}"] if identity else []
-    return [f"--endpoints={endpoints}", *secure, *(["--insecure-transport"] if insecure else [])]
-
-
 def text(status: Mapping[str, Any]) -> str:
     """The status as text: the controller, what it refused, then a line for each node."""
     lines = [_controller(status), *(f"refused: {line}" for line in status["refused"])]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from overlay.places import places
+from overlay.reader.places import places
 
 _FEW = 40
 """The most nodes whose labels do not overlap."""
@@ -18,7 +18,7 @@ def draw(figure: Figure, answer: Mapping[str, Any], chain: Sequence[str] = ()) -
     """Draws the program's answer to ``map``: a link is wider the more pairs use it; ``chain`` is drawn on top."""
     figure.set_size_inches(9, 9)
     axes = figure.subplots()
-    at = dict(zip(answer["nodes"], places(np.array(answer["delays_ms"])), strict=True))
+    at = dict(zip(answer["nodes"], places(answer["delays_ms"]), strict=True))
     most = max((link["pairs"] for link in answer["links"]), default=1)
     for link in answer["links"]:
         line = np.array([at[link["a"]], at[link["b"]]]).T

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from command import account_metrics
 from doctor.findings import ok
 from doctor.record import write_metrics
-from overlay import metrics as overlay_metrics
+from overlay.reader import metrics as overlay_metrics
 from router import metrics as router_metrics
 from tests import converter_metrics
 from tests.unit.overlay.test_metrics import read

@@ -9,7 +9,7 @@ from tributary.api.documents import Document
 from tributary.daemons.control import Control
 
 OVERLAY = Control("overlay", "overlay's reader", longest=1024, timeout=3.0)
-"""Where ``overlay serve`` answers."""
+"""Where ``overlay serve`` and tributary-overlay.service answer."""
 OVERLAY_COMMANDS = ("status",)
 FLEET_FILE = Path("/run/tributary-anycast/status.json")
 """What ``tributary-anycast run`` writes each time that it has checked the proxies."""

@@ -6,8 +6,8 @@ pytest.importorskip("prometheus_client")
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from overlay.metrics import page
-from overlay.reading import NOTHING, overlay
+from overlay.reader.metrics import page
+from overlay.reader.reading import NOTHING, overlay
 from tests.unit.overlay.test_reading import LINE, node, status
 from tributary.api.parts import Overlay
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from overlay.reading import NOTHING, overlay
+from overlay.reader.reading import NOTHING, overlay
 
 
 def node(name: str, **round_trip_ms: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads the overlay every few seconds for ``tributary`` and the console of this machine (``overlay serve``)."""
+"""Reads the overlay every few seconds for ``tributary`` and the console of this machine."""
 
 import json
 import signal
@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from math import inf
 from typing import Any
 
-from overlay import reading
-from overlay.metrics import page
+from overlay.reader import reading
+from overlay.reader.metrics import page
 from tributary.api.parts import OVERLAY, OVERLAY_COMMANDS, Overlay
 from tributary.daemons import metrics_server
 from tributary.daemons.control import Request, Response

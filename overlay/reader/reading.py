@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from overlay.places import filled, places
+from overlay.reader.places import filled, places
 from tributary.api.parts import Overlay, OverlayHop, OverlayNode
 
 MOST = 64
@@ -54,7 +54,7 @@ def overlay(status: Status, before: Overlay) -> Overlay:
 
 def _placed(listed: Sequence[Status], measured: Delays) -> list[OverlayNode]:
     names = [node["name"] for node in listed]
-    points = places(filled(names, measured)).tolist() if len(names) > 1 else [(0.0, 0.0)]
+    points = places(filled(names, measured)) if names else []
     return list(map(_node, listed, points))
 
 

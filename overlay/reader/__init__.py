@@ -1,0 +1,1 @@
+"""Reads the overlay for ``tributary`` and the console of this machine."""
