@@ -22,6 +22,7 @@ Makes the Debian packages of Tributary for one release of Debian or Ubuntu and o
   tributary-throttler   the throttler
   tributary-squid       Squid as the HTTP converter
   tributary-handoff     switch and back end of a request hand-off
+  tributary-overlay     agents and controllers of an overlay, and its state for the console
   tributary-router      the home router's links
   tributary-gateway     home routers let in by keys
   tributary-image       the first boot of an image; no other machine needs it
@@ -56,7 +57,7 @@ what it needs
   The programs in Rust: cargo builds them, statically, so that one build serves every release. For the other processor
   that is done in a Debian 13 of its own, made by mmdebstrap(1) for the time of the build. --converter takes a converter
   that is there; a dynamic one must not ask for a newer glibc than the release has. clang compiles what of them runs in
-  the kernel.
+  the kernel, protoc (protobuf-compiler, libprotobuf-dev) the overlay's messages.
   Python libraries: pip fetches the wheels that requirements.lock names, by their hashes. Both are kept in
   $TRIBUTARY_CACHE (/var/cache/tributary).
 

@@ -52,6 +52,7 @@ def plan(order: Order) -> dict[str, object]:
         "architecture": order.architecture.name,
         "converter": made_by,
         "handoff": "built from handoff/, static",
+        "overlay": "built from overlay/, static",
         "wheels": [str(pin) for pin in pins],
         "output": str(order.output),
     }

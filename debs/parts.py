@@ -19,6 +19,7 @@ MODULES = (
     "gateway",
     "image/firstboot",
     "image/upgrade",
+    "overlay/reader",
     "router",
     "squid",
     "throttler",
@@ -38,6 +39,7 @@ def packages(inputs: Inputs) -> list[Package]:
         _throttler(inputs),
         _squid(inputs),
         _handoff(inputs),
+        _overlay(inputs),
         _router(inputs),
         _gateway(inputs),
         _console(inputs),
@@ -57,7 +59,7 @@ def _common(inputs: Inputs) -> Package:
         "connections over several paths need, and a doctor, which says what is wrong\n"
         "with a machine and what mends it.",
         files=(
-            File(f"{PYTHON}/image/__init__.py", checkout["image/__init__.py"]),
+            *(File(f"{PYTHON}/{room}/__init__.py", checkout[f"{room}/__init__.py"]) for room in ("image", "overlay")),
             *(module for part in MODULES for module in content.modules(checkout, part)),
             File(f"{PYTHON}/{FORBIDDEN}", checkout[FORBIDDEN]),
             *wheels,
@@ -188,7 +190,8 @@ def _handoff(inputs: Inputs) -> Package:
         files=(
             *(File(f"usr/bin/{each}", built, 0o755) for each, built in programs.items()),
             *(file for each in programs for file in content.files(inputs, name, f"debs/man/{each}.8")),
-            *content.files(inputs, name, "handoff/systemd/*", "debs/*/tributary-handoff.*", "debs/files/*.conf"),
+            *content.files(inputs, name, "handoff/systemd/*", "debs/*/tributary-handoff.*"),
+            *content.files(inputs, name, "debs/files/switch.conf", "debs/files/backend.conf"),
             *content.files(inputs, name, *(f"docs/handoff{page}.md" for page in ("", "-choice", "-internals"))),
         ),
         # nft(8), which the switch asks for.
@@ -196,6 +199,30 @@ def _handoff(inputs: Inputs) -> Package:
         # Not enabled: a machine is one or the other, and their addresses are for whoever runs it to say.
         units=tuple(Unit(f"tributary-{each}.service", upgrade, enabled=False) for each, upgrade in upgrades.items()),
         sysctl=_HANDOFF_SYSCTL,
+    )
+
+
+def _overlay(inputs: Inputs) -> Package:
+    name = "tributary-overlay"
+    return Package(
+        name,
+        inputs.release.architecture.name,
+        "chains of Multipath TCP converters, chosen by measured delays",
+        "Agents on converters measure the delays between them, and a controller says by\n"
+        "which chain of them a transfer is fastest; etcd has the state of all. A service\n"
+        "reads it, so that tributary(8) and the console of this machine show the overlay\n"
+        "on a map. As installed nothing of it runs.",
+        files=(
+            File(f"usr/bin/{name}", inputs.programs[name], 0o755),
+            content.command("overlay-reader", "overlay.reader.cli", "usr/lib/tributary"),
+            *content.files(inputs, name, "overlay/systemd/*", "debs/*/tributary-overlay.*", "debs/files/overlay.conf"),
+            *content.files(inputs, name, "docs/overlay*.md"),
+        ),
+        depends=(*elf.depends("the overlay", inputs.programs[name], inputs.release), *_modules(inputs)),
+        # For a controller that runs an etcd of its own.
+        suggests=("etcd-server",),
+        # Not enabled: where etcd is is for whoever runs the overlay to say.
+        units=(Unit("tributary-overlay.service", Upgrade.RESTART, enabled=False),),
     )
 
 

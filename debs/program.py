@@ -37,7 +37,8 @@ class Programs:
 
 CONVERTER = Programs(("tributary-converter",), ("tributary-converter",), ("--features=offload",))
 HANDOFF = Programs(("tributary-switch", "tributary-backend"), ("handoff-switch", "handoff-backend"))
-ALL = (CONVERTER, HANDOFF)
+OVERLAY = Programs(("tributary-overlay",), ("overlay-control",))
+ALL = (CONVERTER, HANDOFF, OVERLAY)
 
 
 def make(
@@ -96,6 +97,7 @@ def mmdebstrap(programs: Programs, architecture: Architecture, folder: Path) -> 
     native = {"amd64": "arm64", "arm64": "amd64"}[foreign]
     packages = f"cargo,rustc,gcc-{machine}-linux-gnu,libc6-dev-{foreign}-cross,libstd-rust-dev:{foreign}"
     packages += ",clang,libbpf-dev"  # for what of them runs in the kernel
+    packages += ",protobuf-compiler,libprotobuf-dev"  # for etcd's messages
     brought = ("Cargo.toml", "Cargo.lock", "converter", "experiments", "handoff", "overlay", "debs", "guard", "vendor")
     built = " ".join(f"/build/target/{architecture.rust_target}/release/{name}" for name in programs.names)
     hooks = (

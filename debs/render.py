@@ -8,12 +8,12 @@ from email.utils import format_datetime
 from pathlib import Path
 
 from debs.package import Inputs, Package
-from debs.program import CONVERTER, HANDOFF
+from debs.program import CONVERTER, HANDOFF, OVERLAY
 from debs.release import Release
 from tributary.settings.templates import rendered
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_PROGRAMS = {"tributary-converter": CONVERTER, "tributary-handoff": HANDOFF}
+_PROGRAMS = {"tributary-converter": CONVERTER, "tributary-handoff": HANDOFF, "tributary-overlay": OVERLAY}
 _VENDORED = "console/static/vendor/lock.json"
 SCRIPTS = ("postinst", "prerm", "postrm")
 

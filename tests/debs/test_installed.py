@@ -11,6 +11,7 @@ from tests.debs.chroot import Chroot
 from tests.debs.world import NAMES, SERVICES, Made
 
 HANDOFF = ("tributary-switch", "tributary-backend")
+OVERLAY = "tributary-overlay"
 TUNNELS = ("tributary-router", "tributary-gateway")
 IMAGE = ("tributary-firstboot", "tributary-first-start", "tributary-upgrade")
 
@@ -19,8 +20,8 @@ def test_the_converter_runs_and_tells_its_version(installed: Chroot, made: Made)
     assert installed.run("tributary-converter", "--version").stdout == f"tributary-converter {made.release.base}\n"
 
 
-@pytest.mark.parametrize("program", HANDOFF)
-def test_a_hand_offs_programs_run_and_do_nothing_without_arguments(installed: Chroot, program: str) -> None:
+@pytest.mark.parametrize("program", (*HANDOFF, OVERLAY))
+def test_programs_that_need_arguments_run_and_do_nothing_without(installed: Chroot, program: str) -> None:
     assert installed.run(program, "--version").stdout.startswith(f"{program} ")
     assert installed.run(program, check=False).returncode == 64
 
@@ -50,6 +51,8 @@ def test_the_other_commands_tell_of_themselves_and_take_their_settings(installed
     card = "/usr/share/doc/tributary-image/examples/tributary.toml"
     assert installed.run("tributary-firstboot", "--check", card).stdout == "valid, for a gateway\n"
     assert "Serve the first-start page" in installed.run("tributary-first-start", "--help").stdout
+    reader = installed.run("/usr/lib/tributary/overlay-reader", "--help").stdout
+    assert "Reads the overlay every three seconds" in reader
     program = "import sys; sys.path.insert(0, '/usr/lib/tributary/python'); import router.daemon"
     installed.run("python3", "-ISB", "-c", program)
 
@@ -62,7 +65,7 @@ def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot)
 
 def test_every_manual_page_is_found(installed: Chroot) -> None:
     for section, name in (
-        *((8, name) for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-doctor", *IMAGE)),
+        *((8, name) for name in (*SERVICES, *HANDOFF, OVERLAY, *TUNNELS, "tributary-doctor", *IMAGE)),
         *((5, f"{name}.toml") for name in ("tributary-converter", "tributary-throttler")),
     ):
         shown = installed.run("man", "--where", str(section), name).stdout.strip()
@@ -92,7 +95,7 @@ def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed
     wants = installed.root / "etc/systemd/system/multi-user.target.wants"
     for name in (*SERVICES, "tributary-firstboot", "tributary-firstboot-report", "tributary-upgrade-confirm"):
         assert (wants / f"{name}.service").is_symlink()
-    for name in (*HANDOFF, *TUNNELS, "tributary-lan", "tributary-first-start"):
+    for name in (*HANDOFF, OVERLAY, *TUNNELS, "tributary-lan", "tributary-first-start"):
         assert not (wants / f"{name}.service").is_symlink()
     assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
 
@@ -105,7 +108,7 @@ def test_this_releases_systemd_accepts_every_line_of_the_units(installed: Chroot
 
 
 def test_this_releases_systemd_finds_the_exposure_below_three(installed: Chroot) -> None:
-    for name in (*SERVICES, *HANDOFF, *TUNNELS, "tributary-gateway-sync"):
+    for name in (*SERVICES, *HANDOFF, OVERLAY, *TUNNELS, "tributary-gateway-sync"):
         unit = f"/usr/lib/systemd/system/{name}.service"
         shown = installed.run("systemd-analyze", "--no-pager", "security", "--offline=true", unit).stdout
         found = re.search(r"Overall exposure level for \S+: (\d+\.\d+)", shown)

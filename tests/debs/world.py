@@ -16,7 +16,7 @@ SERVICES = ("tributary-converter", "tributary-throttler", "tributary-squid")
 """Packages whose one service, of the same name, is enabled by installing them."""
 
 NAMES = (
-    *("tributary-common", *SERVICES, "tributary-handoff", "tributary-router", "tributary-gateway"),
+    *("tributary-common", *SERVICES, "tributary-handoff", "tributary-overlay", "tributary-router", "tributary-gateway"),
     *("tributary-console", "tributary-image"),
 )
 _DAY = 24 * 60 * 60

@@ -79,7 +79,7 @@ def test_only_a_systemd_that_knows_mptcp_gets_the_socket_unit() -> None:
 
 def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
     bound = {name for name, package in PACKAGES.items() if package.architecture != "all"}
-    assert bound == {"tributary-common", "tributary-converter", "tributary-handoff"}
+    assert bound == {"tributary-common", "tributary-converter", "tributary-handoff", "tributary-overlay"}
 
 
 def test_every_wheel_is_named_with_its_licence() -> None:
@@ -105,7 +105,11 @@ def test_the_installed_size_counts_as_dpkg_does(sizes: list[int], kibibytes: int
 
 
 def test_the_crates_of_a_program_are_told() -> None:
-    for name, crate in (("tributary-converter", " toml "), ("tributary-handoff", " http-range-header ")):
+    for name, crate in (
+        ("tributary-converter", " toml "),
+        ("tributary-handoff", " http-range-header "),
+        ("tributary-overlay", " etcd-client "),
+    ):
         files = tree.complete(PACKAGES[name], TRIXIE)
         assert crate in next(file.content.decode() for file in files if file.path.endswith("/copyright"))
 

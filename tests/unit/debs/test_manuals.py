@@ -152,6 +152,16 @@ def test_every_option_of_a_hand_offs_programs_is_told(part: str) -> None:
     assert [f"--{option}" for option in told] == tagged(f"tributary-{part}", "Fl")
 
 
+def test_every_command_and_option_of_the_overlays_program_is_told() -> None:
+    program = (ROOT / "overlay/control/src/arguments.rs").read_text()
+    declared = re.findall(r'#\[arg\(\s*long(?: = "([a-z-]+)")?.*?\)\]\s+(?:pub )?(\w+):', program, re.DOTALL)
+    assert {f"-{given or field.replace('_', '-')}" for given, field in declared} == {
+        option.removeprefix("-") for option in tagged("tributary-overlay", "Fl")
+    }
+    commands_ = re.findall(r"^    (\w+)\(\w+\),$", program, re.MULTILINE)
+    assert {name.lower() for name in commands_} == set(tagged("tributary-overlay", "Cm"))
+
+
 def test_every_command_of_the_throttler_and_every_option_of_its_daemon_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

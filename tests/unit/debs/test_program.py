@@ -18,6 +18,7 @@ def test_a_chroot_for_arm64_has_the_cross_compiler_and_that_processors_rust_libr
     command = program.mmdebstrap(program.CONVERTER, ARCHITECTURES["arm64"], Path("/work folder"))
     assert "--architectures=amd64,arm64" in command
     compilers = "cargo,rustc,gcc-aarch64-linux-gnu,libc6-dev-arm64-cross,libstd-rust-dev:arm64,clang,libbpf-dev"
+    compilers += ",protobuf-compiler,libprotobuf-dev"
     assert f"--include={compilers}" in command
     (brought,) = (word.split("'") for word in command if word.startswith("--customize-hook=copy-in "))
     folders = {name.removeprefix("/work folder/") for name in brought[1::2]}

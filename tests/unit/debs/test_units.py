@@ -50,8 +50,8 @@ def test_the_first_boot_is_for_images_alone(unit: str) -> None:
     assert "\nConditionPathExists=/usr/lib/tributary/role\n" in text
 
 
-@pytest.mark.parametrize("part", ["switch", "backend"])
-def test_a_hand_offs_program_that_comes_installed_has_no_address(part: str) -> None:
+@pytest.mark.parametrize("part", ["switch", "backend", "overlay"])
+def test_a_program_whose_addresses_only_its_operator_knows_comes_without(part: str) -> None:
     lines = (FILES / f"{part}.conf").read_text().splitlines()
     assert [line for line in lines if line and not line.startswith("#")] == ['OPTIONS=""']
 
