@@ -79,7 +79,8 @@ def test_nothing_flushes_somebody_elses_rules(source: Path) -> None:
 def test_the_image_gets_the_roles_of_real_hosts() -> None:
     of_hosts = [role["role"] for role in read(ANSIBLE / "gateway.yml")[1]["roles"]]
     of_images = [role["role"] for role in read(ANSIBLE / "image.yml")[0]["roles"]]
-    assert set(of_images) - {"router"} == set(of_hosts) - {"console", "metrics", "anycast", "gateway", "handoff"}
+    only_hosts = {"console", "metrics", "anycast", "gateway", "handoff", "overlay"}
+    assert set(of_images) - {"router"} == set(of_hosts) - only_hosts
 
 
 def test_every_part_is_checked_before_any_host_is_changed() -> None:
@@ -133,6 +134,24 @@ def test_a_paths_interface_is_there_or_will_be_that_of_the_tunnels(
     done = play(HERE / "paths.yml", "routers", tmp_path, *options)
     assert done.returncode == code, done.stdout + done.stderr
     assert (f"paths.inside.interface = {interface}: accepted:" in " ".join(done.stdout.split())) is (code == 2)
+
+
+@needs_ansible
+def test_etcd_elsewhere_is_read_by_a_certificate_that_is_there(tmp_path: Path) -> None:
+    (identity := tmp_path / "desk").mkdir()
+    said = {
+        "folder": str(tmp_path),
+        "overlay_endpoints": ["https://192.0.2.9:2379", "https://192.0.2.10:2379"],
+        "overlay_certificate": str(identity),
+    }
+    refused = play(HERE / "overlay.yml", "one", tmp_path, "-e", json.dumps(said))
+    assert refused.returncode == 2 and "accepted with https: the folder" in refused.stdout, refused.stdout
+    for name in ("ca.pem", "node.pem", "node.key"):
+        (identity / name).write_text("")
+    done = play(HERE / "overlay.yml", "one", tmp_path, "-e", json.dumps(said))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = (line for line in (tmp_path / "overlay.conf").read_text().splitlines() if not line.startswith("#"))
+    assert line == f'OPTIONS="--endpoints {",".join(said["overlay_endpoints"])} --identity /etc/tributary/overlay"'
 
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"

@@ -35,6 +35,7 @@ every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
     [
         *product(("one", "fleet"), ["tributary-site.nft", "converter.toml", "squid.toml", "throttler.toml"]),
         ("fleet", "bird.conf"),
+        ("one", "overlay.conf"),
         *product(("routers",), ["gateway.toml", "console.toml", "tributary-site.nft"]),
         ("handoff", "converter.toml"),
         ("handoff", "../sw1.example.net/switch.conf"),
