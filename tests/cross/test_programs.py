@@ -7,7 +7,7 @@ import platform
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -50,11 +50,6 @@ class Origin(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def converter() -> Path:
     return program.make(program.CONVERTER, OTHER, checkout.tracked(), CACHE / "packages")["tributary-converter"]
-
-
-@pytest.fixture(scope="module")
-def handoff() -> Mapping[str, Path]:
-    return program.make(program.HANDOFF, OTHER, checkout.tracked(), CACHE / "packages")
 
 
 @pytest.fixture
@@ -107,8 +102,9 @@ def test_it_relays_a_request(converter: Path, own: str, origin: int, tmp_path: P
             running.terminate()
 
 
-@pytest.mark.parametrize("name", program.HANDOFF.names)
-def test_a_hand_offs_programs_are_static_and_tell_of_themselves(handoff: Mapping[str, Path], name: str) -> None:
-    assert elf.needs(handoff[name].read_bytes()) == elf.Needs(OTHER.elf, interpreter=False, glibc=None)
-    said = subprocess.run([QEMU, handoff[name], "--version"], capture_output=True, text=True, check=True, timeout=60)
-    assert said.stdout.startswith(f"{name} ")
+@pytest.mark.parametrize("programs", [program.HANDOFF, program.OVERLAY], ids=lambda programs: programs.names[0])
+def test_the_other_programs_are_static_and_tell_of_themselves(programs: program.Programs) -> None:
+    for name, path in program.make(programs, OTHER, checkout.tracked(), CACHE / "packages").items():
+        assert elf.needs(path.read_bytes()) == elf.Needs(OTHER.elf, interpreter=False, glibc=None)
+        said = subprocess.run([QEMU, path, "--version"], capture_output=True, text=True, check=True, timeout=60)
+        assert said.stdout.startswith(f"{name} ")
