@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.router.enrolled import FIRST, SECOND, Script
 from tests.unit.router.house import DSL, LAN, LTE, SETTINGS, Plug, after, settings
-from tests.unit.router.test_tunnels import FIRST, SECOND, Script
 from tributary.kernel.state import Interface
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check

@@ -1,8 +1,8 @@
 """What connections tell of MPTCP, and when they are made."""
 
 from router.probes.mptcp import AGAIN, SOON, Verdict, Verdicts, outside
+from tests.unit.router.enrolled import Script, answering
 from tests.unit.router.house import DSL, LTE, SETTINGS, settings
-from tests.unit.router.test_tunnels import Script, answering
 
 
 def ways(verdicts: Verdicts) -> dict[str, str]:

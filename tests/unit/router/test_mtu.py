@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.probes.mtu import AGAIN, METERED, SOON, Path, Paths, Search
+from tests.unit.router.enrolled import FIRST, Script
 from tests.unit.router.house import DSL, LTE, SETTINGS, settings
-from tests.unit.router.test_tunnels import FIRST, Script
 
 ECHO, SILENCE = -1, 0
 """What comes of a probe beside how much a router says that it passes on."""

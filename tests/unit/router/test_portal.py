@@ -9,8 +9,8 @@ import pytest
 from router.links.model import Reason
 from router.probes import captive_portal_option
 from router.probes.portal import AGAIN, PAGE, login_page
+from tests.unit.router.enrolled import FIRST, Script, answering
 from tests.unit.router.house import DSL, Plug, link
-from tests.unit.router.test_tunnels import FIRST, Script, answering
 
 FOUND = b"HTTP/1.1 302 Found\r\nServer: x\r\nLocation: http://10.1.0.1:8080/login?from=a\r\n\r\n"
 

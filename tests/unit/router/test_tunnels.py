@@ -5,33 +5,15 @@ from ipaddress import IPv4Network, ip_address
 
 import pytest
 
-from command.link import lines
-from router import api
 from router.identifiers import FIRST_METRIC, MAIN, PROTOCOL, is_owned_route
 from router.state.owned import OwnershipRecord
 from router.state.plan import Add, Change, TunnelInterface
 from router.state.reconciler import Reconciler
+from tests.unit.router.enrolled import FIRST, Script, answering
 from tests.unit.router.house import DSL, LTE, SETTINGS, Plug, after, cut, house, settings, texts
-from tests.unit.router.house import Script as Reconciling
-from tests.unit.tributary.wireguard.test_enrolment import GIVEN
 from tributary.kernel.state import Interface, Route
 from tributary.settings.errors import CommandError
-from tributary.settings.files import check
-from tributary.settings.hosts import Target
-from tributary.wireguard.enrolment import Enrolment, text
-
-FIRST = check(GIVEN | {"gateway": "203.0.113.5"}, Enrolment, "test")
-SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.0.32/28"}, Enrolment, "test")
-
-
-OVERFLOW = SETTINGS.replace("[wan.lte]", 'use = "overflow"\n[wan.lte]\nuse = "overflow"')
-
-
-class Script(Reconciling):
-    """One with an enrolment or more."""
-
-    def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
-        super().__init__(None, more + SETTINGS + "".join(map(text, enrolments or (FIRST,))), memory)
+from tributary.wireguard.enrolment import text
 
 
 @pytest.fixture
@@ -39,14 +21,6 @@ def both() -> Script:
     """With two links."""
     script = Script()
     script.now(DSL, LTE)
-    return script
-
-
-def answering(more: str = "") -> Script:
-    """The gateway answers by both links, and as quickly."""
-    script = Script(more=more)
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
     return script
 
 
@@ -121,58 +95,6 @@ def test_packets_are_as_large_as_the_link_lets_them() -> None:
     assert sizes == {"tb0": "1412", "tb1": "1412", "tb2": "1420"}
 
 
-def test_a_name_is_looked_up_and_the_tunnels_wait_for_it() -> None:
-    script = Script(SECOND)
-    assert script.reconciler.gateways.names == {"gateway.example.net"}
-    assert [each for each in script.now(DSL) if "(unknown yet)" in each]
-    six, four = ip_address("2001:db8::9"), ip_address("203.0.113.9")
-    assert script.reconciler.gateways.set_resolved({"gateway.example.net": (six, four)})
-    # The link has no IPv6.
-    assert [each for each in script.reconcile() if "endpoint 203.0.113.9:7;" in each]
-    assert not script.reconciler.gateways.set_resolved({"gateway.example.net": (four, six)})
-    assert script.reconcile() == []
-
-
-def test_a_gateway_that_is_silent_gives_way_to_the_next_and_the_last_to_the_first() -> None:
-    script = Script(FIRST, SECOND)
-    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    assert not script.reconciler.fail_over(0.0)
-    script.failed("dsl")
-    assert not script.reconciler.fail_over(0.0)
-    script.failed("dsl", "lte")
-    assert script.reconciler.fail_over(0.0)
-    said = script.reconcile()
-    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
-    assert "ip mptcp endpoint add 10.84.0.34 dev tb1 id 130 subflow" in said
-    script.failed("dsl", "lte")
-    assert script.reconciler.fail_over(0.0) and script.reconciler.gateways.address == "203.0.113.5:51840"
-
-
-def test_the_first_gateway_is_asked_by_a_tunnel_of_its_own_and_gone_back_to_when_it_has_answered_for_long() -> None:
-    script = Script(SECOND, FIRST)
-    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
-    assert not [each for each in script.now(DSL, LTE) if "tb9" in each]
-    script.failed("dsl", "lte")
-    assert script.reconciler.fail_over(0.0)
-    said = [each for each in script.reconcile() if "tb9" in each]
-    assert said[0] == "ip link add tb9 type wireguard"
-    assert "fwmark 0x8410 peer ... endpoint 203.0.113.9:7; ip address replace 10.84.0.33/32 dev tb9" in said[1]
-    script.answered("dsl")
-    assert script.reconciler.failback_path == ("tb9", ip_address("10.84.0.33"), Target(SECOND.inside, 5124))
-    gateways = script.reconciler.gateways
-    gateways.failback.record(True, gateways.index, 10.0)
-    assert not script.reconciler.fail_back(309.0)
-    assert script.reconciler.fail_back(310.0) and gateways.index == 0
-    said = script.reconcile()
-    assert "ip link delete dev tb9" in said and script.reconciler.failback_path is None
-    assert [each for each in said if "endpoint 203.0.113.9:7; ip address replace 10.84.0.34/32 dev tb1" in each]
-    # Nothing leaves outside of the tunnels while the gateway that has just answered is asked by each link.
-    assert script.reconciler.gateway_tunnels and script.reconciler.gateway_tunnels.answers
-    assert script.reconciler.health.start_due(400.0) == ["dsl", "lte"]
-
-
 def test_a_step_that_failed_is_tried_again() -> None:
     script = Script()
     script.now(DSL)
@@ -188,20 +110,6 @@ def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
         script.kernel = after(script.kernel, [operation])
     assert {interface.name for interface in script.kernel.interfaces} == {"lo", "eth0", "usb0", "wg0"}
     assert not script.kernel.rules and not script.kernel.endpoints
-
-
-def test_a_tunnel_that_is_gone_is_forgotten_and_another_interface_of_its_name_is_left_alone() -> None:
-    script = Script(SECOND, FIRST)
-    script.now(DSL, LTE)
-    script.failed("dsl", "lte")
-    script.reconciler.fail_over(0.0)
-    script.reconcile()
-    assert "tb9" in script.reconciler.record.tunnels
-    script.reconciler.change_settings(Script(FIRST).reconciler.settings)
-    assert "ip link delete dev tb9" in script.reconcile()
-    assert script.reconciler.record.tunnels == {"tb0", "tb1", "tb2"}
-    somebody_elses = Plug(Interface(9, "tb9"))
-    assert script.now(DSL, LTE, somebody_elses) == []
 
 
 def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone() -> None:
@@ -220,45 +128,6 @@ def test_a_tunnel_that_could_not_be_made_is_not_taken_for_ours() -> None:
     assert Add(TunnelInterface("tb0")) in script.reconciler.reconcile(house(DSL), 0).operations
     script.reconciler.on_failure(Add(TunnelInterface("tb0")))
     assert script.reconciler.record.tunnels == {"tb1", "tb2"}
-
-
-def test_a_reload_keeps_what_is_known_of_gateways_that_stay_and_asks_them_anew() -> None:
-    script = Script(FIRST, SECOND)
-    reconciler = script.reconciler
-    reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
-    script.now(DSL, LTE)
-    script.failed("dsl", "lte")
-    assert reconciler.fail_over(0.0)
-    script.reconcile()
-    script.answered("lte")
-    script.failed("dsl")
-    reconciler.health.start_due(1.0)
-    reconciler.change_settings(reconciler.settings)
-    said = script.reconcile()
-    # Only what the tunnels' interfaces have is given again.
-    assert {each.split()[0] for each in said} == {"wg"} and "endpoint 203.0.113.9:7;" in " ".join(said)
-    assert reconciler.gateways.index == 1 and reconciler.health.down == {"dsl"}
-    assert reconciler.gateway_tunnels and reconciler.gateway_tunnels.answers
-    assert reconciler.health.start_due(1.0) == ["dsl", "lte"]
-
-
-def test_a_restart_goes_on_with_the_gateway_that_was_used() -> None:
-    script = Script(FIRST, SECOND)
-    script.now(DSL)
-    script.failed("dsl")
-    assert script.reconciler.fail_over(0.0)
-    script.reconcile()
-    assert Script(FIRST, SECOND, memory=script.reconciler.record).reconciler.gateways.index == 1
-    assert Script(FIRST, memory=script.reconciler.record).reconciler.gateways.index == 0
-
-
-def test_a_reload_without_the_gateway_that_is_used_begins_with_the_first() -> None:
-    script = Script(FIRST, SECOND)
-    script.now(DSL)
-    script.failed("dsl")
-    assert script.reconciler.fail_over(0.0)
-    script.reconciler.change_settings(Script(FIRST).reconciler.settings)
-    assert script.reconciler.gateways.address == "203.0.113.5:51840" and not script.reconciler.health.answers
 
 
 def test_by_pass_lists_have_rules_for_each_link_and_for_the_best() -> None:
@@ -299,27 +168,6 @@ def test_with_tunnels_nothing_but_the_gateways_inside_can_be_probed(target: str)
     with pytest.raises(CommandError, match="inside address, since tunnels lead nowhere else"):
         settings(SETTINGS + f'[probe]\ntarget = "{target}"\n' + text(FIRST))
     settings(SETTINGS + f'[probe]\ntarget = "{FIRST.inside}:80"\n' + text(FIRST))
-
-
-def test_status_says_in_words_whether_the_gateway_answers() -> None:
-    script = Script(SECOND)
-    script.now(DSL)
-
-    def said() -> str:
-        answer = api.status(script.reconciler, 1.0, 1.0)
-        shown = ({**each, "shaper": None, "set": {}} for each in answer["wan"])
-        facts = (line.plain.strip() for each in shown for line in lines(each, 200))
-        return " ".join((*(each["text"] for each in answer["gateway"]["diagnosis"]), *facts))
-
-    assert "The gateway's name gateway.example.net:7 is not found" in said()
-    script.reconciler.gateways.set_resolved({"gateway.example.net": (ip_address("203.0.113.9"),)})
-    script.reconcile()
-    assert "The gateway gateway.example.net:7 is being tried." in said()
-    script.failed("dsl")
-    assert "The gateway gateway.example.net:7 does not answer" in said()
-    script.answered("dsl")
-    assert "tunnel tb1 from 10.84.0.34" in said()
-    assert "endpoint 128 for 10.84.0.34" in said()
 
 
 def test_what_by_passes_to_a_link_that_does_not_answer_leaves_by_the_best() -> None:
@@ -369,124 +217,6 @@ def test_the_tunnel_of_a_metered_link_is_kept_open_less_often() -> None:
     script.now(DSL, LTE)
     kept = {name: config.interface.peers[0].keepalive for name, config in script.reconciler.gateways.applied.items()}
     assert kept == {"tb0": 20, "tb1": 20, "tb2": 60}
-
-
-def outside(script: Script, tunnel: str) -> str | None:
-    """Where a tunnel leads to."""
-    [peer] = script.reconciler.gateways.applied[tunnel].interface.peers
-    return peer.endpoint
-
-
-FOUR, SIX = "203.0.113.7:7", "[2001:db8::7]:7"
-BOTH = (ip_address("2001:db8::7"), ip_address("203.0.113.7"))
-
-
-def test_a_gateway_with_addresses_of_both_ip_versions_is_tried_by_the_other_where_one_is_silent() -> None:
-    """Its name has A and AAAA, and UDP over IPv6 is dropped on the way."""
-    script = Script(SECOND)
-    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
-    script.now(LTE)
-    assert outside(script, "tb2") == outside(script, "tb0") == SIX
-    for failures, wanted in enumerate([SIX, SIX, FOUR, FOUR, FOUR, SIX, SIX], start=1):
-        script.reconciler.health.record("lte", None)
-        script.reconcile()
-        assert outside(script, "tb2") == outside(script, "tb0") == wanted, failures
-    for _ in range(5):
-        script.reconciler.health.record("lte", None)
-        script.reconcile()
-    assert outside(script, "tb2") == FOUR
-    script.answered("lte")
-    assert outside(script, "tb2") == FOUR
-    script.failed("lte")
-    assert outside(script, "tb2") == SIX
-
-
-def test_a_link_that_leads_out_by_one_ip_version_alone_goes_on_asking_by_that() -> None:
-    script = Script(SECOND)
-    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
-    script.now(DSL)
-    for _ in range(4):
-        script.failed("dsl")
-        assert outside(script, "tb1") == FOUR
-
-
-def test_an_earlier_gateway_is_asked_by_its_other_address_too_and_links_go_there_by_that() -> None:
-    script = Script(SECOND, FIRST)
-    script.reconciler.gateways.set_resolved({"gateway.example.net": BOTH})
-    script.now(LTE)
-    assert script.reconciler.fail_over(0.0) is False
-    script.failed("lte")
-    assert script.reconciler.fail_over(10.0)
-    script.reconcile()
-    assert outside(script, "tb9") == SIX
-    scout = script.reconciler.gateways.failback
-    for now in (20.0, 30.0, 40.0):
-        scout.record(False, 1, now)
-    script.reconcile()
-    assert outside(script, "tb9") == FOUR
-    for now in (50.0, 50.0 + scout.required):
-        scout.record(True, 1, now)
-    assert script.reconciler.fail_back(50.0 + scout.required)
-    script.reconcile()
-    assert outside(script, "tb2") == FOUR
-
-
-def quick(script: Script, **ms: float) -> list[str]:
-    """Six answers by each of these links after so many milliseconds; the commands that follow."""
-    for _ in range(6):
-        for link, each in ms.items():
-            script.reconciler.health.record(link, each / 1000)
-    return script.reconcile()
-
-
-def beginning(script: Script) -> list[str]:
-    """The links that begin sessions, as the status has them."""
-    return [link["name"] for link in api.status(script.reconciler, 0, 0)["wan"] if link["begins_sessions"]]
-
-
-def test_of_equal_links_the_quickest_begins_sessions_and_there_is_a_route_inside_all_the_time(answered: Script) -> None:
-    assert quick(answered, dsl=80, lte=20) == ["ip route add 10.84.0.1/32 dev tb2 metric 0 proto 84 src 10.84.0.19"]
-    assert beginning(answered) == ["lte"]
-    assert quick(answered, dsl=10) == ["ip route del 10.84.0.1/32 dev tb2 metric 0 proto 84 src 10.84.0.19"]
-    assert beginning(answered) == ["dsl"]
-
-
-def test_answers_of_long_ago_say_nothing_of_how_quick_a_link_is(answered: Script) -> None:
-    quick(answered, dsl=80, lte=20)
-    quick(answered, lte=200)
-    assert beginning(answered) == ["dsl"]
-
-
-def test_a_link_that_failed_has_to_show_again_that_it_is_quick(answered: Script) -> None:
-    quick(answered, dsl=80, lte=20)
-    answered.reconciler.health.record("lte", None)
-    answered.answered("lte")
-    assert beginning(answered) == ["dsl"]
-    quick(answered, lte=20)
-    assert beginning(answered) == ["lte"]
-
-
-def test_the_quickest_stays_when_the_first_link_comes_back_of_which_nothing_is_known(answered: Script) -> None:
-    quick(answered, dsl=80, lte=20)
-    answered.now(LTE)
-    answered.now(DSL, LTE)
-    assert beginning(answered) == ["lte"]
-
-
-def test_an_overflow_link_on_standby_begins_no_session() -> None:
-    script = Script()
-    script.reconciler.change_settings(settings(OVERFLOW + text(FIRST)))
-    script.now(DSL, LTE)
-    script.answered("dsl", "lte")
-    assert script.reconciler.overflow.standby == {"lte"}
-    quick(script, dsl=80, lte=20)
-    assert beginning(script) == ["dsl"]
-
-
-def test_without_tunnels_no_link_is_said_to_begin_sessions() -> None:
-    reconciler = Reconciler(settings(), OwnershipRecord())
-    reconciler.reconcile(house(DSL, LTE), 0)
-    assert [link["begins_sessions"] for link in api.status(reconciler, 0, 0)["wan"]] == [False, False]
 
 
 def test_routes_of_others_with_our_protocol_and_no_metric_are_not_ours() -> None:
