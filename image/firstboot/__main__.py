@@ -16,7 +16,8 @@ from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
 from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
-from image.firstboot.settings import Card, Lan, Network, Role, Wan, Wifi
+from image.firstboot.settings import Card, Lan, Network, Role, Wifi
+from image.firstboot.wan import Wan
 from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 

@@ -5,8 +5,9 @@ from itertools import combinations
 
 from gateway.settings import HOST
 from image.firstboot import access_point, bypass, forward, names, pppoe, values, vlans
-from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role, Wan
+from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role
 from image.firstboot.values import Contradiction
+from image.firstboot.wan import Wan
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6
 from tributary.settings.ports import Ports
 

@@ -11,7 +11,8 @@ from image.firstboot import names
 from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
-from image.firstboot.settings import Card, Lan, Wan
+from image.firstboot.settings import Card, Lan
+from image.firstboot.wan import Wan
 from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import table
 

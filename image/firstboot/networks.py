@@ -13,8 +13,9 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.ini import sections
 from image.firstboot.said import Said
-from image.firstboot.settings import Card, Lan, Network, Wan
+from image.firstboot.settings import Card, Lan, Network
 from image.firstboot.vlans import Vlan
+from image.firstboot.wan import Wan
 from tributary.prefix_delegation import TOKEN
 
 _FOLDER = "/etc/systemd/network"

@@ -1,7 +1,6 @@
 """What a person may write into tributary.toml on the boot partition: the model."""
 
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Interface, IPv6Network
 from typing import Annotated, Literal, Self
 
@@ -10,36 +9,30 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from console import password
 from console.settings import PasswordHash as ScryptHash
 from gateway.settings import HOST, GatewaySettings, Host
-from image.firstboot import bypass, forward, modem, names, pppoe, public_key, values, vlans
+from image.firstboot import bypass, forward, names, public_key, values
 from image.firstboot.access_point import AccessPoint, WirelessNetwork
 from image.firstboot.bypass import Bypass
 from image.firstboot.forward import Forward
-from image.firstboot.modem import Modem
 from image.firstboot.names import Dns, Others
-from image.firstboot.pppoe import Pppoe
 from image.firstboot.values import (
     Addresses,
     AnyNetwork,
-    Bus,
     DhcpRange,
-    Driver,
     Gateway,
     HostAddresses,
     Hostname,
     Interface,
     LanAddress,
-    Mac,
     PasswordHash,
-    Pattern,
     PublicKey,
     Wireless,
 )
+from image.firstboot.wan import Wan
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TIME_ZONE, TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
-from tributary.settings.links import LinkPolicy
 from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
 from tributary.settings.probing import Probe
 from tributary.wireguard.addresses import GLOBAL
@@ -53,7 +46,6 @@ MOST_GATEWAYS = 8
 
 ENROLMENTS = "tables [[enrolment]] as `tributary enrol` prints them"
 WANS = f"up to {MOST_WANS} tables such as [wan.dsl], with names of 1 to 40 of a-z, A-Z, 0-9, _ and -"
-MATCHES = "at least one of the keys interface, driver, mac, bus, or a table modem"
 NETWORKS = f"tables such as [network.end0], each with {values.INTERFACE}"
 STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
 ROUTED = (
@@ -129,64 +121,6 @@ class Network(Settings):
     def is_static(self) -> bool:
         """Whether its addresses stand here."""
         return bool(self.address)
-
-
-class Wan(LinkPolicy):
-    """One access link of a home router: the interface that fits every given rule."""
-
-    interface: Pattern = Field(None, title="name of the interface", description=values.PATTERN)
-    driver: Driver = Field(None, title="its driver", description=values.DRIVER)
-    mac: Mac = Field(None, title="its MAC address", description=values.MAC)
-    bus: Bus = Field(None, title="where it is plugged in, which tells two alike apart", description=values.BUS)
-    vlan: int | None = Field(
-        None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=vlans.VLAN
-    )
-    priority: int = Field(
-        100,
-        ge=1,
-        le=1000,
-        title="the least number carries first subflows; of equals, through tunnels, the one that answers soonest",
-        description="a whole number from 1 to 1000",
-    )
-    pppoe: Pppoe | None = Field(
-        None, title="how to log in at a provider by PPPoE; none: by DHCP", description="a table such as [wan.dsl.pppoe]"
-    )
-    modem: Modem | None = Field(
-        None, title="how an LTE or 5G modem dials", description="a table such as [wan.lte.modem]"
-    )
-
-    @model_validator(mode="after")
-    def _finds_something(self) -> Self:
-        if not (self.by_device or self.interface or self.modem):
-            raise ValueError(MATCHES)
-        return self
-
-    def found_by(self, name: str) -> dict[str, str]:
-        """The rule by which tributary-router finds the interface of [wan.NAME], which may have been made for it."""
-        if self.pppoe:
-            return {"interface": pppoe.interface(name)}
-        if self.vlan is not None:
-            return {"interface": vlans.interface(name)}
-        interface = self.interface or (modem.INTERFACE if self.modem and not self.by_device else None)
-        rule = {"interface": interface, **self.by_device}
-        return {key: value for key, value in rule.items() if value}
-
-    @property
-    def by_device(self) -> dict[str, str]:
-        """The keys that say which device it is, whatever its interface is called."""
-        given = {"driver": self.driver, "mac": self.mac, "bus": self.bus}
-        return {key: value for key, value in given.items() if value}
-
-    @property
-    def rule(self) -> tuple[object, ...]:
-        """All that decides which interface it is."""
-        return self.interface, self.driver, self.mac.lower() if self.mac else None, self.bus, self.vlan
-
-    def may_be(self, interface: str) -> bool:
-        """Whether an interface of that name could be it, as far as the name tells."""
-        if self.vlan is not None:
-            return False  # the one below it may have other uses
-        return self.interface is not None and fnmatchcase(interface, self.interface)
 
 
 class Lan(Settings):

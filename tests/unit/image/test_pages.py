@@ -17,7 +17,8 @@ from image.firstboot.page.app import LARGEST
 from image.firstboot.page.serving import CONNECTIONS, LARGEST_HEAD, SILENCE
 from image.firstboot.plan import plan
 from image.firstboot.reading import Wrong, read
-from image.firstboot.settings import MOST_PORTS, Card, Lan, Role, Wan
+from image.firstboot.settings import MOST_PORTS, Card, Lan, Role
+from image.firstboot.wan import Wan
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
 from tests.unit.image.firstboot.systems import facts
 from tributary.paths import ROOT
