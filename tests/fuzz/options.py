@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from throttler.sources.tracker import Limits, Tracker
+from throttler.sources.limits import Limits
+from throttler.sources.tracker import Tracker
 from tributary.wire import options as mptcp
 from tributary.wire.keys import address_hmac, join_hmac, token
 from tributary.wire.segments import Flags, Segment

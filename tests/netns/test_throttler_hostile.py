@@ -20,7 +20,7 @@ from tests.netns.links_world import AT_CLIENT, CLIENT, GATEWAY, IPV4, IPV6, conn
 from tests.netns.throttler_world import classes, elements, status, throttler
 from tests.netns.world import Child, connected, eventually, on, socket_at
 from throttler.sources.draining import PAUSE, SECOND
-from throttler.sources.tracker import Limits
+from throttler.sources.limits import Limits
 from tributary.wire.options import (
     MPTCP,
     AddAddr,

@@ -6,98 +6,20 @@ client cannot answer its own SYN. No input raises.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
-from hmac import compare_digest
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from throttler.sources.established import Established
 from throttler.sources.fair_lru import FairLru
-from tributary.mptcp.events import (
-    AddressAnnounced,
-    AddressRemoved,
-    Ended,
-    Event,
-    SessionClosed,
-    SubflowClosed,
-    SubflowEstablished,
-    SubflowPriority,
-)
+from throttler.sources.limits import Count, Limits
+from tributary.mptcp.events import Ended, Event, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire import options as mptcp
 from tributary.wire.keys import Keys, token
 from tributary.wire.segments import Flags, Segment, client_of
 
-SECOND = 10**9
 VERSION = 1
 """Of MPTCP: RFC 8684."""
-
-
-class Count(StrEnum):
-    """Counters of events and of ignored packets."""
-
-    SESSIONS = "sessions established"
-    JOINS = "joins established"
-    UNPROVEN = "joins not proven: session older than the throttler"
-    ANNOUNCED = "addresses announced"
-    REMOVED = "addresses removed"
-    TIMED_OUT = "subflows closed by one side only, and timed out"
-    SILENT = "throttled subflows silent for too long"
-    MALFORMED = "malformed TCP options"
-    FALLBACK = "fallbacks to plain TCP"
-    UNKNOWN_TOKEN = "joins with an unknown token"
-    UNKNOWN_ADDRESS = "removals of an unknown address"
-    WRONG_KEY = "wrong keys"
-    WRONG_HMAC = "wrong HMACs"
-    UNANSWERED = "third ACKs without a SYN/ACK"
-    WRONG_DIRECTION = "SYNs in the wrong direction"
-    HALF_OPEN_EVICTED = "half-open handshakes evicted"
-    HALF_OPEN_EXPIRED = "half-open handshakes expired"
-    SESSIONS_EVICTED = "sessions evicted"
-    SUBFLOWS_EVICTED = "subflows evicted"
-    ADDRESSES_REFUSED = "addresses beyond a session's share"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Entries per table, the share of them that one client may have, and nanoseconds that an entry stays."""
-
-    half_open: int = 16_384
-    half_open_of_client: int = 1024
-    sessions: int = 65_536
-    sessions_of_client: int = 8192
-    subflows: int = 131_072
-    subflows_of_client: int = 16_384
-    # Those announced, and those joined from; Linux has 8 endpoints.
-    addresses_of_session: int = 16
-    # A SYN/ACK is sent again after 1, 3, 7, 15 and 31 seconds; then Linux gives up.
-    half_open_time: int = 60 * SECOND
-    # A session outlives its last subflow: break before make (RFC 8684 section 3.6).
-    idle_time: int = 60 * SECOND
-    # One side has closed a subflow and the other never does, or its FIN was missed.
-    closing_time: int = 300 * SECOND
-
-
-@dataclass(slots=True)
-class TrackedSession:
-    """``client`` owns all its entries. ``keys`` is None if it is older than the throttler.
-
-    ``addresses`` maps the client's address ids to address and port, None if not announced.
-    """
-
-    client: Hashable
-    keys: Keys | None
-    subflows: set[FourTuple] = field(default_factory=set)
-    addresses: dict[int, tuple[str, int | None] | None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class TrackedSubflow:
-    """An established subflow; ``since`` is in nanoseconds of the monotonic clock."""
-
-    token: int
-    since: int
-    fin_sent: bool = False
-    fin_received: bool = False
 
 
 @dataclass(slots=True)
@@ -130,10 +52,7 @@ class Tracker:
         half_open = limits.half_open, limits.half_open_of_client
         self._openings: FairLru[FourTuple, _Opening] = FairLru(*half_open)
         self._joinings: FairLru[FourTuple, _Joining] = FairLru(*half_open)
-        self._sessions: FairLru[int, TrackedSession] = FairLru(limits.sessions, limits.sessions_of_client)
-        self._idle: FairLru[int, None] = FairLru(limits.sessions)
-        self._subflows: FairLru[FourTuple, TrackedSubflow] = FairLru(limits.subflows, limits.subflows_of_client)
-        self._closing: FairLru[FourTuple, None] = FairLru(limits.subflows)
+        self._established = Established(limits, self.counts)
 
     def handle(self, segment: Segment) -> Iterator[Event]:
         """The events of ``segment``. Segments must be in order of time."""
@@ -142,7 +61,7 @@ class Tracker:
         name = segment.subflow
         if Flags.SYN not in segment.flags:
             yield from self._third_ack(segment, name, options)
-            yield from self._signals(segment, name, options)
+            yield from self._established.signals(segment, name, options)
             yield from self._end(segment, name)
         elif segment.outgoing != (Flags.ACK in segment.flags):
             self.counts[Count.WRONG_DIRECTION] += 1
@@ -156,27 +75,21 @@ class Tracker:
 
         Its session's keys are not known: joins cannot be verified, and all that the listener answers are accepted.
         """
-        found = self._add_subflow(event) if event.token in self._sessions else self._add_session(event, None)
+        there = self._established
+        found = there.add_subflow(event) if event.token in there.sessions else there.add_session(event, None)
         return [each for each in found if each is not event]
 
     def drop(self, subflow: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
         """End a subflow for a reason that packets do not show."""
-        if subflow in self._subflows and reason is Ended.TIMEOUT:
-            self.counts[Count.SILENT] += 1
-        yield from self._close_subflow(subflow, now, reason)
+        yield from self._established.drop(subflow, now, reason)
 
     def expire(self, now: int) -> Iterator[Event]:
         """End at ``now`` what was half open, idle or half closed for too long; called for each segment, and by the
         clock without segments.
         """
-        limits = self._limits
         for table in (self._openings, self._joinings):
-            self.counts[Count.HALF_OPEN_EXPIRED] += len(table.expire(now - limits.half_open_time))
-        for session in self._idle.expire(now - limits.idle_time):
-            self._sessions.pop(session)
-        for subflow in self._closing.expire(now - limits.closing_time):
-            self.counts[Count.TIMED_OUT] += 1
-            yield from self._close_subflow(subflow, now, Ended.TIMEOUT)
+            self.counts[Count.HALF_OPEN_EXPIRED] += len(table.expire(now - self._limits.half_open_time))
+        yield from self._established.expire(now)
 
     def _options(self, segment: Segment) -> tuple[mptcp.Option, ...]:
         try:
@@ -198,7 +111,7 @@ class Tracker:
                 self._syn_join(segment, name, option)
 
     def _syn_join(self, segment: Segment, name: FourTuple, join: mptcp.MpJoinSyn) -> None:
-        session, joining = self._sessions.get(join.receiver_token), self._joinings.get(name)
+        session, joining = self._established.sessions.get(join.receiver_token), self._joinings.get(name)
         if session is None:
             self.counts[Count.UNKNOWN_TOKEN] += 1
         elif joining is None or not joining.listener_nonce:
@@ -227,7 +140,7 @@ class Tracker:
         self.counts[Count.FALLBACK] += 1
 
     def _syn_ack_join(self, segment: Segment, joining: _Joining, answer: mptcp.MpJoinSynAck) -> None:
-        session = self._sessions.get(joining.syn.receiver_token)
+        session = self._established.sessions.get(joining.syn.receiver_token)
         if session is None:
             return
         if session.keys is not None and not session.keys.prove_listener(joining.syn, answer):
@@ -265,11 +178,11 @@ class Tracker:
             self.counts[Count.SESSIONS] += 1
             session = token(opening.listener_key)
             event = SubflowEstablished(segment.time, session, name, opening.interface, initial=True)
-            yield from self._add_session(event, Keys(opening.listener_key, capable.sender_key))
+            yield from self._established.add_session(event, Keys(opening.listener_key, capable.sender_key))
 
     def _joined(self, segment: Segment, name: FourTuple, joining: _Joining, ack: mptcp.MpJoinAck) -> Iterator[Event]:
         join = joining.syn
-        session = self._sessions.get(join.receiver_token)
+        session = self._established.sessions.get(join.receiver_token)
         if session is None or not joining.listener_nonce:
             self._joinings.pop(name)
             self.counts[Count.UNANSWERED] += 1
@@ -279,7 +192,7 @@ class Tracker:
             return
         self._joinings.pop(name)
         self.counts[Count.UNPROVEN if session.keys is None else Count.JOINS] += 1
-        yield from self._add_subflow(
+        yield from self._established.add_subflow(
             SubflowEstablished(
                 time=segment.time,
                 token=join.receiver_token,
@@ -290,167 +203,15 @@ class Tracker:
             )
         )
 
-    # What an established subflow says, and its end
-
-    def _signals(self, segment: Segment, name: FourTuple, options: tuple[mptcp.Option, ...]) -> Iterator[Event]:
-        for option in options:
-            subflow = self._subflows.get(name)
-            if subflow is None:
-                return
-            if isinstance(option, mptcp.MpFastclose):
-                yield from self._fastclose(subflow.token, segment.time, segment.outgoing, option.receiver_key)
-            elif not segment.outgoing:
-                yield from self._signal(segment, name, subflow.token, option)
-
-    def _signal(self, segment: Segment, name: FourTuple, of: int, option: mptcp.Option) -> Iterator[Event]:
-        """Handle an option that only the client may send."""
-        session = self._sessions.get(of)
-        if session is None:
-            return
-        if isinstance(option, mptcp.MpPrio):
-            yield SubflowPriority(segment.time, of, name, option.backup)
-        elif isinstance(option, mptcp.AddAddr) and not option.echo:
-            yield from self._announced(segment.time, of, session, option)
-        elif isinstance(option, mptcp.RemoveAddr):
-            yield from self._removed(segment.time, of, session, option)
-
-    def _announced(self, now: int, name: int, session: TrackedSession, option: mptcp.AddAddr) -> Iterator[Event]:
-        if session.keys is not None and not session.keys.prove_address(option):
-            self.counts[Count.WRONG_HMAC] += 1
-            return
-        known = session.addresses.get(option.address_id)
-        if known == (option.address, option.port):
-            # Sent again, since no echo came.
-            return
-        if option.address_id not in session.addresses and (len(session.addresses) >= self._limits.addresses_of_session):
-            self.counts[Count.ADDRESSES_REFUSED] += 1
-            return
-        session.addresses[option.address_id] = option.address, option.port
-        self.counts[Count.ANNOUNCED] += 1
-        yield AddressAnnounced(now, name, option.address_id, option.address, option.port)
-
-    def _removed(self, now: int, name: int, session: TrackedSession, option: mptcp.RemoveAddr) -> Iterator[Event]:
-        for address_id in option.address_ids:
-            if address_id in session.addresses:
-                del session.addresses[address_id]
-                self.counts[Count.REMOVED] += 1
-                yield AddressRemoved(now, name, address_id)
-            else:
-                # RFC 8684 section 3.4.2: silently ignored.
-                self.counts[Count.UNKNOWN_ADDRESS] += 1
+    # The end
 
     def _end(self, segment: Segment, name: FourTuple) -> Iterator[Event]:
         if Flags.RST in segment.flags:
             self._openings.pop(name)
             self._joinings.pop(name)
-            yield from self._close_subflow(name, segment.time, Ended.RESET)
+            yield from self._established.close_subflow(name, segment.time, Ended.RESET)
         elif Flags.FIN in segment.flags:
-            yield from self._on_fin(name, segment.time, segment.outgoing)
-
-    # The tables of what is established: every entry and every exit
-
-    def _add_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
-        """Add a session with its first subflow; a known session without keys gets them."""
-        known = self._sessions.get(event.token)
-        if known is None or known.keys is not None:
-            yield from self._new_session(event, keys)
-        else:
-            known.keys = keys
-        yield from self._add_subflow(event)
-
-    def _new_session(self, event: SubflowEstablished, keys: Keys | None) -> Iterator[Event]:
-        yield from self._close_session(event.token, event.time, Ended.REPLACED)
-        session = TrackedSession(client_of(event.subflow.remote), keys)
-        evicted = self._sessions.put(event.token, session, event.time, session.client)
-        if evicted is not None:
-            self.counts[Count.SESSIONS_EVICTED] += 1
-            self._clear(*evicted)
-            yield SessionClosed(event.time, evicted[0], Ended.EVICTED)
-        self._idle.put(event.token, None, event.time)
-
-    def _add_subflow(self, event: SubflowEstablished) -> Iterator[Event]:
-        """Add a subflow to an existing session."""
-        session = self._sessions.get(event.token)
-        if session is None or self._is_known(event):
-            return
-        # A port used again: the end of the old subflow was missed.
-        yield from self._close_subflow(event.subflow, event.time, Ended.REPLACED)
-        new = TrackedSubflow(event.token, event.time)
-        evicted = self._subflows.put(event.subflow, new, event.time, session.client)
-        session.subflows.add(event.subflow)
-        self._idle.pop(event.token)
-        if evicted is not None:
-            self.counts[Count.SUBFLOWS_EVICTED] += 1
-            yield self._remove(*evicted, event.time, Ended.EVICTED)
-        if len(session.addresses) < self._limits.addresses_of_session:
-            session.addresses.setdefault(event.address_id, None)
-        yield event
-
-    def _is_known(self, event: SubflowEstablished) -> bool:
-        """Whether the subflow was imported while the segments of its handshake were still queued."""
-        known = self._subflows.get(event.subflow)
-        return known is not None and known.token == event.token and known.since >= event.time
-
-    def _on_fin(self, name: FourTuple, now: int, outgoing: bool) -> Iterator[Event]:
-        """One side has closed a subflow; it ends when both have."""
-        subflow = self._subflows.get(name)
-        if subflow is None:
-            return
-        subflow.fin_sent |= outgoing
-        subflow.fin_received |= not outgoing
-        if subflow.fin_sent and subflow.fin_received:
-            yield from self._close_subflow(name, now, Ended.FIN)
-        elif name not in self._closing:
-            self._closing.put(name, None, now)
-
-    def _fastclose(self, name: int, now: int, outgoing: bool, key: bytes) -> Iterator[Event]:
-        """One side closes a session with that key."""
-        session = self._sessions.get(name)
-        if session is None:
-            return
-        if _may_close(session.keys, name, outgoing, key):
-            yield from self._close_session(name, now, Ended.FASTCLOSE)
-        else:
-            self.counts[Count.WRONG_KEY] += 1
-
-    def _close_subflow(self, name: FourTuple, now: int, reason: Ended) -> Iterator[Event]:
-        """End the subflow, if it exists."""
-        subflow = self._subflows.pop(name)
-        if subflow is not None:
-            yield self._remove(name, subflow, now, reason)
-
-    def _remove(self, name: FourTuple, subflow: TrackedSubflow, now: int, reason: Ended) -> SubflowClosed:
-        self._closing.pop(name)
-        session = self._sessions.get(subflow.token)
-        if session is not None:
-            session.subflows.discard(name)
-            if not session.subflows:
-                self._idle.put(subflow.token, None, now)
-        return SubflowClosed(now, subflow.token, name, reason)
-
-    def _close_session(self, name: int, now: int, reason: Ended) -> Iterator[Event]:
-        """End the session with all its subflows, if it exists."""
-        session = self._sessions.pop(name)
-        if session is not None:
-            self._clear(name, session)
-            yield SessionClosed(now, name, reason)
-
-    def _clear(self, name: int, session: TrackedSession) -> None:
-        self._idle.pop(name)
-        for subflow in session.subflows:
-            self._subflows.pop(subflow)
-            self._closing.pop(subflow)
-
-
-def _may_close(keys: Keys | None, name: int, outgoing: bool, given: bytes) -> bool:
-    """Whether MP_FASTCLOSE carries the key of the side that it is sent to (RFC 8684 section 3.5).
-
-    Without the session's keys, the token verifies the listener's key (section 3.2); outgoing ones are the listener's
-    own.
-    """
-    if keys is None:
-        return outgoing or token(given) == name
-    return compare_digest(keys.client if outgoing else keys.listener, given)
+            yield from self._established.on_fin(name, segment.time, segment.outgoing)
 
 
 def _capable(options: tuple[mptcp.Option, ...]) -> mptcp.MpCapable | None:

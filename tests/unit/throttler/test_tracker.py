@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from throttler.sources.fair_lru import FairLru
-from throttler.sources.tracker import SECOND, Count, Limits, Tracker
+from throttler.sources.limits import SECOND, Count, Limits
+from throttler.sources.tracker import Tracker
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished, SubflowPriority
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.wire.keys import join_hmac, token
@@ -330,7 +331,8 @@ def test_the_oldest_subflow_makes_room() -> None:
 
 def sizes(tracker: Tracker) -> list[int]:
     """How many entries each table has."""
-    return [len(part) for part in vars(tracker).values() if isinstance(part, FairLru)]
+    parts = (*vars(tracker).values(), *vars(tracker._established).values())
+    return [len(part) for part in parts if isinstance(part, FairLru)]
 
 
 def test_a_thousand_subflows_opened_and_closed_leave_nothing() -> None:

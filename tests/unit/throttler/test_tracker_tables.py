@@ -23,7 +23,7 @@ from tests.unit.throttler.test_tracker import (
     Script,
 )
 from throttler.sources.fair_lru import FairLru
-from throttler.sources.tracker import Count, Limits
+from throttler.sources.limits import Count, Limits
 from tributary.mptcp.events import (
     AddressAnnounced,
     AddressRemoved,
