@@ -62,15 +62,15 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
     with Node(GATEWAY, Path()).entered():
         path = THROTTLER.path
-        path.parent.mkdir(exist_ok=True)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        listener.listen(64)
-        try:
-            with serving(listener, answer), console(tmp_path / "state") as (found, _):
-                yield found
-        finally:
-            path.unlink()
+    path.parent.mkdir(exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(64)
+    try:
+        with serving(listener, answer), console(tmp_path / "state") as (found, _):
+            yield found
+    finally:
+        path.unlink()
 
 
 def test_a_filter_finds_a_session_that_is_not_listed(browser: Browser) -> None:
@@ -124,5 +124,6 @@ def test_the_page_is_turned_by_keyboard(browser: Browser, chromium: Chromium) ->
     expect(page.get_by_text("101 to 200 of 2,500")).to_be_visible()
     expect(page.get_by_role("button", name="10.9.0.100", exact=False)).to_be_visible()
     expect(page.get_by_role("button", name="Next")).to_be_focused()
-    page.get_by_label("Client").fill("10.9.12.0/24")
+    page.get_by_role("searchbox").fill("10.9.12.0/24")
+    page.get_by_role("searchbox").press("Enter")
     expect(page.get_by_text("1 to 100 of 100 sessions")).to_be_visible()
