@@ -13,7 +13,7 @@ from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import expect
 
 from experiments.testbed.node import Node
-from tests.netns.browser import WIDE, new_page
+from tests.netns.browser import WIDE, check_view, new_page
 from tests.netns.console_world import FREE, Browser, console
 from tests.netns.links_world import GATEWAY
 from tests.netns.test_console import remotely
@@ -124,6 +124,7 @@ def test_the_page_is_turned_by_keyboard(browser: Browser, chromium: Chromium) ->
     expect(page.get_by_text("101 to 200 of 2,500")).to_be_visible()
     expect(page.get_by_role("button", name="10.9.0.100", exact=False)).to_be_visible()
     expect(page.get_by_role("button", name="Next")).to_be_focused()
+    check_view(page, WIDE)
     page.get_by_role("searchbox").fill("10.9.12.0/24")
     page.get_by_role("searchbox").press("Enter")
     expect(page.get_by_text("1 to 100 of 100 sessions")).to_be_visible()
