@@ -15,13 +15,16 @@ from tributary.settings.errors import CommandError, Exit
 
 @dataclass(frozen=True)
 class Order:
-    """What to make, and where; ``converter`` is a program that is there already."""
+    """What to make, and where; ``converter`` is a program that is there already, ``programs`` are built: an overlay's
+    package is made only with its own.
+    """
 
     suite: Suite
     architecture: Architecture
     output: Path
     cache: Path
     converter: Path | None = None
+    programs: tuple[program.Programs, ...] = program.ALL
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def gather(order: Order) -> Inputs:
 def _programs(order: Order, asked: Release, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
     """What is in each, by its name; the converter first, which may be a given one."""
     found: dict[str, bytes] = {}
-    for programs in program.ALL:
+    for programs in order.programs:
         for name, path in _built(order, programs, files).items():
             found[name] = _accepted(path, asked)
     return found

@@ -39,7 +39,7 @@ def packages(inputs: Inputs) -> list[Package]:
         _throttler(inputs),
         _squid(inputs),
         _handoff(inputs),
-        _overlay(inputs),
+        *([_overlay(inputs)] if "tributary-overlay" in inputs.programs else []),
         _router(inputs),
         _gateway(inputs),
         _console(inputs),

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from debs import build as debs
 from debs import checkout
+from debs.program import CONVERTER, HANDOFF
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
 from image.make import base, bundle, disk, imager, lock, pack, root, stage
@@ -169,7 +170,9 @@ class Making:
 
 
 def _debs(order: Order, output: Path) -> debs.Order:
-    return debs.Order(SUITES[SUITE], ARCHITECTURES[order.board.architecture], output, order.cache.parent / "packages")
+    """No image has the overlay's package, which takes minutes."""
+    architecture, cache = ARCHITECTURES[order.board.architecture], order.cache.parent / "packages"
+    return debs.Order(SUITES[SUITE], architecture, output, cache, programs=(CONVERTER, HANDOFF))
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

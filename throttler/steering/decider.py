@@ -327,7 +327,6 @@ class Decider:
         if max(map(session.sending, readings)) < _BUSY:
             # It has too little to send to show anything.
             return
-        session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
         session.phase, session.tried, session.left_out = _Phase.RETRY, session.left_out, set()
         self._begin(session, [readings[name] for name in session.tried], now)
         self._tell(session, Kind.RETRY, "what is a backup is used again, to see whether it is of use now")
@@ -346,6 +345,7 @@ class Decider:
         session.left_out |= tried
         session.floor = after
         session.next_retry = now + session.retry_pause
+        session.retry_pause = min(2 * session.retry_pause, _LONGEST_PAUSE)
         self._tell(session, Kind.BACK, f"{text}: still a backup")
         yield from (Change(session.token, name, True) for name in tried)
 
