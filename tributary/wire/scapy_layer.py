@@ -29,6 +29,7 @@ from tributary.wire import options as mptcp
 
 NAME = "MPTCP"
 """What stands for the option's kind, as "MSS" and "Timestamp" do for theirs."""
+_TCP_AO = 29
 
 
 class MptcpOptionsField(TCPOptionsField):  # type: ignore[misc]
@@ -36,6 +37,9 @@ class MptcpOptionsField(TCPOptionsField):  # type: ignore[misc]
 
     def m2i(self, pkt: Packet, x: bytes) -> list[tuple[Any, Any]]:
         """From the wire."""
+        if short := _short_authentication(x):
+            begin, end = short
+            return [*self.m2i(pkt, x[:begin]), (_TCP_AO, x[begin + 2 : end]), *self.m2i(pkt, x[end:])]
         found: list[tuple[Any, Any]] = super().m2i(pkt, x)
         # Scapy passes over a length that goes beyond the header: what is left might look whole.
         is_cut = bool(found) and found[-1][0] == mptcp.MPTCP and not x.endswith(_wire(found[-1][1]))
@@ -59,6 +63,17 @@ def install() -> None:
     # Scapy has no hook for one option, but all layers with a TCP header share one field object and its caches refer to
     # it. That object's class is the only thing that is changed.
     TCP.fields_desc[-1].__class__ = MptcpOptionsField
+
+
+def _short_authentication(block: bytes) -> tuple[int, int] | None:
+    """Where a TCP-AO lacks its keys' numbers (RFC 5925 section 2.2), of which Scapy makes no header."""
+    at = 0
+    while at < len(block) and block[at] != 0:
+        end = at + (1 if block[at] == 1 else max(2, *block[at + 1 : at + 2]))
+        if block[at] == _TCP_AO and len(block[at + 2 : end]) < 2:
+            return at, end
+        at = end
+    return None
 
 
 def _wire(value: bytes) -> bytes:

@@ -4,8 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 from router import api
+from tests.unit.router.enrolled import FIRST
 from tests.unit.router.house import DSL, LTE, SETTINGS, Script, changed, cut, house
-from tests.unit.router.test_tunnels import FIRST
 from tributary.kernel.state import Octets
 from tributary.wireguard.enrolment import text
 

@@ -120,7 +120,17 @@ def test_the_throttlers_own_reading_of_a_packet_stays_the_same(block: bytes) -> 
         assert found is not None and found.options == raw[20:]
 
 
+@pytest.mark.parametrize("value", [b"", b"\x01"])
+def test_an_authentication_without_its_keys_numbers_survives_as_bytes(value: bytes) -> None:
+    raw = header(b"\x01" + bytes([29, len(value) + 2]) + value + bytes.fromhex("020405b4"))
+    packet = TCP(raw)
+    assert packet.options[:3] == [("NOP", None), (29, value), ("MSS", 1460)]
+    assert built_anew(packet) == raw
+
+
 @given(st.binary(max_size=40))
+@example(b"\x1d\x03")
+@example(b"\x1d")
 def test_any_option_bytes_are_dissected_shown_and_kept(block: bytes) -> None:
     raw = header(block)
     packet = TCP(raw)
