@@ -37,8 +37,8 @@ def overlay(status: Status, before: Overlay) -> Overlay:
     """The document of a status; nodes that were there ``before`` and are gone keep their places on the map."""
     there = sorted(status["nodes"], key=lambda node: str(node["name"]))
     gone = [node for node in before.nodes if node.name not in {each["name"] for each in there}]
-    away = [node.model_copy(update={"state": "away"}) for node in gone]
-    shown = (*_placed(there[:MOST], delays(status)), *away)[:MOST]
+    away = [node.model_copy(update={"state": "away"}) for node in gone[: MOST // 2]]
+    shown = (*_placed(there[: MOST - len(away)], delays(status)), *away)
     return NOTHING.model_copy(
         update={
             "controller": status["controller"],

@@ -1,4 +1,4 @@
-"""Which links lead out but must not be used now, by their settings. Pure."""
+"""Which links must not be used now, by their settings, whether they lead out or not. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ def allowed(links: Sequence[Link], down: Collection[str], usage: Usage, now: Now
 
 
 def _checked(link: Link, why: str | None) -> Link:
-    if why is None or not link.next_hops:
+    if why is None:
         return link
     return replace(
         link, next_hops=(), down=why, blocked_versions=tuple(next_hop.version for next_hop in link.next_hops)

@@ -151,7 +151,19 @@ def test_etcd_elsewhere_is_read_by_a_certificate_that_is_there(tmp_path: Path) -
     done = play(HERE / "overlay.yml", "one", tmp_path, "-e", json.dumps(said))
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (line for line in (tmp_path / "overlay.conf").read_text().splitlines() if not line.startswith("#"))
-    assert line == f'OPTIONS="--endpoints {",".join(said["overlay_endpoints"])} --identity /etc/tributary/overlay"'
+    assert line == f'OPTIONS="--endpoints {",".join(said["overlay_endpoints"])} --identity /etc/tributary/overlay --metrics 127.0.0.1:9467"'
+
+
+@needs_ansible
+@pytest.mark.parametrize(
+    ("endpoint", "code"),
+    [("http://192.0.2.9:2379", 2), ("192.0.2.9:2379", 2), ("http://[::1]:2379", 0), ("http://127.0.0.1:2379", 0)],
+)
+def test_etcd_elsewhere_is_not_read_without_a_certificate(endpoint: str, code: int, tmp_path: Path) -> None:
+    said = json.dumps({"folder": str(tmp_path), "overlay_endpoints": [endpoint]})
+    done = play(HERE / "overlay.yml", "one", tmp_path, "-e", said)
+    assert done.returncode == code, done.stdout
+    assert ("accepted: https:// of each" in " ".join(done.stdout.split())) is (code == 2)
 
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from router.links.model import Reason
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
 from tests.unit.router.house import DSL, LTE, cut, house, link, settings
@@ -15,10 +16,13 @@ NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = [
 IN_WORDS = "outside of its hours, used again at "
 
 
-def why(time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False) -> str | None:
+def why(
+    time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False, lte_is_cut: bool = False
+) -> str | None:
     reconciler = Reconciler(settings(NIGHT), OwnershipRecord())
     wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
-    reconciler.reconcile(house(cut(DSL) if dsl_is_cut else DSL, LTE), wall, is_synchronized=is_synchronized)
+    links = (cut(DSL) if dsl_is_cut else DSL, cut(LTE) if lte_is_cut else LTE)
+    reconciler.reconcile(house(*links), wall, is_synchronized=is_synchronized)
     return link(reconciler, "lte").reason
 
 
@@ -32,6 +36,11 @@ def test_outside_of_its_hours_it_is_off_even_if_no_other_works_and_says_when_it_
     time: str, next_time: str
 ) -> None:
     assert why(time) == why(time, dsl_is_cut=True) == IN_WORDS + next_time
+
+
+def test_outside_of_its_hours_it_says_so_also_if_it_is_switched_off() -> None:
+    assert why("06:00", lte_is_cut=True) == IN_WORDS + "12:00"
+    assert why("23:00", lte_is_cut=True) == Reason.NO_CARRIER
 
 
 @pytest.mark.parametrize("time", ["11:00", "23:00"])
