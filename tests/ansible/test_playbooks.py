@@ -151,7 +151,8 @@ def test_etcd_elsewhere_is_read_by_a_certificate_that_is_there(tmp_path: Path) -
     done = play(HERE / "overlay.yml", "one", tmp_path, "-e", json.dumps(said))
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (line for line in (tmp_path / "overlay.conf").read_text().splitlines() if not line.startswith("#"))
-    assert line == f'OPTIONS="--endpoints {",".join(said["overlay_endpoints"])} --identity /etc/tributary/overlay --metrics 127.0.0.1:9467"'
+    endpoints = ",".join(said["overlay_endpoints"])
+    assert line == f'OPTIONS="--endpoints {endpoints} --identity /etc/tributary/overlay --metrics 127.0.0.1:9467"'
 
 
 @needs_ansible

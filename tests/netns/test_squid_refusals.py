@@ -1,5 +1,6 @@
 """Every refusal that Squid owes, at a running gateway: the client is told why, and no SYN leaves."""
 
+import re
 import socket
 import time
 from contextlib import suppress
@@ -141,6 +142,11 @@ def counters_port(net: World, url: str, method: str = "GET") -> Answer:
         answer = read_answer(connection, 10)
     assert {syn.port for syn in net.syns()} == {COUNTERS_PORT}
     return answer
+
+
+def test_who_reads_counters_is_not_counted(net: World) -> None:
+    counters = [counters_port(net, "cache_object://localhost/counters").body for _ in range(3)]
+    assert len({tuple(re.findall(rb"client_http.requests = \d+", each)) for each in counters}) == 1
 
 
 @pytest.mark.parametrize("page", ["counters", "info", "service_times"])

@@ -16,9 +16,7 @@ NIGHT = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nhours = [
 IN_WORDS = "outside of its hours, used again at "
 
 
-def why(
-    time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False, lte_is_cut: bool = False
-) -> str | None:
+def why(time: str, *, is_synchronized: bool = True, dsl_is_cut: bool = False, lte_is_cut: bool = False) -> str | None:
     reconciler = Reconciler(settings(NIGHT), OwnershipRecord())
     wall = datetime.fromisoformat(f"2026-11-24 {time}").timestamp()
     links = (cut(DSL) if dsl_is_cut else DSL, cut(LTE) if lte_is_cut else LTE)
