@@ -2,18 +2,22 @@
 
 import gzip
 import json
+import os
+import re
 import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from math import inf
 from pathlib import Path
 from time import time
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO
 
 from command import box, lists, show
 from command.lists import Listing
@@ -28,6 +32,11 @@ LOG = Path("/var/log/tributary-converter/access.log")
 _BY = ("day", "client", "router", "path")
 _USUAL, _USUAL_METRICS = ("day", "client", "path"), ("router", "path")
 """What accounts are by unless ``--by`` says otherwise; as metrics."""
+_TIME = re.compile(r'\{"time": ?(\d{1,12})(\.\d+)?,')
+_DISORDER = 3600.0
+"""Seconds by which a line may be older than one before it: two processes write during a hand-over, clocks are set."""
+_BLOCK = 64 << 10
+"""Bytes: of so many it is not worth while to look for the first line that counts."""
 
 _ACCOUNTS = f"""\
 Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
@@ -133,9 +142,10 @@ def _write_metrics(
     now = time()
     today = datetime.fromtimestamp(now, UTC)
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    lines = (each for each in _lines(files or _kept(LOG, midnight)) if each.day == today.date().isoformat())
+    lines = _lines(files or _kept(LOG, midnight), midnight)
+    of_today = (each for each in lines if each.day == today.date().isoformat())
     labels = (*by, "client") if clients else tuple(by)
-    found = accounts(lines, labels, _routers(by), networks=networks)
+    found = accounts(of_today, labels, _routers(by), networks=networks)
     account_metrics.write(file, account_metrics.bounded(found, clients) if clients else found, labels, now)
 
 
@@ -192,13 +202,15 @@ def _shared(whole: int, parts: Sequence[int]) -> list[int]:
     return [share + (whole - sum(shares) if place == 0 else 0) for place, share in enumerate(shares)]
 
 
-def _lines(files: Iterable[Path]) -> Iterator[Line]:
-    """Of all files; says of each how many lines are none of such a log."""
+def _lines(files: Iterable[Path], since: float = 0.0) -> Iterator[Line]:
+    """Of all files, without what ended before ``since``; says of each how many lines are none of such a log."""
     for file in files:
         bad = 0
         try:
-            with _opened(file) as texts:
+            with _opened(file, since) as texts:
                 for text in texts:
+                    if _ended(text) < since:
+                        continue
                     try:
                         yield line(json.loads(text))
                     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
@@ -209,11 +221,41 @@ def _lines(files: Iterable[Path]) -> Iterator[Line]:
             print(f"tributary: {file}: {bad} lines are left out: not of a converter's access log", file=sys.stderr)
 
 
-def _opened(file: Path) -> AbstractContextManager[Iterable[str]]:
+@contextmanager
+def _opened(file: Path, since: float) -> Iterator[Iterable[str]]:
+    """Its lines; of a plain file without most of those that ended before ``since``."""
     if str(file) == "-":
-        return nullcontext(sys.stdin)
-    opened = gzip.open if file.suffix == ".gz" else open
-    return cast("TextIO", opened(file, "rt", encoding="utf-8", errors="replace"))
+        yield sys.stdin
+    elif file.suffix == ".gz":
+        with gzip.open(file, "rt", encoding="utf-8", errors="replace") as texts:
+            yield texts
+    else:
+        with file.open("rb") as log:
+            if since and log.seekable():
+                _skip(log, since)
+            yield TextIOWrapper(log, encoding="utf-8", errors="replace")
+
+
+def _skip(log: BinaryIO, since: float) -> None:
+    """Leave ``log`` at a line before which none ended ``since`` then: lines are about in the order of their time."""
+    old, end = 0, log.seek(0, os.SEEK_END)
+    while end - old > _BLOCK:
+        middle = (old + end) // 2
+        log.seek(middle)
+        log.readline()
+        if _ended(log.readline().decode(errors="replace")) < since - _DISORDER:
+            old = middle
+        else:
+            end = middle
+    log.seek(old)
+    if old:
+        log.readline()
+
+
+def _ended(text: str) -> float:
+    """The time of a line, whole seconds since 1970, without parsing it; infinite unless it begins with that."""
+    found = _TIME.match(text)
+    return int(found[1]) if found else inf
 
 
 def _kept(log: Path, since: float = 0.0) -> list[Path]:

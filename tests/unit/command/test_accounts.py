@@ -179,6 +179,52 @@ def test_what_was_put_aside_before_today_is_not_read_for_prometheus(
     assert "tributary_accounts_time_seconds 1.764291" in (tmp_path / "made.prom").read_text()
 
 
+def written(log: Path, *lines: dict[str, Any]) -> None:
+    """The log has these, a JSON object a line as the converter writes them."""
+    log.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines))
+
+
+def before_midnight(seconds: float) -> dict[str, Any]:
+    return {**SIX, "time": 1_764_288_000.0 - seconds}
+
+
+@pytest.mark.usefixtures("today")
+@pytest.mark.parametrize("name", ["access.log", "access.log.2.gz"])
+def test_for_prometheus_lines_before_midnight_are_not_parsed(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / name
+    written(log, *(before_midnight(seconds) for seconds in range(5000, 0, -1)), SIX, MULTIPATH)
+    if log.suffix == ".gz":
+        log.write_bytes(gzip.compress(log.read_bytes()))
+    parse = accounts.line
+    parsed: list[Any] = []
+
+    def line(object_: Any) -> accounts.Line:
+        parsed.append(object_)
+        return parse(object_)
+
+    monkeypatch.setattr(accounts, "line", line)
+    assert of_today(tmp_path, log, "--by", "path") == {("",): 2, ("lte",): 57, ("wired",): 143}
+    assert parsed == [SIX, MULTIPATH]
+
+
+@pytest.mark.usefixtures("today")
+def test_for_prometheus_a_week_in_the_log_is_not_even_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    week = [before_midnight(60 * minutes) for minutes in range(7 * 24 * 60, 0, -1)]
+    written(log := tmp_path / "access.log", {"of": "another log"}, *week, SIX)
+    assert of_today(tmp_path, log, "--by", "path") == {("",): 2}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("today")
+@pytest.mark.parametrize("old", [0, 1, 2, 500, 3000])
+def test_for_prometheus_a_line_of_today_may_be_before_older_ones(old: int, tmp_path: Path) -> None:
+    late = [before_midnight(10)] * 3000
+    written(log := tmp_path / "access.log", *[before_midnight(8000)] * old, SIX, *late, SIX)
+    assert of_today(tmp_path, log, "--by", "path") == {("",): 4}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
