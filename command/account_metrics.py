@@ -38,6 +38,6 @@ def write(file: Path, accounts: Iterable[Account], labels: Sequence[str], now: f
     for each in accounts:
         values = [getattr(each, label) or "" for label in labels]
         for gauge, attribute in gauges:
-            (gauge.labels(*values) if labels else gauge).inc(getattr(each, attribute))
+            gauge.labels(*values).inc(getattr(each, attribute))
     Gauge("tributary_accounts_time_seconds", "When they were added up, since 1970.", registry=registry).set(now)
     write_atomic(file, generate_latest(registry), _ALL_MAY_READ)

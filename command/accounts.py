@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -89,7 +89,7 @@ def add(commands: Subcommands) -> None:
 
 
 def _by(text: str) -> tuple[str, ...]:
-    keys = tuple(text.split(","))
+    keys = tuple(dict.fromkeys(text.split(",")))
     if not set(keys) <= set(_BY):
         raise invalid_value("--by", "keys", text, f"some of {', '.join(_BY)}, with commas between")
     return keys
@@ -260,8 +260,13 @@ def _ended(text: str) -> float:
 
 def _kept(log: Path, since: float = 0.0) -> list[Path]:
     """The log, and what was put aside of it, the oldest first; those that were written ``since`` then."""
+    found = {}
     try:
-        found = {file: file.stat().st_mtime for file in log.parent.iterdir() if file.name.startswith(log.name)}
+        for file in log.parent.iterdir():
+            # logrotate(8) may rename it meanwhile.
+            with suppress(FileNotFoundError):
+                if file.name.startswith(log.name):
+                    found[file] = file.stat().st_mtime
         if not found:
             raise FileNotFoundError
         return [file for file in sorted(found, key=found.__getitem__) if found[file] >= since]

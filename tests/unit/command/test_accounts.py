@@ -127,6 +127,14 @@ def test_what_logrotate_put_aside_is_read_too(
     assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 4, 42, 404)
 
 
+def test_a_file_that_logrotate_renames_meanwhile_is_skipped(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.with_name("access.log.1").symlink_to("gone")
+    monkeypatch.setattr(accounts, "LOG", log)
+    assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 2, 21, 202)
+
+
 def of_today(folder: Path, log: Path, *words: str) -> dict[tuple[str, ...], float]:
     """Bytes that were sent, by the values of labels, as Prometheus reads them."""
     parser = pytest.importorskip("prometheus_client.parser")
@@ -148,6 +156,12 @@ def test_today_is_written_for_prometheus_by_path_and_router(
 ) -> None:
     monkeypatch.setattr(box, "home_routers", lambda: [{"name": "smith", "addresses": ["10.0.1.2"]}])
     assert of_today(tmp_path, log) == {("wired", "smith"): 143, ("lte", ""): 57, ("", ""): 2}
+
+
+@pytest.mark.usefixtures("today")
+def test_a_key_that_is_given_twice_counts_once(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert of_today(tmp_path, log, "--by", "path,path") == {("",): 2, ("lte",): 57, ("wired",): 143}
+    assert run(capsys, str(log), "--by", "path,path", "--csv").startswith("path,connections,")
 
 
 @pytest.mark.usefixtures("today")
