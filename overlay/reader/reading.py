@@ -95,8 +95,9 @@ def hops(status: Status, shown: Collection[str]) -> list[OverlayHop]:
 def _chains(status: Status) -> Iterator[list[str]]:
     for table in status["tables"]:
         for egress, chains in table["chains"].items():
-            best = [chain["through"] for chain in chains if chain["rounds"] <= _ROUNDS][-1]
-            yield [table["ingress"], *best, egress]
+            short = [chain["through"] for chain in chains if chain["rounds"] <= _ROUNDS]
+            if short:
+                yield [table["ingress"], *short[-1], egress]
 
 
 def _pair(a: str, b: str) -> tuple[str, str]:

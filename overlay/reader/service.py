@@ -30,7 +30,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
     """Answer until SIGTERM or SIGINT by what ``command`` prints, at ``metrics`` Prometheus too.
 
-    Raises CommandError, exit 75 if another one does, or the port is taken.
+    Raises CommandError, exit 75 if another one does, or the port is taken; exit 64 if ``command`` is wrong.
     """
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP))
@@ -69,7 +69,7 @@ class Reader:
         return inf if self._reading else self._due
 
     def turn(self) -> None:
-        """Take a reading that is there, and begin the next one when it is due."""
+        """Take a reading that is there, and begin the next one when it is due; raises CommandError, exit 64."""
         now = time.monotonic()
         if self._reading is not None and self._reading.done():
             self._take(now, self._reading)
@@ -99,15 +99,24 @@ class Reader:
         problem = None
         try:
             self._last, self._read_at = read.result(), now
-        except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
-            problem = str(error) or type(error).__name__
+        except CommandError:
+            raise
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = str(error)
+        except Exception as error:
+            # Whatever the answer has in it: one reading does not end the reader.
+            problem = f"cannot be understood: {error!r}"
         if problem is not None and problem != self._problem:
             self._log.event("not read", Level.WARNING, error=problem)
         self._problem = problem
 
 
 def _read(command: Sequence[str], before: Overlay) -> Overlay:
+    """Raises CommandError for arguments that the program refuses, OSError if it fails otherwise."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+    reason = done.stderr.strip() or f"exit code {done.returncode}"
+    if done.returncode == Exit.USAGE:
+        raise CommandError(Exit.USAGE, reason)
     if done.returncode != 0:
-        raise OSError(done.stderr.strip() or f"exit code {done.returncode}")
+        raise OSError(reason)
     return reading.overlay(json.loads(done.stdout), before)

@@ -35,6 +35,11 @@ def test_hops_are_those_of_the_chains_for_five_rounds() -> None:
     assert [(hop.a, hop.b, hop.rtt, hop.chains) for hop in seen.hops] == [("a", "b", 0.012, 2), ("b", "c", 0.02, 1)]
 
 
+def test_an_egress_without_a_chain_for_five_rounds_has_no_hops() -> None:
+    seen = overlay(status(*LINE, chains={"b": [], "c": [{"rounds": 6, "through": []}]}), NOTHING)
+    assert (len(seen.nodes), seen.hops) == (3, ())
+
+
 def test_a_node_that_is_gone_is_away_where_it_was_until_it_is_back() -> None:
     before = overlay(status(*LINE), NOTHING)
     seen = overlay(status(*LINE[:2]), before)

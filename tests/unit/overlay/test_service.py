@@ -1,0 +1,85 @@
+"""The overlay's reader, with a program that prints what the test says."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from overlay.reader import service
+from overlay.reader.service import Reader
+from tests.unit.overlay.test_reading import LINE, node, status
+from tributary.daemons.logs import Log, as_text
+from tributary.settings.errors import CommandError, Exit
+
+
+class World:
+    """A reader, and what its program does."""
+
+    def __init__(self, program: Path, thread: ThreadPoolExecutor) -> None:
+        self._program = program
+        self._thread = thread
+        self.logged = StringIO()
+        self.reader = Reader(["sh", str(program)], thread, Log(as_text, self.logged))
+
+    def read(self, printed: object) -> None:
+        """The next reading, of an answer that is this."""
+        self.run(f"echo '{json.dumps(printed)}'")
+
+    def run(self, script: str) -> None:
+        """The next reading, by a program that does this."""
+        self._program.write_text(script)
+        # A turn takes what was read, and begins the next reading.
+        for _ in range(2):
+            self.reader.turn()
+            self._thread.submit(lambda: None).result()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
+    monkeypatch.setattr(service, "INTERVAL", 0.0)
+    with ThreadPoolExecutor(1) as thread:
+        yield World(tmp_path / "program", thread)
+
+
+FAR = status(node("a", b=1e200), node("b"))
+"""The square of the delay is none that a float has."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (FAR, "OverflowError"),
+        (status({**node("a"), "round_trip_ms": [1]}), "AttributeError"),
+        (status({**node("a"), "name": None}, node("b")), "valid string"),
+        ({"nodes": []}, "KeyError('controller')"),
+        ([], "TypeError"),
+    ],
+)
+def test_an_answer_that_is_wrong_is_the_problem_and_the_last_map_stays(world: World, answer: object, why: str) -> None:
+    world.read(status(*LINE))
+    assert (world.reader.document.problem, world.reader.document.nodes_total) == (None, 3)
+    world.read(answer)
+    seen = world.reader.document
+    assert seen.problem is not None and why in seen.problem
+    assert [each.name for each in seen.nodes] == ["a", "b", "c"]
+    assert world.logged.getvalue().count("not read") == 1
+    world.read(status(*LINE[:2]))
+    assert (world.reader.document.problem, world.reader.document.nodes_up) == (None, 2)
+
+
+def test_what_the_program_says_is_the_problem(world: World) -> None:
+    world.run("echo etcd does not answer >&2; exit 69")
+    assert world.reader.document.problem == "etcd does not answer"
+    world.run("exit 71")
+    assert world.reader.document.problem == "exit code 71"
+
+
+def test_wrong_arguments_for_etcd_end_the_reader(world: World) -> None:
+    with pytest.raises(CommandError, match="accepted: with --identity FOLDER") as failure:
+        world.run("echo 'https://192.0.2.1:2379: accepted: with --identity FOLDER' >&2; exit 64")
+    assert failure.value.code == Exit.USAGE
