@@ -18,6 +18,8 @@ PAUSE = 0.1
 """Seconds between two changes of a subject, for a slider that is dragged."""
 PATIENCE = 3.0
 """Seconds in which a daemon has to say how things are."""
+_NOT_KNOWN = "not known"
+"""The state of a check after a fix, in the journal."""
 
 
 @dataclass(frozen=True)
@@ -115,22 +117,34 @@ class Changes:
 
     async def fix(self, who: str, name: str) -> Fixed:
         """Have the doctor fix what has this ``fix_name``; raises CommandError."""
-        # One at a time: each takes a thread.
+        # One at a time: each takes a thread, for up to a minute.
+        if self._fixes_lock.locked():
+            raise CommandError(Exit.IN_USE, "busy: another fix runs")
         async with self._fixes_lock:
             return await asyncio.to_thread(self._fix, who, name)
 
     def _fix(self, who: str, name: str) -> Fixed:
-        fixed = fixes.ask(name)
+        try:
+            fixed = fixes.ask(name)
+        except fixes.Unanswered as unknown:
+            if note := self._note_fix(who, name, _NOT_KNOWN):
+                raise CommandError(unknown.code, f"{unknown}; {note}") from unknown
+            raise
         if not fixed.ran:
             return fixed
-        change = Change(f"check {name}", STATE, "wrong", "wrong" if fixed.left else "ok")
-        self._tell(who, change)
+        note = self._note_fix(who, name, "wrong" if fixed.left else _NOT_KNOWN if fixed.notes else "ok")
         # What was run is shown, whatever became of the journal.
+        return fixed.model_copy(update={"notes": (*fixed.notes, note)}) if note else fixed
+
+    def _note_fix(self, who: str, name: str, after: str) -> str | None:
+        """Write a check's state after a fix into the journal; what is wrong with that, None if nothing is."""
+        change = Change(f"check {name}", STATE, "wrong", after)
+        self._tell(who, change)
         try:
             self._book.add(who, change, time.time())
         except CommandError as error:
-            return fixed.model_copy(update={"notes": (f"not in the journal: {error}",)})
-        return fixed
+            return f"not in the journal: {error}"
+        return None
 
     async def _access(self, who: str, command: str, name: str, change: Change) -> Mapping[str, Any]:
         # One at a time: each takes a thread.

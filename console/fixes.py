@@ -13,31 +13,46 @@ _PATIENCE = 55.0
 _LONGEST = 1 << 20
 
 
+class Unanswered(CommandError):
+    """The doctor was asked, and may have run commands: no answer of it could be read. Exit 69."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Exit.UNAVAILABLE, message)
+
+
 def ask(name: str) -> Fixed:
-    """Have it fix what has this ``fix_name``; raises the CommandError that it reports, exit 69 without an answer."""
+    """Have it fix what has this ``fix_name``; raises the CommandError that it reports, exit 69 where it is away,
+    Unanswered without an answer.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE)
         try:
             connection.connect(str(FIXES))
-            connection.sendall(name.encode() + b"\n")
-            with connection.makefile("rb") as answers:
-                answer = answers.read(_LONGEST)
-        except TimeoutError as error:
-            late = f"the doctor has not answered within {_PATIENCE:g} s, and goes on: its findings will tell"
-            raise CommandError(Exit.UNAVAILABLE, late) from error
         except OSError as error:
-            away = f"{FIXES}: {error.strerror}: is tributary-doctor-fix.socket active?"
+            away = f"{FIXES}: {error.strerror or error}: is tributary-doctor-fix.socket active?"
             raise CommandError(Exit.UNAVAILABLE, away) from error
-    return _read(answer)
+        return _read(_answer(connection, name))
+
+
+def _answer(connection: socket.socket, name: str) -> bytes:
+    try:
+        connection.sendall(name.encode() + b"\n")
+        with connection.makefile("rb") as answers:
+            return answers.read(_LONGEST)
+    except TimeoutError as error:
+        late = f"the doctor has not answered within {_PATIENCE:g} s, and goes on: its findings will tell"
+        raise Unanswered(late) from error
+    except OSError as error:
+        raise Unanswered(f"the connection to the doctor broke: {error.strerror}") from error
 
 
 def _read(answer: bytes) -> Fixed:
     if not answer:
-        raise CommandError(Exit.UNAVAILABLE, "the doctor has closed the connection: too many ask at once, or it failed")
+        raise Unanswered("the doctor has closed the connection: too many ask at once, or it failed")
     try:
         document = json.loads(answer)
         if "failure" in document:
             raise CommandError(Exit(document["code"]), str(document["failure"]))
         return Fixed.model_validate(document)
     except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CommandError(Exit.UNAVAILABLE, "the doctor does not answer in words of this version") from error
+        raise Unanswered("the doctor does not answer in words of this version") from error

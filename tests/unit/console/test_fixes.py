@@ -19,13 +19,20 @@ RAN = (RanCommand(command="sysctl -w a=1", failure=None),)
 
 
 @contextmanager
-def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: bytes) -> Iterator[list[bytes]]:
-    """One that gives this answer, once; what it was asked."""
-    asked: list[bytes] = []
+def silent(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[socket.socket]:
+    """One that listens, and answers nothing by itself."""
     monkeypatch.setattr(fixes, "FIXES", folder / "doctor-fix.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "doctor-fix.sock"))
         listener.listen()
+        yield listener
+
+
+@contextmanager
+def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: bytes) -> Iterator[list[bytes]]:
+    """One that gives this answer, once; what it was asked."""
+    asked: list[bytes] = []
+    with silent(monkeypatch, folder) as listener:
 
         def serve() -> None:
             connection, _ = listener.accept()
@@ -39,11 +46,14 @@ def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: bytes) -> Iter
         thread.join(5)
 
 
-@pytest.mark.parametrize(("left", "after"), [((), "ok"), (("a is 2",), "wrong")])
+@pytest.mark.parametrize(
+    ("left", "notes", "after"),
+    [((), (), "ok"), (("a is 2",), (), "wrong"), ((), ("examining again failed",), "not known")],
+)
 def test_what_was_run_is_a_line_of_the_journal(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...], after: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[str, ...], notes: tuple[str, ...], after: str
 ) -> None:
-    fixed = Fixed(name="settings", ran=RAN, left=left)
+    fixed = Fixed(name="settings", ran=RAN, left=left, notes=notes)
     book = Book(tmp_path / "journal.sqlite")
     with doctor(monkeypatch, tmp_path, fixed.model_dump_json().encode() + b"\n") as asked:
         assert asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings")) == fixed
@@ -59,6 +69,49 @@ def test_where_nothing_was_run_the_journal_has_no_line(monkeypatch: pytest.Monke
     with doctor(monkeypatch, tmp_path, answer):
         asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
     assert book.newest(10) == ()
+
+
+@pytest.mark.parametrize("answer", [b"", b"5", b'{"version": 1}', None], ids=["empty", "5", "older", "late"])
+def test_where_no_answer_is_read_the_journal_says_that_the_outcome_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes | None
+) -> None:
+    book = Book(tmp_path / "journal.sqlite")
+    told: list[str | None] = []
+    changes = Changes(book, lambda _who, change: told.append(change.after))
+    monkeypatch.setattr(fixes, "_PATIENCE", 0.5)
+    one = silent(monkeypatch, tmp_path) if answer is None else doctor(monkeypatch, tmp_path, answer)
+    with one, pytest.raises(CommandError) as failure:
+        asyncio.run(changes.fix("ada", "settings"))
+    assert failure.value.code == Exit.UNAVAILABLE
+    (entry,) = book.newest(10)
+    assert (entry.who, entry.subject, entry.key) == ("ada", "check settings", "state")
+    assert (entry.before, entry.after, told) == ("wrong", "not known", ["not known"])
+
+
+def test_a_failure_that_the_doctor_reports_is_no_line_of_the_journal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    book = Book(tmp_path / "journal.sqlite")
+    refused = b'{"failure": "x: accepted: y", "code": 64}\n'
+    with doctor(monkeypatch, tmp_path, refused), pytest.raises(CommandError, match="x: accepted: y"):
+        asyncio.run(Changes(book, lambda *_: None).fix("ada", "settings"))
+    assert book.newest(10) == ()
+
+
+def test_while_a_fix_runs_another_one_is_refused_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    changes = Changes(Book(tmp_path / "journal.sqlite"), lambda *_: None)
+
+    async def both() -> None:
+        with silent(monkeypatch, tmp_path) as listener:
+            first = asyncio.create_task(changes.fix("ada", "settings"))
+            connection, _ = await asyncio.to_thread(listener.accept)
+            with connection, pytest.raises(CommandError, match="busy: another fix runs") as failure:
+                await asyncio.wait_for(changes.fix("bob", "limits"), 5)
+            assert failure.value.code == Exit.IN_USE
+            with pytest.raises(fixes.Unanswered):
+                await first
+
+    asyncio.run(both())
 
 
 @pytest.mark.parametrize(
