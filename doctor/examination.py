@@ -19,9 +19,9 @@ _SETTINGS = (_CHECKOUT / "90-tributary.conf", Path("/usr/lib/sysctl.d/90-tributa
 _RETRANSMISSIONS = (_CHECKOUT / "retransmissions.conf", Path("/usr/lib/tributary/retransmissions.conf"))
 """Settings that are only applied together."""
 
-ON_REQUEST = frozenset({"mptcp", "settings", "rp_filter", "endpoints", "listeners", "limits", "clock"})
+ON_REQUEST = frozenset({"mptcp", "settings", "rp_filter", "endpoints", "listeners", "limits"})
 """Checks whose fixes the console's page may ask for: settings of the kernel, services that do not listen. Not routing:
-a wrong rule may lock out who asks.
+a wrong rule may lock out who asks. Not the clock: it is wrong until some minutes after its fix.
 """
 
 _TIMEOUT = 20.0
@@ -55,7 +55,7 @@ def examine(role: Role, names: Sequence[str]) -> list[Finding]:
 
 
 def _named(finding: Finding, name: str) -> Finding:
-    is_fixed_on_request = name in ON_REQUEST and finding.state is State.WRONG and finding.fix
+    is_fixed_on_request = name in ON_REQUEST and finding.state is State.WRONG and finding.fix and not finding.cuts
     return replace(finding, fix_name=name) if is_fixed_on_request else finding
 
 

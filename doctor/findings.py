@@ -24,7 +24,7 @@ class Finding:
     """What was found by one ``check``.
 
     ``fix`` are the commands that fix it, in order; ``advice`` is for what no command can do. ``fix_name`` is the word
-    by which the console's page has it fixed, None where that is for root alone.
+    by which the console's page has it fixed, None where that is for root alone: also where it ``cuts`` connections.
     """
 
     check: str
@@ -33,6 +33,7 @@ class Finding:
     fix: Sequence[Command] = ()
     advice: str = ""
     fix_name: str | None = None
+    cuts: bool = False
 
     @property
     def as_json(self) -> dict[str, Any]:

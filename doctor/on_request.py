@@ -9,12 +9,12 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from os import dup
 
 from doctor import fixing
-from doctor.examination import ON_REQUEST, checks, examine, own_role
+from doctor.examination import ON_REQUEST, Role, checks, examine, own_role
 from doctor.findings import fixes
 from doctor.record import write_findings
 from tributary.api.console import EXAMINED, Fixed, RanCommand
@@ -35,6 +35,9 @@ def main(_arguments: Sequence[str]) -> int:
         except CommandError as error:
             print(f"refused: {error}", file=sys.stderr)
             answer = control.failed(error.code, str(error))
+        except OSError as error:
+            print(f"failed: {error}", file=sys.stderr)
+            answer = control.failed(Exit.SYSTEM, str(error))
         with suppress(OSError):  # the peer is gone
             connection.sendall(answer + b"\n")
     return 0
@@ -62,16 +65,27 @@ def _fix(name: str) -> Fixed:
     folder = EXAMINED.parent
     directories.make_run(folder)
     with directories.locked(folder, wait=True):
-        ran = []
-        for command in fixes(examine(role, [name])):
-            failure = fixing.run(command)
-            ran.append(RanCommand(command=shlex.join(command), failure=failure))
-            print(f"{name}: ran: {ran[-1].command}{f': {failure}' if failure else ''}", file=sys.stderr)
-        # The kernel's features do not change by a fix, and trying them takes longer than all else.
-        findings = examine(role, [each for each in known if each != "kernel"])
-        write_findings(EXAMINED, findings, role.value, time.time())
-    left = tuple(finding.message for finding in findings if finding.fix_name == name)
-    return Fixed(name=name, ran=tuple(ran), left=left)
+        ran = tuple(_run(name, role))
+        left: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        try:
+            # The kernel's features do not change by a fix, and trying them takes longer than all else.
+            findings = examine(role, [each for each in known if each != "kernel"])
+            left = tuple(finding.message for finding in findings if finding.fix_name == name)
+            write_findings(EXAMINED, findings, role.value, time.time())
+        except (CommandError, OSError) as error:
+            if not ran:
+                raise
+            notes = (f"what was found afterwards is not recorded: {error}",)
+    return Fixed(name=name, ran=ran, left=left, notes=notes)
+
+
+def _run(name: str, role: Role) -> Iterator[RanCommand]:
+    """Examine, and run what fixes that."""
+    for command in fixes(finding for finding in examine(role, [name]) if finding.fix_name):
+        failure = fixing.run(command)
+        print(f"{name}: ran: {shlex.join(command)}{f': {failure}' if failure else ''}", file=sys.stderr)
+        yield RanCommand(command=shlex.join(command), failure=failure)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ def _judge_one(process: str, unit: str, listeners: Sequence[Listener]) -> Iterab
     elif not any(listener.multipath for listener in own):
         where = ", ".join(listener.address for listener in own)
         fix = (("systemctl", "restart", unit),)
-        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", fix, "it has to be started by its own unit")
+        advice = "it has to be started by its own unit"
+        yield Finding(unit, State.WRONG, f"takes TCP alone at {where}", fix, advice, cuts=True)
     else:
         where = ", ".join(listener.address for listener in own if listener.multipath)
         yield ok(unit, f"takes MPTCP at {where}")

@@ -205,6 +205,7 @@ def test_a_converter_that_takes_tcp_alone_or_does_not_listen_is_wrong() -> None:
     findings = services.judge_listeners([Listener("squid", "*:3128", False)], ())
     assert [finding.message for finding in findings] == ["takes TCP alone at *:3128", "does not listen"]
     assert commands(findings[0]) == ["systemctl restart tributary-squid"]
+    assert [finding.cuts for finding in findings] == [True, False]
     both = [Listener("squid", "*:3128", True), Listener("tributary-conve", "*:3129", True)]
     assert states(*services.judge_listeners(both, ())) == ["ok", "ok"]
 
