@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from doctor.findings import Finding, State, ok
+from doctor.findings import Command, Finding, State, ok
 from tributary.kernel import sysctl
 
 _CHECK = "kernel settings"
@@ -52,6 +52,16 @@ def _one(key: str, wanted: str, found: str | None, file: Path) -> Finding | None
         return Finding(_CHECK, State.NOTE, f"this kernel has no {key}")
     if found == wanted:
         return None
+    return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", _applied(file))
+
+
+def _applied(file: Path) -> Sequence[Command]:
+    # What a package has is applied at every start; a copy would hide an administrator's file, and later versions.
+    if file.is_relative_to("/usr"):
+        return (_apply(file),)
     kept = Path("/etc/sysctl.d") / file.name
-    fix = (("install", "-m", "644", str(file), str(kept)), ("sysctl", "-e", "-q", "-p", str(kept)))
-    return Finding(_CHECK, State.WRONG, f"{key} is {found}, not {wanted}", fix)
+    return ("install", "-m", "644", str(file), str(kept)), _apply(kept)
+
+
+def _apply(file: Path) -> Command:
+    return "sysctl", "-e", "-q", "-p", str(file)

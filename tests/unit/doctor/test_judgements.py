@@ -50,6 +50,15 @@ def test_settings_that_differ_are_fixed_by_the_file_and_missing_ones_noted() -> 
     assert states(*sysctls.compare({"a": "1", "b": "2"}, {"a": "1", "b": "2"}, FILE)) == ["ok"]
 
 
+@pytest.mark.parametrize(
+    "file", [Path("/usr/lib/sysctl.d/90-tributary.conf"), Path("/usr/lib/tributary/retransmissions.conf")]
+)
+def test_settings_of_a_package_are_applied_from_where_they_are(file: Path) -> None:
+    """A copy in /etc/sysctl.d would take the place of an administrator's, and of a later version's."""
+    (finding,) = sysctls.compare({"a": "1"}, {"a": "2"}, file)
+    assert commands(finding) == [f"sysctl -e -q -p {file}"]
+
+
 def test_a_file_of_settings_that_is_in_no_place_is_a_finding(tmp_path: Path) -> None:
     places = (tmp_path / "a.conf", tmp_path / "b.conf")
     (finding,) = sysctls.examine(places)
