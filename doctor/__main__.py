@@ -4,7 +4,8 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import zip_longest
 from json import dumps
@@ -13,6 +14,7 @@ from pathlib import Path
 from doctor import fixing
 from doctor.examination import Role, checks, examine, own_role, path_to
 from doctor.findings import Command, Finding, State, fixes
+from tributary.daemons import directories
 from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port
@@ -100,18 +102,31 @@ def _run(
     look = partial(_paths, path) if path else partial(examine, own, _chosen(own, only, without))
     if fix:
         _fix(fixes(look()), dry_run)
-    findings = look()
-    if record or metrics:
-        # Not at the top: it loads the library for Prometheus.
-        from doctor.record import write_findings, write_metrics
+    with _alone(record) if record else nullcontext():
+        findings = look()
+        if record or metrics:
+            # Not at the top: it loads the library for Prometheus.
+            from doctor.record import write_findings, write_metrics
 
-        if record:
-            write_findings(record, findings, own.value, time.time())
-        if metrics:
-            write_metrics(metrics, findings, time.time())
+            if record:
+                write_findings(record, findings, own.value, time.time())
+            if metrics:
+                write_metrics(metrics, findings, time.time())
     _report(findings, json)
     is_wrong = any(finding.state is State.WRONG for finding in findings)
     return Exit.WRONG_RESULT if is_wrong and not (record or metrics) else 0
+
+
+@contextmanager
+def _alone(record: Path) -> Iterator[None]:
+    """Wait until nobody else is between looking and writing there: a fix that is asked for does so, too."""
+    with ExitStack() as stack:
+        try:
+            directories.make_run(record.parent)
+            stack.enter_context(directories.locked(record.parent, wait=True))
+        except OSError as error:
+            raise CommandError(Exit.SYSTEM, f"{record}: cannot be written: {error.strerror}") from error
+        yield
 
 
 def _paths(target: str) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from doctor.examination import Role, checks
 from doctor.findings import Finding, State
 from tests.refusals import usage_error
 from tributary.api import documents
+from tributary.daemons import directories
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -38,6 +41,32 @@ def test_a_check_that_the_role_does_not_have_is_refused_with_those_it_has(option
 
 def test_a_dry_run_without_a_fix_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--fix --dry-run" in usage_error(main, ["--dry-run"], capsys)
+
+
+def test_it_looks_and_records_while_nobody_fixes_anything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Findings of before a fix would take the place of those of after it."""
+    pytest.importorskip("prometheus_client")
+    looked = threading.Event()
+
+    def look() -> list[Finding]:
+        looked.set()
+        return []
+
+    monkeypatch.setattr("doctor.examination.checks", lambda _role: {"mptcp": look})
+    record = tmp_path / "findings.json"
+    one = threading.Thread(target=main, args=[["--only", "mptcp", "--record", str(record)]], daemon=True)
+    with directories.locked(tmp_path):
+        one.start()
+        assert not looked.wait(0.5) and not record.exists()
+    one.join(10)
+    assert looked.is_set() and record.exists()
+
+
+def test_a_record_whose_directory_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match=r"file/findings\.json: cannot be written: Not a directory") as raised:
+        main(["--only", "mptcp", "--record", str(tmp_path / "file/findings.json")])
+    assert raised.value.code == Exit.SYSTEM
 
 
 def test_each_role_has_the_checks_that_the_help_tells_of() -> None:
