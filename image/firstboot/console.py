@@ -15,6 +15,8 @@ from tributary.api.console import PORT
 from tributary.settings.hosts import joined
 
 UNIT = "tributary-console.service"
+FIXES = "tributary-doctor-fix.socket"
+"""Where it has the doctor fix things: for nothing else."""
 OFF = "off"
 
 _FILE = "/etc/tributary/console.toml"
@@ -23,7 +25,7 @@ _READABLE = 0o640
 
 
 def console(card: Card, facts: Facts) -> Iterator[Action]:
-    """Settings and unit, unless it is off."""
+    """Settings and units, unless it is off."""
     if card.console == OFF:
         return
     settings: dict[str, object] = {"listen": _listen(card), "reading": card.console}
@@ -31,6 +33,7 @@ def console(card: Card, facts: Facts) -> Iterator[Action]:
         settings["password_hash"] = card.console_password_hash
     yield WriteFile(_FILE, document(settings), _READABLE, Owner(0, facts.steering_group))
     yield EnableUnit(UNIT, reads=(_FILE,))
+    yield EnableUnit(FIXES, reads=(_FILE,))
 
 
 def _listen(card: Card) -> Sequence[str]:

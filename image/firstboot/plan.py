@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from image.firstboot.actions import Action, DisableUnit, EnableUnit, RemoveFile, WriteFile
+from image.firstboot.console import FIXES, console
 from image.firstboot.console import UNIT as CONSOLE
-from image.firstboot.console import console
 from image.firstboot.facts import Facts
 from image.firstboot.firewall import firewall
 from image.firstboot.first_start import UNIT as FIRST_START
@@ -18,7 +18,10 @@ from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
 from tributary.settings.errors import CommandError, Exit
 
-_BY_ROLE = (SQUID, CONVERTER, THROTTLER, TUNNELS, CONSOLE, FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER)
+_BY_ROLE = (
+    *(SQUID, CONVERTER, THROTTLER, TUNNELS, CONSOLE, FIXES),
+    *(FIRST_START, ROUTER, LAN, DNSMASQ, DIALLER, MANAGER),
+)
 """Units that run in some role only; the firewall runs in all."""
 
 

@@ -20,6 +20,7 @@ UNITS = (
         f"tributary-{part}.service"
         for part in ("squid", "converter", "throttler", "gateway", "console", "router", "lan", "first-start")
     ),
+    "tributary-doctor-fix.socket",
     *("dnsmasq.service", "systemd-resolved.service", "tributary-firewall.service", "ssh.service"),
     *("wpa_supplicant@.service", "hostapd@.service", "ppp@.service", "ModemManager.service", "NetworkManager.service"),
 )

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from image.firstboot import console
-from image.firstboot.console import UNIT
+from image.firstboot.console import FIXES, UNIT
 from image.firstboot.next_steps import next_steps
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
@@ -61,7 +61,8 @@ def test_a_gateway_has_it_for_its_private_admin_networks(
 @pytest.mark.parametrize(("card", "role"), [(HOME, Role.ROUTER), ('admin_networks = ["10.0.0.0/8"]\n', Role.GATEWAY)])
 def test_there_is_none_where_it_is_off(card: str, role: Role) -> None:
     off = f'console = "off"\n{card}'
-    assert units(card, facts(role))[UNIT] and not units(off, facts(role))[UNIT]
+    for unit in (UNIT, FIXES):
+        assert units(card, facts(role))[unit] and not units(off, facts(role))[unit]
     assert lets_in(off, role) == [] and told(off, role) == ""
     assert "/etc/tributary/console.toml" not in texts(off, facts(role))
 
@@ -73,7 +74,8 @@ def test_what_a_gateway_s_card_says_of_a_lan_does_not_count() -> None:
 
 
 def test_there_is_none_before_a_router_has_links() -> None:
-    assert not units("", facts(Role.ROUTER))[UNIT]
+    found = units("", facts(Role.ROUTER))
+    assert not found[UNIT] and not found[FIXES]
 
 
 @pytest.mark.parametrize(
@@ -89,5 +91,5 @@ def test_people_are_told_how_to_log_in(key: str, how: str) -> None:
 
 
 def test_its_settings_are_the_service_s_group_s() -> None:
-    (file, _) = console.console(read(HOME.encode(), Role.ROUTER), facts(Role.ROUTER))
+    (file, *_) = console.console(read(HOME.encode(), Role.ROUTER), facts(Role.ROUTER))
     assert str(file).endswith("(mode 0640, owner 0:990)")
