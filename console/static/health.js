@@ -51,7 +51,8 @@ export function Health({ examined, fixes, time, manages }) {
   const end = async (action) => {
     await report(action);
     setAsked(null);
-    line.current.focus();
+    // The view may have been left meanwhile.
+    line.current?.focus();
   };
   const button = ({ fix_name: name, message }) =>
     fixes && manages && name !== null && html`<button type="button" disabled=${asked !== null}

@@ -103,11 +103,13 @@ function Pages({ found: { offset, sessions, total }, turn }) {
   const number = (count) => count.toLocaleString("en");
   const button = (text, to, leads) => html`
     <button type="button" aria-disabled=${String(!leads)} onClick=${() => leads && turn(to)}>${text}</button>`;
+  // From beyond the end, as after sessions have ended, back to the last page.
+  const previous = Math.max(0, Math.min(offset - PAGE, Math.floor((total - 1) / PAGE) * PAGE));
   const part = sessions.length > 0 && `${number(offset + 1)} to ${number(offset + sessions.length)}`;
   return html`<nav class="heading" aria-label="Pages of sessions">
     <p class="muted"><span role="status">${part || "None"}</span> of ${number(total)} sessions that fit</p>
     ${(total > PAGE || offset > 0) && html`<div>
-      ${button("Previous", Math.max(0, offset - PAGE), offset > 0)}
+      ${button("Previous", previous, offset > 0)}
       ${" "}${button("Next", offset + PAGE, offset + PAGE < total)}
     </div>`}
   </nav>`;

@@ -99,7 +99,7 @@ export function Journal({ manages }) {
       await post("undo", { entry: entry.id });
       return `The change of ${entry.subject} is undone.`;
     });
-    line.current.focus();
+    line.current?.focus();
     again();
   };
   const button = (entry) => html`<button type="button" onClick=${() => undo(entry)}
