@@ -1,6 +1,7 @@
 """All packages installed into each release: what is there works, and is what dpkg says it is."""
 
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_wrong_settings_are_refused_by_the_installed_commands(installed: Chroot)
     assert (refused.returncode, refused.stderr.count("\n")) == (64, 1)
 
 
+def test_what_fixes_on_request_answers_a_wrong_word_at_its_socket(installed: Chroot) -> None:
+    program = """\
+import socket, subprocess
+own, other = socket.socketpair()
+own.sendall(b"routing\\n")
+subprocess.run(["/usr/lib/tributary/doctor-fix"], stdin=other, check=True)
+print(own.recv(65536).decode())
+"""
+    answer = json.loads(installed.run("python3", "-ISB", "-c", program).stdout)
+    assert answer["code"] == 64 and "accepted for a gateway: mptcp, settings" in answer["failure"]
+
+
 def test_every_manual_page_is_found(installed: Chroot) -> None:
     for section, name in (
         *((8, name) for name in (*SERVICES, *HANDOFF, OVERLAY, *TUNNELS, "tributary-doctor", *IMAGE)),
@@ -97,7 +110,9 @@ def test_the_services_are_enabled_and_what_needs_settings_first_is_not(installed
         assert (wants / f"{name}.service").is_symlink()
     for name in (*HANDOFF, OVERLAY, *TUNNELS, "tributary-lan", "tributary-first-start"):
         assert not (wants / f"{name}.service").is_symlink()
-    assert not (installed.root / "etc/systemd/system/sockets.target.wants/tributary-converter.socket").exists()
+    sockets = installed.root / "etc/systemd/system/sockets.target.wants"
+    assert not (sockets / "tributary-converter.socket").exists()
+    assert (sockets / "tributary-doctor-fix.socket").is_symlink()
 
 
 def test_this_releases_systemd_accepts_every_line_of_the_units(installed: Chroot) -> None:

@@ -30,7 +30,15 @@ SERVICES = {
 }
 """The capabilities that each keeps, and the exposure that it stays below."""
 
-UNITS = sorted(path for folder in ("*/systemd", "image/*") for path in ROOT.glob(f"{folder}/tributary-*.service"))
+UNITS = sorted(
+    path
+    for folder in ("*/systemd", "image/*")
+    for kind in ("service", "socket", "timer")
+    for path in ROOT.glob(f"{folder}/tributary-*.{kind}")
+)
+
+_OLD_SYSTEMD = "Failed to parse socket protocol, ignoring: mptcp"
+"""What systemd 253 and older say of the converter's socket, which is not packed for their releases."""
 
 systemd_analyze = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 
@@ -46,7 +54,7 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @systemd_analyze
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_accepts_every_line(path: Path, tmp_path: Path) -> None:
     # Programs that are there, since the package is not installed on a developer's machine; and units that it names.
     for each in path.parent.glob("tributary-*"):
@@ -55,7 +63,7 @@ def test_systemd_accepts_every_line(path: Path, tmp_path: Path) -> None:
             (tmp_path / each.name).write_text(text)
     result = analyze("verify", "--man=no", str(tmp_path / path.name))
     assert result.returncode == 0, result.stderr
-    assert path.name not in result.stderr
+    assert [line for line in result.stderr.splitlines() if path.name in line and _OLD_SYSTEMD not in line] == []
 
 
 @systemd_analyze
