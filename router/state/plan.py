@@ -73,6 +73,8 @@ def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last:
     new = [each for each in desired.endpoints if each not in existing.values()]
     limits = desired.limits if desired.limits != owned.limits else None
     tunnel_configs = [each for each in desired.tunnel_configs if owned.tunnels.get(each.name) != each]
+    inside = {address for each in tunnel_configs for address in (each.address, each.address6) if address}
+    routes = [route for route in dict.fromkeys(desired.routes) if route not in owned.routes]
     return (
         *(Remove(NumberedEndpoint(*each)) for each in stale),
         *(Change(NumberedEndpoint(*each)) for each in changed.items()),
@@ -82,10 +84,12 @@ def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last:
         *(Remove(TunnelInterface(name)) for name in owned.tunnels if name not in desired.tunnels),
         *((Change(limits),) if limits else ()),
         *(Add(TunnelInterface(name)) for name in desired.tunnels if name not in owned.tunnels),
-        *(Add(route) for route in dict.fromkeys(desired.routes) if route not in owned.routes),
+        *(Add(route) for route in routes if route.source not in inside),
         *(Add(rule) for rule in dict.fromkeys(desired.rules) if rule not in owned.rules),
         # After the rules: a tunnel's first packet must leave by its own link.
         *map(Change, tunnel_configs),
+        # Not before: what a session sends first would go to the gateway that the tunnel had.
+        *(Add(route) for route in routes if route.source in inside),
         *_translate(desired.translation, owned.translation),
         *(Add(each) for each in desired.lan if each not in owned.lan),
         *(Add(NumberedEndpoint(next(numbers), each)) for each in new),

@@ -223,9 +223,10 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
                 house.has_subflows(BY_DSL, BY_LTE)
             house.on_provider(f"ip link set {first} up")
             eventually(lambda: house.gateway()["address"] == str(preferred.gateway), 20.0)
+            both = [str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2)]
+            eventually(lambda: set(both) <= house.endpoints().keys())  # the tunnels lead there by now
             with house.transfer(str(preferred.inside)):
-                both = (str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2))
-                house.has_subflows(*both, seconds=20.0)  # the second tunnel shakes hands again every 5 s at most
+                house.has_subflows(*both)
             assert f"{PREFIX}9" not in house.on_router("ip -br link")
 
 

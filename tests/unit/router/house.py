@@ -1,9 +1,9 @@
 """A house with access links for the tests: what the kernel would say of it, and what it would after some steps."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address, ip_interface
+from ipaddress import IPv4Address, ip_address, ip_interface
 
 from router.identifiers import MAIN
 from router.links.model import Link
@@ -90,10 +90,12 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
     """What the kernel says when ``steps`` were done; it takes the routes of what has gone by itself."""
     routes, rules = list(observed.routes), list(observed.rules)
     endpoints, limits = dict(observed.endpoints), observed.limits
-    for operation in operations:
+    for place, operation in enumerate(operations):
         match operation:
             case Add(Route() as route):
                 assert route not in routes
+                # It would lead to the gateway that the tunnel had.
+                assert route.source not in set(_reached(operations[place:]))
                 routes.append(route)
             case Remove(Route() as route):
                 routes.remove(route)
@@ -137,6 +139,14 @@ def _addresses(observed: Iterable[InterfaceAddress], operations: Iterable[Operat
             case Remove(OwnAddress(interface, address)):
                 there.remove(InterfaceAddress(interface, address.ip))
     return tuple(there)
+
+
+def _reached(operations: Iterable[Operation]) -> Iterator[IPv4Address]:
+    """The inside addresses of the tunnels that are set up."""
+    for operation in operations:
+        match operation:
+            case Change(TunnelConfig() as config):
+                yield config.address
 
 
 def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) -> tuple[Interface, ...]:
