@@ -60,6 +60,7 @@ def test_thousands_of_subflows_are_held_and_no_packet_is_dropped(tmp_path: Path)
     assert 0.5 < result["ratios"]["full_table_vs_empty"] < 2
 
 
+@pytest.mark.calm
 def test_what_a_request_costs_does_not_grow_with_the_connections_that_are_open(tmp_path: Path) -> None:
     result = bench(tmp_path, "converter-growth")
     ratios = result["ratios"]
