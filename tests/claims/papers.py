@@ -20,8 +20,8 @@ one run, but not the same one of each.
 PAPERS = {name: scenario.paper for name, scenario in SCENARIOS.items() if scenario.paper != "new"}
 OTHERS = {name for name, paper in PAPERS.items() if paper.startswith(("MOSTO", "Miniproxy", "Prism"))}
 """The rest are of the paper on conversion."""
-_CALM = {name for name in PAPERS if name.startswith("acceleration")} | {"mtu"}
-"""Whose claims are about milliseconds, or about a few per cent."""
+_CALM = {name for name in PAPERS if name.startswith("acceleration")} | {"delays", "mtu"}
+"""Whose claims are about milliseconds, a few per cent, or bursts of the scheduler."""
 
 
 def each(names: Iterable[str]) -> pytest.MarkDecorator:
