@@ -9,7 +9,7 @@ from tributary.api.console import FIXES, Fixed
 from tributary.settings.errors import CommandError, Exit
 
 _PATIENCE = 55.0
-"""Seconds: it examines the machine twice, and may restart a service. The page waits for a minute."""
+"""Seconds: it examines the machine twice, and may start a service. The page waits for a minute."""
 _LONGEST = 1 << 20
 
 

@@ -9,7 +9,7 @@ export const isWrong = (finding) => finding.state === "wrong";
 const LONG = 3 * 3600;
 const FOUND = ["State", "Check", "What was found", "What fixes it"];
 const STATES = ["wrong", "unknown", "note", "ok"];
-/** Of the doctor, which examines the machine twice and may restart a service, in milliseconds. */
+/** Of the doctor, which examines the machine twice and may start a service, in milliseconds. */
 const PATIENCE = 60_000;
 
 /** What came of it, in words; throws them where something is still wrong. */
