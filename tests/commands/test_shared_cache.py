@@ -1,11 +1,15 @@
-"""What several checkouts share: cargo's folder, in which what another one has built is built anew."""
+"""What several checkouts and commands share: cargo's folder, in which what another one has built is built anew, and the
+Python environment.
+"""
 
 import fcntl
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.netns.world import eventually
 from tributary.paths import ROOT
 
 CHECKOUT = ROOT / "scripts/setup.d/checkout"
@@ -27,3 +31,16 @@ def test_a_cargo_that_runs_is_waited_for(tmp_path: Path) -> None:
     assert not built.exists()
     assert registry.exists()
     assert (tmp_path / "cargo/checkout").read_text() == str(ROOT)
+
+
+def test_an_environment_that_another_command_makes_is_waited_for(tmp_path: Path) -> None:
+    script, cache = tmp_path / "checkout/scripts/setup.d/python", tmp_path / "cache"
+    script.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/setup.d/python", script)
+    (tmp_path / "checkout/requirements.lock").touch()  # nothing to download
+    with subprocess.Popen([script, cache]) as first:
+        eventually((cache / "python/bin/python").exists, 60)
+        done = subprocess.run([script, cache], check=True, stderr=subprocess.PIPE, text=True)
+    assert first.returncode == 0
+    assert done.stderr == "", "it was made once"
+    subprocess.run([cache / "python/bin/pip", "--version"], check=True, stdout=subprocess.DEVNULL)
