@@ -12,11 +12,11 @@ Rendered = Mapping[str, Path]
 
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The folder of the first host, gw1, by inventory."""
+    """The folder of the first gateway, gw1, by inventory; those beside it get the same."""
     folders = {}
     for inventory in INVENTORIES:
         folder = tmp_path_factory.mktemp(inventory)
-        done = play(HERE / "render.yml", inventory, folder, "-e", f"folder={folder}")
+        done = play(HERE / "render.yml", inventory, folder, "--limit", "all:!gw[2-9]*", "-e", f"folder={folder}")
         assert done.returncode == 0, done.stdout + done.stderr
         folders[inventory] = folder / "gw1.example.net"
     return folders

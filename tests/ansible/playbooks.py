@@ -28,7 +28,7 @@ def play(playbook: Path, inventory: str, scratch: Path, *options: str) -> subpro
     source = ANSIBLE / "inventory" / f"{inventory}.yml" if inventory in INVENTORIES else inventory
     command: Sequence[str] = [program(), "-i", str(source), str(playbook), *options]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=240, env=environment_in(scratch), cwd=scratch
+        command, capture_output=True, text=True, check=False, timeout=600, env=environment_in(scratch), cwd=scratch
     )
 
 

@@ -15,7 +15,7 @@ from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, ROLES, needs_ans
 from tests.unit.gateway.house import NETWORK, router
 from tributary.paths import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, which comes with ansible-core, is not installed")
 PLAYBOOKS = {"gateway": "fleet", "image": "fleet", "handoff": "handoff", "monitoring": "fleet"}

@@ -25,7 +25,8 @@ from tributary.settings.errors import Exit
 from tributary.settings.files import load
 from tributary.wireguard.addresses import gateway
 
-pytestmark = [needs_ansible, pytest.mark.slow]
+# The first to ask renders for all.
+pytestmark = [needs_ansible, pytest.mark.slow, pytest.mark.timeout(1200)]
 GOLDEN = HERE / "golden"
 every_inventory = pytest.mark.parametrize("inventory", INVENTORIES)
 

@@ -8,7 +8,7 @@ from tests.vm.machine import emulated, printed, root_folder
 from tests.vm.said import section
 
 pytestmark = [
-    *emulated(1500),
+    *emulated(3000),
     # Software emulation in real time: a hypervisor may take the processors away for a minute.
     pytest.mark.flaky(reruns=2, reruns_delay=45),
 ]
@@ -85,7 +85,7 @@ echo BEGIN left; ip netns list; find /run -path "*tributary*" ! -path /run/tribu
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return printed(tmp_path_factory, lambda work: root_folder(work, released=True), DEMO, seconds=540)
+    return printed(tmp_path_factory, lambda work: root_folder(work, released=True), DEMO, seconds=1200)
 
 
 def test_the_demo_does_its_job(console: str) -> None:
