@@ -1,42 +1,31 @@
 """``tributary accounts``: bytes by day, client, router and path, out of the converter's access log."""
 
-import gzip
 import json
-import os
-import re
 import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from io import TextIOWrapper
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from math import inf
 from pathlib import Path
 from time import time
-from typing import Any, BinaryIO
+from typing import Any
 
-from command import box, lists, show
+from command import access_log, box, lists, show
+from command.access_log import LOG, Log
 from command.lists import Listing
 from command.watch import Interval
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands, whole_number
-from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.errors import CommandError, invalid_value
 from tributary.settings.privacy import network_of
 
 Address = IPv4Address | IPv6Address
-LOG = Path("/var/log/tributary-converter/access.log")
 _BY = ("day", "client", "router", "path")
 _USUAL, _USUAL_METRICS = ("day", "client", "path"), ("router", "path")
 """What accounts are by unless ``--by`` says otherwise; as metrics."""
-_TIME = re.compile(r'\{"time": ?(\d{1,12})(\.\d+)?,')
-_DISORDER = 3600.0
-"""Seconds by which a line may be older than one before it: two processes write during a hand-over, clocks are set."""
-_BLOCK = 64 << 10
-"""Bytes: of so many it is not worth while to look for the first line that counts."""
 
 _ACCOUNTS = f"""\
 Adds up what the native converter's access log has ('log.access' in converter.toml): connections and requests that have
@@ -120,7 +109,8 @@ def _show(
         raise Contradiction("--clients: accepted: with --metrics")
     by = _USUAL if by is None else by
     listing = Listing(json, sort, limit, watch)
-    found = accounts(_lines(files or _kept(LOG)), by, _routers(by), networks=networks)
+    with access_log.opened(files) as logs:
+        found = accounts(_lines(logs), by, _routers(by), networks=networks)
     if not csv:
         lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, listing)
         return
@@ -142,10 +132,10 @@ def _write_metrics(
     now = time()
     today = datetime.fromtimestamp(now, UTC)
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    lines = _lines(files or _kept(LOG, midnight), midnight)
-    of_today = (each for each in lines if each.day == today.date().isoformat())
     labels = (*by, "client") if clients else tuple(by)
-    found = accounts(of_today, labels, _routers(by), networks=networks)
+    with access_log.opened(files, midnight) as logs:
+        of_today = (each for each in _lines(logs, midnight) if each.day == today.date().isoformat())
+        found = accounts(of_today, labels, _routers(by), networks=networks)
     account_metrics.write(file, account_metrics.bounded(found, clients) if clients else found, labels, now)
 
 
@@ -202,84 +192,34 @@ def _shared(whole: int, parts: Sequence[int]) -> list[int]:
     return [share + (whole - sum(shares) if place == 0 else 0) for place, share in enumerate(shares)]
 
 
-def _lines(files: Iterable[Path], since: float = 0.0) -> Iterator[Line]:
-    """Of all files, without what ended before ``since``; says of each how many lines are none of such a log."""
-    for file in files:
-        bad = 0
+def _lines(logs: Iterable[Log], since: float = 0.0) -> Iterator[Line]:
+    """Of all logs, without what ended before ``since``; says of each what is left out.
+
+    Raises CommandError, exit 66, if one is damaged and there is no line at all.
+    """
+    read, damaged = 0, []
+    for log in logs:
+        bad, before = 0, read
         try:
-            with _opened(file, since) as texts:
-                for text in texts:
-                    if _ended(text) < since:
-                        continue
-                    try:
-                        yield line(json.loads(text))
-                    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
-                        bad += 1
+            for text in log.texts(since):
+                read += 1
+                if access_log.ended(text) < since:
+                    continue
+                try:
+                    yield line(json.loads(text))
+                except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError):
+                    bad += 1
         except (OSError, EOFError, zlib.error) as error:
-            raise _unreadable(file, error) from error
+            damaged.append(access_log.unreadable(log.path, error))
+            _tell(f"{log.path}: cannot be read beyond line {read - before}: what follows is left out: {error}")
         if bad:
-            print(f"tributary: {file}: {bad} lines are left out: not of a converter's access log", file=sys.stderr)
+            _tell(f"{log.path}: {bad} lines are left out: not of a converter's access log")
+    if damaged and not read:
+        raise damaged[0]
 
 
-@contextmanager
-def _opened(file: Path, since: float) -> Iterator[Iterable[str]]:
-    """Its lines; of a plain file without most of those that ended before ``since``."""
-    if str(file) == "-":
-        yield sys.stdin
-    elif file.suffix == ".gz":
-        with gzip.open(file, "rt", encoding="utf-8", errors="replace") as texts:
-            yield texts
-    else:
-        with file.open("rb") as log:
-            if since and log.seekable():
-                _skip(log, since)
-            yield TextIOWrapper(log, encoding="utf-8", errors="replace")
-
-
-def _skip(log: BinaryIO, since: float) -> None:
-    """Leave ``log`` at a line before which none ended ``since`` then: lines are about in the order of their time."""
-    old, end = 0, log.seek(0, os.SEEK_END)
-    while end - old > _BLOCK:
-        middle = (old + end) // 2
-        log.seek(middle)
-        log.readline()
-        if _ended(log.readline().decode(errors="replace")) < since - _DISORDER:
-            old = middle
-        else:
-            end = middle
-    log.seek(old)
-    if old:
-        log.readline()
-
-
-def _ended(text: str) -> float:
-    """The time of a line, whole seconds since 1970, without parsing it; infinite unless it begins with that."""
-    found = _TIME.match(text)
-    return int(found[1]) if found else inf
-
-
-def _kept(log: Path, since: float = 0.0) -> list[Path]:
-    """The log, and what was put aside of it, the oldest first; those that were written ``since`` then."""
-    found = {}
-    try:
-        for file in log.parent.iterdir():
-            # logrotate(8) may rename it meanwhile.
-            with suppress(FileNotFoundError):
-                if file.name.startswith(log.name):
-                    found[file] = file.stat().st_mtime
-        if not found:
-            raise FileNotFoundError
-        return [file for file in sorted(found, key=found.__getitem__) if found[file] >= since]
-    except FileNotFoundError as error:
-        raise CommandError(Exit.NO_INPUT, f"{log}: there is none: set log.access in converter.toml") from error
-    except OSError as error:
-        raise _unreadable(log, error) from error
-
-
-def _unreadable(file: Path, error: Exception) -> CommandError:
-    if isinstance(error, PermissionError):
-        return CommandError(Exit.NO_PERMISSION, f"{file}: needs root: use sudo")
-    return CommandError(Exit.NO_INPUT, f"{file}: cannot be read: {error}")
+def _tell(text: str) -> None:
+    print(f"tributary: {text}", file=sys.stderr)
 
 
 def _routers(by: Collection[str]) -> Mapping[str, str]:
@@ -289,5 +229,5 @@ def _routers(by: Collection[str]) -> Mapping[str, str]:
     try:
         return {address: router["name"] for router in box.home_routers() for address in router["addresses"]}
     except CommandError as error:
-        print(f"tributary: no router is known by its address: {error}", file=sys.stderr)
+        _tell(f"no router is known by its address: {error}")
         return {}

@@ -36,7 +36,9 @@ class _Log:
         return cls(path, path.stat().st_size if path.exists() else 0)
 
     def since(self) -> str:
-        return self.path.read_bytes()[self.start :].decode(errors="replace") if self.path.exists() else ""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        # logrotate(8) has emptied it since if it is shorter.
+        return content[self.start if self.start <= len(content) else 0 :].decode(errors="replace")
 
 
 def check_host(settings: SquidSettings) -> None:

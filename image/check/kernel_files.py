@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import zlib
 
 # Documentation/arch/arm64/booting.rst: the magic of an Image; arch/x86/boot: that of the setup header, and where it is.
 _ARM64_MAGIC, _ARM64_AT = b"ARM\x64", 0x38
@@ -18,7 +19,7 @@ def kernel_flaw(data: bytes, architecture: str) -> str | None:
     if data.startswith(_GZIP):
         try:
             data = gzip.decompress(data)
-        except (OSError, EOFError, struct.error):
+        except (OSError, EOFError, struct.error, zlib.error):
             return "damaged: it is packed, and cannot be unpacked"
     return None if data[_ARM64_AT : _ARM64_AT + 4] == _ARM64_MAGIC else "no kernel for arm64"
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed.node import Node
+from squid.host import USER
 from tests.netns.squid_world import SERVER, SETTINGS, World, net, squid, start_squid, write_settings
 from tests.netns.world import eventually, sysctl
 
@@ -158,6 +160,18 @@ def test_squids_of_two_namespaces_do_not_meet(net: World) -> None:
         assert net.ask("GET", f"http://{SERVER}/").status == 200
         assert net.ask("GET", f"http://{SERVER}/", proxy=("127.0.0.1", 3128)).status == 200
     assert net.ask("GET", f"http://{SERVER}/").status == 200
+
+
+def test_squid_that_dies_after_its_log_was_rotated_is_reported_with_its_reason(net: World) -> None:
+    log = net.directory / "rotated/log/cache.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"of earlier days\n" * 10_000)
+    shutil.chown(log, USER)
+    running = start_squid(net.client, net.directory, SETTINGS, "rotated")
+    log.write_text("2025/11/28 12:00:00| FATAL: no memory\n")
+    os.kill(squid_of(net, "rotated"), signal.SIGKILL)
+    assert running.popen.wait(20) == 71
+    assert "squid ended by itself, status -9: FATAL: no memory (see " in running.output()
 
 
 def test_squid_that_dies_is_reported_and_cleaned_up(net: World) -> None:

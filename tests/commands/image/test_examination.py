@@ -1,5 +1,6 @@
 """Whole disks in miniature: one that is right, and each way in which one can be wrong."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def with_words(path: str, old: str, new: str) -> Change:
 
 
 BOOT = "boot/firmware"
+PACKED = gzip.compress(bytes(9000))
 ANYWHERE = {
     "SSH host keys": (with_file("etc/ssh/ssh_host_ed25519_key"), "no SSH host keys"),
     "a machine's number": (with_file("etc/machine-id", "0123\n"), "/etc/machine-id is empty: it is 0123"),
@@ -99,6 +101,8 @@ RPI = {
     "names that change places": (with_words(f"{A}/cmdline.txt", "rootwait", "rootwait net.ifnames=0"), "lasting names"),
     "a kernel that is not there": (with_words(f"{BOOT}/config.txt", "vmlinuz", "linux"), "kernel a/linux: it is not"),
     "a kernel of another processor": (with_file(f"{A}/vmlinuz", bytes(9000)), "no kernel for arm64"),
+    "a kernel that is cut short": (with_file(f"{A}/vmlinuz", PACKED[:-9]), "damaged: it is packed"),
+    "a kernel that is damaged": (with_file(f"{A}/vmlinuz", PACKED[:10] + b"\xff" * 99), "damaged: it is packed"),
     "a processor in its old mode": (with_words(f"{BOOT}/config.txt", "arm_64bit=1\n", ""), "arm_64bit=1: None"),
     "the slot that is empty first": (with_words(f"{BOOT}/config.txt", "=a/", "=b/"), "os_prefix=a/: b/"),
     "a slot on trial": (with_file(f"{BOOT}/back.txt"), "no slot is on trial: back.txt is there"),

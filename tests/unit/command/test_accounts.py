@@ -3,12 +3,15 @@
 import gzip
 import json
 import os
+import shutil
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command import accounts, box
+from command import access_log, accounts, box
 from command.cli import main
 from tests.refusals import usage_error
 from tributary.settings.errors import CommandError, Exit
@@ -123,15 +126,115 @@ def test_what_logrotate_put_aside_is_read_too(
     log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (log.parent / "access.log.2.gz").write_bytes(gzip.compress(log.read_bytes()))
-    monkeypatch.setattr(accounts, "LOG", log)
+    monkeypatch.setattr(access_log, "LOG", log)
     assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 4, 42, 404)
+
+
+SLOW_GZIP = """\
+#!/bin/sh
+gzip | { head -c 60; touch half; until [ -e go ]; do sleep 0.01; done; cat; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate")
+def test_while_logrotate_packs_a_log_each_line_is_counted_once(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = log.parent
+    log.with_name("access.log.1").write_bytes(log.read_bytes())
+    (folder / "slow").write_text(SLOW_GZIP)
+    (folder / "slow").chmod(0o755)
+    settings = ["rotate 8", "compress", "delaycompress", f"compresscmd {folder}/slow"]
+    (folder / "conf").write_text("\n".join([f"{log} {{", *settings, "}", ""]))
+    (folder / "conf").chmod(0o644)
+    folder.chmod(0o755)
+    monkeypatch.setattr(access_log, "LOG", log)
+    expected = ("2025-11-28", None, None, None, 4, 42, 404)
+    logrotate = subprocess.Popen(["logrotate", "--force", "--state", folder / "state", folder / "conf"], cwd=folder)
+    try:
+        deadline = time.monotonic() + 10
+        while not (folder / "half").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(EOFError):
+            gzip.decompress((folder / "access.log.1.gz").read_bytes())
+        assert told(capsys, "--by", "day")[-1] == expected
+    finally:
+        (folder / "go").touch()
+        assert logrotate.wait(10) == 0
+    assert (folder / "access.log.2.gz").exists()
+    assert told(capsys, "--by", "day")[-1] == expected
+
+
+def test_what_a_killed_logrotate_leaves_is_not_counted_again(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(log.read_bytes())
+    log.with_name("access.log.1").write_bytes(log.read_bytes())
+    log.with_name("access.log.1.gz").write_bytes(packed)
+    log.with_name("access.log.1.gz-2025112800.backup").write_bytes(packed)
+    monkeypatch.setattr(access_log, "LOG", log)
+    main(["accounts", "--by", "day", "--csv"])
+    assert capsys.readouterr() == (
+        "day,connections,received,sent\r\n2025-11-27,2,20,200\r\n2025-11-28,4,42,404\r\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize("cut", [-4, -8, -9])
+def test_of_a_log_that_is_not_whole_what_can_be_read_counts_and_the_rest_is_told_of(
+    cut: int, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = log.with_name("access.log.2.gz")
+    old.write_bytes(gzip.compress(log.read_bytes())[:cut])
+    monkeypatch.setattr(access_log, "LOG", log)
+    main(["accounts", "--json", "--by", "day"])
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["accounts"][-1]["sent"] == 404
+    assert f"{old}: cannot be read beyond line 3: what follows is left out: " in printed.err
+
+
+def test_logs_that_are_renamed_while_they_are_read_are_the_same_ones(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, older = (log.with_name(f"access.log.{number}") for number in (1, 2))
+    old.write_text("old")
+    monkeypatch.setattr(access_log, "LOG", log)
+    with access_log.opened([]) as logs:
+        old.rename(older)
+        log.rename(old)
+        log.write_text("new")
+        assert sorted(len(list(each.texts(0))) for each in logs) == [1, 3]
+
+
+def test_logs_that_are_renamed_while_they_are_opened_are_opened_again(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one of two is open, the other gets its name: the first would be there twice, the second not at all."""
+    old = log.with_name("access.log.1")
+    old.write_text("old")
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(access_log, "LOG", log)
+    open_file = Path.open
+
+    def rotate(path: Path, mode: str) -> Any:
+        monkeypatch.setattr(Path, "open", open_file)
+        opened = open_file(path, mode)
+        old.rename(log.with_name("access.log.2"))
+        log.rename(old)
+        log.write_text("new")
+        return opened
+
+    monkeypatch.setattr(Path, "open", rotate)
+    with access_log.opened([]) as logs:
+        assert sorted(each.file.read()[:3] for each in logs) == [b"new", b"old", b'{"t']
 
 
 def test_a_file_that_logrotate_renames_meanwhile_is_skipped(
     log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.with_name("access.log.1").symlink_to("gone")
-    monkeypatch.setattr(accounts, "LOG", log)
+    monkeypatch.setattr(access_log, "LOG", log)
     assert told(capsys, "--by", "day")[-1] == ("2025-11-28", None, None, None, 2, 21, 202)
 
 
@@ -188,7 +291,7 @@ def test_what_was_put_aside_before_today_is_not_read_for_prometheus(
     old = log.with_name("access.log.2.gz")
     old.write_bytes(b"damaged")
     os.utime(old, (0, 0))
-    monkeypatch.setattr(accounts, "LOG", log)
+    monkeypatch.setattr(access_log, "LOG", log)
     main(["accounts", "--by", "path", "--metrics", str(tmp_path / "made.prom")])
     assert "tributary_accounts_time_seconds 1.764291" in (tmp_path / "made.prom").read_text()
 
@@ -278,7 +381,7 @@ def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_without_a_log_it_says_how_there_will_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(accounts, "LOG", tmp_path / "access.log")
+    monkeypatch.setattr(access_log, "LOG", tmp_path / "access.log")
     with pytest.raises(CommandError, match=r"set log\.access") as failure:
         main(["accounts"])
     assert failure.value.code == Exit.NO_INPUT
