@@ -8,7 +8,9 @@ from overlay.reader.places import filled, places
 from tributary.api.parts import Overlay, OverlayHop, OverlayNode
 
 MOST = 64
-"""Nodes that are shown."""
+"""Nodes that are shown: those that are silent before all others, so that each of them is named."""
+_MOST_NAMES = 1024
+"""Of nodes that were there: if there are more, those that are gone are forgotten."""
 _MOST_LINES = 10
 """Of what the controller refused."""
 _ROUNDS = 5
@@ -33,23 +35,39 @@ NOTHING = Overlay(
 """Before the first reading."""
 
 
-def overlay(status: Status, before: Overlay) -> Overlay:
-    """The document of a status; nodes that were there ``before`` and are gone keep their places on the map."""
-    there = sorted(status["nodes"], key=lambda node: str(node["name"]))
+def overlay(status: Status, before: Overlay, known: Collection[str] = ()) -> Overlay:
+    """The document of a status; nodes that were there ``before`` and are gone keep their places on the map.
+
+    ``known`` are names of nodes that were there, also of those that were not shown: they count.
+    """
+    there = status["nodes"]
     gone = [node for node in before.nodes if node.name not in {each["name"] for each in there}]
     away = [node.model_copy(update={"state": "away"}) for node in gone[: MOST // 2]]
-    shown = (*_placed(there[: MOST - len(away)], delays(status)), *away)
+    shown = (*_placed(_chosen(there, MOST - len(away)), delays(status)), *away)
     return NOTHING.model_copy(
         update={
             "controller": status["controller"],
             "computed": status["computed_s"],
             "refused": tuple(status["refused"][:_MOST_LINES]),
             "nodes": shown,
-            "nodes_total": len(there) + len(away),
+            "nodes_total": len(names(status, {*known, *(node.name for node in before.nodes)})),
             "nodes_up": sum(not node["converter_silent"] for node in there),
             "hops": tuple(hops(status, {node.name for node in shown})),
         }
     )
+
+
+def names(status: Status, known: Collection[str]) -> frozenset[str]:
+    """Those of its nodes, and the ``known`` ones."""
+    there = frozenset(node["name"] for node in status["nodes"])
+    every = there.union(known)
+    return every if len(every) <= _MOST_NAMES else there
+
+
+def _chosen(nodes: Sequence[Status], most: int) -> list[Status]:
+    """So many in the order of their names."""
+    in_order = sorted(nodes, key=lambda node: (not node["converter_silent"], str(node["name"])))
+    return sorted(in_order[:most], key=lambda node: str(node["name"]))
 
 
 def _placed(listed: Sequence[Status], measured: Delays) -> list[OverlayNode]:

@@ -58,9 +58,9 @@ class Reader:
     def __init__(self, command: Sequence[str], thread: ThreadPoolExecutor, log: Log) -> None:
         self._command, self._thread, self._log = command, thread, log
         self._started = self._due = time.monotonic()
-        self._reading: Future[Overlay] | None = None
+        self._reading: Future[tuple[Overlay, frozenset[str]]] | None = None
         self._read_at: float | None = None
-        self._last = reading.NOTHING
+        self._last, self._names = reading.NOTHING, frozenset[str]()
         self._problem: str | None = None
 
     @property
@@ -75,7 +75,7 @@ class Reader:
             self._take(now, self._reading)
             self._reading = None
         if self._reading is None and now >= self._due:
-            self._reading = self._thread.submit(_read, self._command, self._last)
+            self._reading = self._thread.submit(_read, self._command, self._last, self._names)
             self._due = now + INTERVAL
 
     def reload(self) -> None:
@@ -95,10 +95,10 @@ class Reader:
         known = {"uptime": round(now - self._started, 3), "age": age, "problem": self._problem}
         return self._last.model_copy(update=known)
 
-    def _take(self, now: float, read: "Future[Overlay]") -> None:
+    def _take(self, now: float, read: "Future[tuple[Overlay, frozenset[str]]]") -> None:
         problem = None
         try:
-            self._last, self._read_at = read.result(), now
+            (self._last, self._names), self._read_at = read.result(), now
         except CommandError:
             raise
         except (OSError, subprocess.SubprocessError) as error:
@@ -111,12 +111,15 @@ class Reader:
         self._problem = problem
 
 
-def _read(command: Sequence[str], before: Overlay) -> Overlay:
-    """Raises CommandError for arguments that the program refuses, OSError if it fails otherwise."""
+def _read(command: Sequence[str], before: Overlay, known: frozenset[str]) -> tuple[Overlay, frozenset[str]]:
+    """The overlay, and the names of all nodes that are or were there.
+
+    Raises CommandError for arguments that the program refuses, OSError if it fails otherwise."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     reason = done.stderr.strip() or f"exit code {done.returncode}"
     if done.returncode == Exit.USAGE:
         raise CommandError(Exit.USAGE, reason)
     if done.returncode != 0:
         raise OSError(reason)
-    return reading.overlay(json.loads(done.stdout), before)
+    status = json.loads(done.stdout)
+    return reading.overlay(status, before, known), reading.names(status, known)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from overlay.reader.reading import NOTHING, overlay
+from overlay.reader.reading import NOTHING, names, overlay
 
 
 def node(name: str, **round_trip_ms: float) -> dict[str, Any]:
@@ -58,3 +58,34 @@ def test_nodes_that_nobody_has_measured_have_places_too() -> None:
 def test_of_many_nodes_the_first_are_shown() -> None:
     seen = overlay(status(*(node(f"n{number:03}", n000=number) for number in range(1, 100))), NOTHING)
     assert (len(seen.nodes), seen.nodes_total, seen.nodes_up) == (64, 99, 99)
+
+
+def many(*silent: int) -> list[dict[str, Any]]:
+    """A hundred nodes of which these are ``silent``."""
+    return [node(f"n{number:03}") | {"converter_silent": number in silent} for number in range(100)]
+
+
+def test_of_many_nodes_those_that_are_silent_are_shown_whatever_their_names() -> None:
+    seen = overlay(status(*many(70, 99)), NOTHING)
+    assert [each.name for each in seen.nodes if each.state == "silent"] == ["n070", "n099"]
+    assert [each.name for each in seen.nodes][60:] == ["n060", "n061", "n070", "n099"]
+    assert (len(seen.nodes), seen.nodes_total, seen.nodes_up) == (64, 100, 98)
+    assert "n099" not in {each.name for each in overlay(status(*many()), seen).nodes}
+
+
+def test_a_node_that_was_silent_before_it_is_gone_is_away() -> None:
+    seen = overlay(status(*many()[:99]), overlay(status(*many(99)), NOTHING))
+    assert [each.name for each in seen.nodes if each.state == "away"] == ["n099"]
+
+
+def test_a_node_that_is_gone_counts_though_it_was_never_shown() -> None:
+    first = status(*many())
+    seen = overlay(status(*many()[:99]), overlay(first, NOTHING), names(first, ()))
+    assert (len(seen.nodes), seen.nodes_total, seen.nodes_up) == (64, 100, 99)
+
+
+def test_of_ever_new_nodes_those_that_are_gone_are_forgotten() -> None:
+    known: frozenset[str] = frozenset()
+    for number in range(2000):
+        known = names(status(node(f"n{number}")), known)
+    assert len(known) <= 1024
