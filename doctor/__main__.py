@@ -4,17 +4,16 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 
-from doctor import fixing
+from doctor import fixing, lock
 from doctor.examination import Role, checks, examine, own_role, path_to
 from doctor.findings import Command, Finding, State, fixes
-from tributary.daemons import directories
 from tributary.settings.cli import Arguments, Contradiction, need_root, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port
@@ -102,7 +101,7 @@ def _run(
     look = partial(_paths, path) if path else partial(examine, own, _chosen(own, only, without))
     if fix:
         _fix(fixes(look()), dry_run)
-    with _alone(record) if record else nullcontext():
+    with lock.held(record) if record else nullcontext():
         findings = look()
         if record or metrics:
             # Not at the top: it loads the library for Prometheus.
@@ -115,18 +114,6 @@ def _run(
     _report(findings, json)
     is_wrong = any(finding.state is State.WRONG for finding in findings)
     return Exit.WRONG_RESULT if is_wrong and not (record or metrics) else 0
-
-
-@contextmanager
-def _alone(record: Path) -> Iterator[None]:
-    """Wait until nobody else is between looking and writing there: a fix that is asked for does so, too."""
-    with ExitStack() as stack:
-        try:
-            directories.make_run(record.parent)
-            stack.enter_context(directories.locked(record.parent, wait=True))
-        except OSError as error:
-            raise CommandError(Exit.SYSTEM, f"{record}: cannot be written: {error.strerror}") from error
-        yield
 
 
 def _paths(target: str) -> list[Finding]:

@@ -27,6 +27,11 @@ a wrong rule may lock out who asks. Not the clock: it is wrong until some minute
 _TIMEOUT = 20.0
 """Time-out in seconds of a program that reads something."""
 
+_NOT_RECORDED = frozenset({"kernel"})
+"""What the services that record leave out: trying the kernel's features loads modules and makes namespaces, which
+these services may not; and features do not change by the hour.
+"""
+
 Check = Callable[[], Iterable[Finding]]
 
 
@@ -41,6 +46,11 @@ class Role(Enum):
 def checks(role: Role) -> Mapping[str, Check]:
     """By name, in the order in which one builds on another."""
     return {name: check for name, (check, roles) in _CHECKS.items() if role in roles}
+
+
+def recorded(role: Role) -> list[str]:
+    """The checks that are in a record, by the hour as after a fix."""
+    return [name for name in checks(role) if name not in _NOT_RECORDED]
 
 
 def own_role() -> Role:

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from os import dup
 
-from doctor import fixing
-from doctor.examination import ON_REQUEST, Role, checks, examine, own_role
+from doctor import fixing, lock
+from doctor.examination import ON_REQUEST, Role, checks, examine, own_role, recorded
 from doctor.findings import fixes
 from doctor.record import write_findings
 from tributary.api.console import EXAMINED, Fixed, RanCommand
-from tributary.daemons import control, directories
+from tributary.daemons import control
 from tributary.settings.cli import need_root, run
 from tributary.settings.errors import CommandError, Exit
 
@@ -62,15 +62,12 @@ def _fix(name: str) -> Fixed:
         accepted = ", ".join(each for each in known if each in ON_REQUEST)
         raise CommandError(Exit.USAGE, f"{name!r}: accepted for a {role.value}: {accepted}")
     need_root("to fix something")
-    folder = EXAMINED.parent
-    directories.make_run(folder)
-    with directories.locked(folder, wait=True):
+    with lock.held(EXAMINED):
         ran = tuple(_run(name, role))
         left: tuple[str, ...] = ()
         notes: tuple[str, ...] = ()
         try:
-            # The kernel's features do not change by a fix, and trying them takes longer than all else.
-            findings = examine(role, [each for each in known if each != "kernel"])
+            findings = examine(role, recorded(role))
             left = tuple(finding.message for finding in findings if finding.fix_name == name)
             write_findings(EXAMINED, findings, role.value, time.time())
         except (CommandError, OSError) as error:

@@ -64,7 +64,7 @@ class State:
         deadline = time.monotonic() + (within or 0)
         while True:
             try:
-                stack.enter_context(directories.locked(self.folder, wait=within is None))
+                stack.enter_context(directories.lock_file(self.folder / "gateway.lock", wait=within is None))
                 return
             except BlockingIOError:
                 if time.monotonic() >= deadline:

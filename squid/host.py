@@ -54,14 +54,14 @@ def require_state(settings: SquidSettings) -> None:
 
 @contextmanager
 def locked_state(settings: SquidSettings) -> Iterator[int]:
-    """The descriptor of a lock on the folder of the logs, which Squid inherits: locked until both have ended.
+    """The descriptor of a lock beside the pid file, which Squid inherits: locked until both have ended.
 
     Unlike the pid file it exists from the first moment to the last. Raises CommandError (75) if another `squid run`
     holds it, and FileNotFoundError without the folder.
     """
     try:
-        with directories.locked(settings.paths.logs) as folder:
-            yield folder
+        with directories.lock_file(settings.paths.pid.with_suffix(".lock")) as lock:
+            yield lock
     except BlockingIOError as error:
         raise _state_in_use(settings, "another `squid run`, which starts or ends") from error
 

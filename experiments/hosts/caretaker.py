@@ -10,7 +10,6 @@ it does when the connection breaks.
 Processes are known by TRIBUTARY_HOST=TAG in their environment.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from io import FileIO
@@ -31,6 +30,7 @@ from typing import Any
 from experiments.results import machine
 from experiments.testbed import native
 from tributary import cargo
+from tributary.daemons import directories
 from tributary.paths import CACHE, ROOT
 
 MARK = "TRIBUTARY_HOST"
@@ -82,7 +82,7 @@ class Caretaker:
     tag: str
     undo: list[list[str]] = field(default_factory=list)
     _sysctls: dict[Path, bytes] = field(default_factory=dict)
-    _lock: int | None = None
+    _lock: ExitStack | None = None
 
     def told(self, what: dict[str, Any]) -> list[str]:
         """Do one thing that it was told; returns the complaints."""
@@ -96,13 +96,12 @@ class Caretaker:
     def _keep(self) -> list[str]:
         folder = folder_of(self.tag)
         folder.mkdir(exist_ok=True)
-        self._lock = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            self._lock = None
-            return [f"an experiment called {self.tag} runs there already: accepted: another --testbed"]
+        with ExitStack() as lock:
+            try:
+                lock.enter_context(directories.lock_file(folder / "caretaker.lock"))
+            except BlockingIOError:
+                return [f"an experiment called {self.tag} runs there already: accepted: another --testbed"]
+            self._lock = lock.pop_all()
         self._sysctls = dict(_read_sysctls())
         self.undo = [*_mptcp_again()]
         return []
@@ -115,7 +114,7 @@ class Caretaker:
         complaints = [*_run_all(reversed(self.undo)), *_write_sysctls(self._sysctls)]
         self.undo.clear()
         shutil.rmtree(folder_of(self.tag), ignore_errors=True)
-        os.close(self._lock)
+        self._lock.close()
         self._lock = None
         return complaints
 

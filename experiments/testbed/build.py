@@ -1,12 +1,10 @@
 """Builds a testbed from its topology, and takes it down again, also what a killed run has left behind."""
 
-import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from experiments.testbed.native import Programs
 from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
+from tributary.daemons import directories
 from tributary.settings.errors import CommandError, Exit
 
 _RUN, _STATE = Path("/run"), "tributary-testbed-"
@@ -96,19 +95,18 @@ def reserved(name: str, keep: bool = False) -> Iterator[Path]:
 
     Raises CommandError: exit 75 if the name is taken.
     """
-    with standing_alone():
-        directory = _reserve(name)
-        lock = _lock(directory)
-    try:
-        yield directory
-    except BaseException:
-        take_down(name)
-        raise
-    else:
-        if not keep:
+    with ExitStack() as lock:
+        with standing_alone():
+            directory = _reserve(name)
+            lock.enter_context(_lock(directory))
+        try:
+            yield directory
+        except BaseException:
             take_down(name)
-    finally:
-        os.close(lock)
+            raise
+        else:
+            if not keep:
+                take_down(name)
 
 
 def take_down(name: str) -> None:
@@ -185,38 +183,22 @@ def _reserve(name: str) -> Path:
 @contextmanager
 def standing_alone() -> Iterator[None]:
     """Nobody else reserves a name or looks for orphans meanwhile: a folder that is not locked yet looks like one."""
-    everything = os.open(_RUN, os.O_RDONLY)
-    try:
-        fcntl.flock(everything, fcntl.LOCK_EX)
+    with directories.lock_file(_RUN / "tributary-testbeds.lock", wait=True):
         yield
-    finally:
-        os.close(everything)
 
 
-def _lock(directory: Path) -> int:
-    """A lock that holds until it is closed, or its process ends; raises BlockingIOError if somebody else has it."""
-    lock = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock
+def _lock(directory: Path) -> AbstractContextManager[int]:
+    return directories.lock_file(directory / "testbed.lock")
 
 
 def _is_orphan(directory: Path) -> bool:
     try:
-        lock = _lock(directory)
+        with _lock(directory):
+            return not json.loads((directory / "testbed.json").read_text())["kept"]
     except BlockingIOError:
         return False
     except FileNotFoundError:
         return True
-    try:
-        return not json.loads((directory / "testbed.json").read_text())["kept"]
-    except FileNotFoundError:
-        return True
-    finally:
-        os.close(lock)
 
 
 def _describe(testbed: Testbed, profile: Profile, kept: bool) -> None:

@@ -1,6 +1,7 @@
 """Programs of another processor, run by QEMU through the kernel's binfmt_misc, for the time of a build."""
 
 import fcntl
+import os
 import platform
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ _FLAGS = "OCF"
 
 
 @contextmanager
-def runnable(architecture: str, locks: Path = Path("/run/lock")) -> Iterator[None]:
+def runnable(architecture: str, locks: Path = Path("/run")) -> Iterator[None]:
     """Programs of Debian's ``architecture`` run while the block does; raises CommandError (69, 71). What was there
     stays.
 
@@ -37,7 +38,7 @@ def runnable(architecture: str, locks: Path = Path("/run/lock")) -> Iterator[Non
         yield
         return
     gate, users = (locks / f"tributary-{name}" for name in (f"{machine}-made", f"{machine}-users"))
-    with users.open("w") as at_work:
+    with open(users, "w", opener=_for_the_owner) as at_work:
         with _alone(gate) as made:
             _make(machine, made)
             fcntl.flock(at_work, fcntl.LOCK_SH)
@@ -51,9 +52,14 @@ def runnable(architecture: str, locks: Path = Path("/run/lock")) -> Iterator[Non
 @contextmanager
 def _alone(gate: Path) -> Iterator[IO[str]]:
     """Nobody else comes or goes meanwhile; the file says what of it was made by a build."""
-    with gate.open("a+") as file:
+    with open(gate, "a+", opener=_for_the_owner) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    """Whoever may open a file may hold its lock."""
+    return os.open(path, flags, 0o600)
 
 
 def _make(machine: str, made: IO[str]) -> None:

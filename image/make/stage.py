@@ -1,19 +1,18 @@
 """Stages of a build: each makes a file or folder out of others, and is skipped if it made it already."""
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from image.make.command import Runner
 from image.progress import Progress
+from tributary.daemons import directories
 from tributary.settings.errors import CommandError, Exit
 
 _LOOK = 0.5  # seconds between two looks at whether another build is over
@@ -59,18 +58,19 @@ def run(stages: Sequence[Stage], cache: Path, progress: Progress) -> None:
 
 @contextmanager
 def _alone(cache: Path, image: str, progress: Progress) -> Iterator[None]:
-    with (cache / f"{image}.lock").open("w") as file:
-        if not _locked(file):
+    path = cache / f"{image}.lock"
+    with ExitStack() as stack:
+        if not _locked(path, stack):
             progress.begin(f"another build of {image} is at work", "0/0")
-            while not _locked(file):
+            while not _locked(path, stack):
                 time.sleep(_LOOK)
             progress.end()
         yield
 
 
-def _locked(file: IO[str]) -> bool:
+def _locked(path: Path, stack: ExitStack) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        stack.enter_context(directories.lock_file(path))
     except BlockingIOError:
         return False
     return True

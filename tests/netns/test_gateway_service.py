@@ -18,13 +18,12 @@ from gateway.state import State
 from tests.netns.console_world import Browser, console
 from tests.netns.gateway_world import INSIDE, World, needs_tools
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, ready, run
+from tests.ordinary_user import NOBODY
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
 
 pytestmark = needs_tools
-
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The life of `squid run`: what it checks before it changes anything, and what it leaves behind: nothing."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from experiments.testbed.node import Node
 from squid.host import USER
 from tests.netns.squid_world import SERVER, SETTINGS, World, net, squid, start_squid, write_settings
 from tests.netns.world import eventually, sysctl
+from tributary.daemons import directories
 
 __all__ = ["net"]
 pytestmark = pytest.mark.slow
@@ -135,16 +135,12 @@ def tunnel(net: World) -> Iterator[None]:
 
 def test_state_directory_that_another_run_has_just_taken_is_refused(net: World) -> None:
     """There is no pid file yet, or no more: Squid writes it once it has begun, and removes it before it ends."""
-    logs = net.directory / "taken/log"
-    logs.mkdir(parents=True)
-    folder = os.open(logs, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    state = net.directory / "taken"
+    state.mkdir()
+    with directories.lock_file(lock := state / "squid.lock"):
         ended = ask_to_run(net.client, write_settings(net.directory, SETTINGS, "taken"))
-        assert_refused(ended, 75, f"{logs.parent} is in use by another `squid run`, which starts or ends: wait until")
-        assert [*logs.parent.rglob("*")] == [logs]
-    finally:
-        os.close(folder)
+        assert_refused(ended, 75, f"{state} is in use by another `squid run`, which starts or ends: wait until")
+        assert [*state.iterdir()] == [lock]
 
 
 def test_pid_file_of_a_dead_squid_whose_number_somebody_else_has_is_no_obstacle(net: World) -> None:

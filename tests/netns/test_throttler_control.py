@@ -13,11 +13,11 @@ import pytest
 from tests.netns.links_world import GATEWAY, connection
 from tests.netns.throttler_world import WIRED_SLOW, ask, elements, status, throttled, throttler
 from tests.netns.world import ENVIRONMENT, Child, eventually, in_namespace, program, ready
+from tests.ordinary_user import NOBODY
 from tributary.settings.errors import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
 
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOCKET = Path("/run/tributary/throttler.sock")
 
 

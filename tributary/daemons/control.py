@@ -73,7 +73,7 @@ class Control:
         path, link = self.path, self.folder / f"{self.name}.sock"
         try:
             directories.make_run(self.folder)
-            with directories.locked(self.folder, wait=True):
+            with directories.lock_file(self.folder / f"{self.name}.lock", wait=True):
                 if _listens(path):
                     raise CommandError(Exit.IN_USE, f"a {self.daemon} already runs in this network namespace")
                 listener = _bound(path)

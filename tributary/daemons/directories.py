@@ -1,5 +1,6 @@
 """A daemon's directories: those of the service manager (systemd.exec(5)), or the usual ones."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -44,28 +45,14 @@ def namespace() -> int:
 
 
 @contextmanager
-def locked(path: Path, wait: bool = False) -> Iterator[int]:
-    """The descriptor of a lock on the directory ``path``; a process that inherits it holds the lock.
-
-    Raises OSError: FileNotFoundError without the directory, BlockingIOError if the lock is taken and ``wait``
-    is False.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def lock_file(path: Path) -> Iterator[int]:
+def lock_file(path: Path, wait: bool = False) -> Iterator[int]:
     """The descriptor of a lock on the file ``path``, which is created if missing and removed after the block.
 
-    A process that inherits it holds the lock even after this one was killed. Raises OSError: BlockingIOError if the
-    lock is taken.
+    A process that inherits it holds the lock even after this one was killed. Nobody else can: whoever may open a file
+    may hold its lock (flock(2)), so only the owner may. Raises OSError: FileNotFoundError without the file's directory,
+    BlockingIOError if the lock is taken and ``wait`` is False, PermissionError for somebody else's file.
     """
-    descriptor = _locked_file(path)
+    descriptor = _locked_file(path, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     try:
         yield descriptor
     finally:
@@ -73,11 +60,14 @@ def lock_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _locked_file(path: Path) -> int:
+def _locked_file(path: Path, operation: int) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, f"{path} is somebody else's")
+            os.fchmod(descriptor, 0o600)
+            fcntl.flock(descriptor, operation)
         except OSError:
             os.close(descriptor)
             raise

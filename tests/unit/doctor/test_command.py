@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from doctor import lock
 from doctor.__main__ import main
 from doctor.examination import Role, checks
 from doctor.findings import Finding, State
+from tests import ordinary_user
 from tests.refusals import usage_error
 from tributary.api import documents
-from tributary.daemons import directories
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
@@ -55,11 +56,23 @@ def test_it_looks_and_records_while_nobody_fixes_anything(monkeypatch: pytest.Mo
     monkeypatch.setattr("doctor.examination.checks", lambda _role: {"mptcp": look})
     record = tmp_path / "findings.json"
     one = threading.Thread(target=main, args=[["--only", "mptcp", "--record", str(record)]], daemon=True)
-    with directories.locked(tmp_path):
+    with lock.held(record):
         one.start()
         assert not looked.wait(0.5) and not record.exists()
     one.join(10)
     assert looked.is_set() and record.exists()
+
+
+@ordinary_user.needs_root
+def test_no_ordinary_user_keeps_it_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client")
+    monkeypatch.setattr("doctor.examination.checks", lambda _role: {"mptcp": list})
+    with ordinary_user.folder() as folder, ordinary_user.holding(folder):
+        record = folder / "findings.json"
+        one = threading.Thread(target=main, args=[["--only", "mptcp", "--record", str(record)]], daemon=True)
+        one.start()
+        one.join(10)
+        assert record.exists()
 
 
 def test_a_record_whose_directory_cannot_be_locked_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the doctor writes for those who look later."""
 
+import re
 import stat
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from doctor import record
+from doctor.examination import Role, checks, recorded
 from doctor.findings import Finding, State, ok
 from tributary.api.console import Examination
+from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 FOUND = [
@@ -43,3 +46,12 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"file/findings\.json: cannot be written") as raised:
         record.write_findings(tmp_path / "file/findings.json", FOUND, "gateway", 1.5)
     assert raised.value.code == Exit.SYSTEM
+
+
+@pytest.mark.parametrize(
+    "file", ["kernel-config/systemd/tributary-doctor.service", "ansible/roles/metrics/files/doctor.conf"]
+)
+@pytest.mark.parametrize("role", [Role.GATEWAY, Role.ROUTER])
+def test_a_record_of_the_hour_has_the_checks_of_one_after_a_fix(file: str, role: Role) -> None:
+    (left_out,) = re.findall("^ExecStart=/.* --without ([a-z,]+) --record ", (ROOT / file).read_text(), re.MULTILINE)
+    assert recorded(role) == [name for name in checks(role) if name not in left_out.split(",")]

@@ -173,7 +173,7 @@ def test_a_lan_keeps_its_number_through_rotations_and_nobody_else_gets_it(regist
 
 
 def test_commands_wait_for_each_other(tmp_path: Path) -> None:
-    with State(tmp_path).locked(), pytest.raises(BlockingIOError), directories.locked(tmp_path):
+    with State(tmp_path).locked(), pytest.raises(BlockingIOError), directories.lock_file(tmp_path / "gateway.lock"):
         pass
 
 

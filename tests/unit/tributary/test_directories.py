@@ -1,9 +1,11 @@
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests import ordinary_user
 from tributary.daemons import directories
 
 USUAL = Path("/var/lib/usual")
@@ -44,3 +46,51 @@ def test_a_lock_on_a_file_that_its_owner_removes_meanwhile_is_taken_on_a_new_one
         assert os.path.samestat(os.fstat(descriptor), path.stat())
         with pytest.raises(BlockingIOError), directories.lock_file(path):
             pass
+
+
+@ordinary_user.needs_root
+def test_no_ordinary_user_can_hold_a_lock_of_roots() -> None:
+    with ordinary_user.folder() as folder:
+        path = folder / "one.lock"
+        with directories.lock_file(path), ordinary_user.holding(folder, path) as held:
+            assert held == [folder]
+        with ordinary_user.holding(folder), directories.lock_file(path):
+            pass
+
+
+@ordinary_user.needs_root
+def test_a_lock_that_was_open_to_everybody_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "one.lock"
+    path.touch(0o644)
+    with directories.lock_file(path) as descriptor:
+        assert os.fstat(descriptor).st_mode & 0o777 == 0o600
+
+
+@ordinary_user.needs_root
+def test_somebody_elses_file_is_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "one.lock"
+    path.touch()
+    os.chown(path, 65534, 65534)
+    with pytest.raises(PermissionError, match="somebody else's"), directories.lock_file(path, wait=True):
+        pass
+    assert path.exists()
+    (link := tmp_path / "two.lock").symlink_to(path)
+    with pytest.raises(OSError, match="symbolic link"), directories.lock_file(link):
+        pass
+
+
+def test_who_waits_for_a_lock_gets_it_when_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "one.lock"
+    got = threading.Event()
+
+    def wait() -> None:
+        with directories.lock_file(path, wait=True):
+            got.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    with directories.lock_file(path):
+        waiting.start()
+        assert not got.wait(0.1)
+    assert got.wait(10)
+    waiting.join(10)
+    assert not path.exists()

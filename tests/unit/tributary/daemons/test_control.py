@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ordinary_user
 from tributary.daemons import control, directories
 from tributary.daemons.control import Control, is_served
 from tributary.settings.errors import CommandError, Exit
@@ -178,3 +179,20 @@ with socket.socket(socket.AF_UNIX) as asking:
     asking.sendall(json.dumps({"command": sys.argv[2]}).encode() + b"\\n")
     print(asking.makefile().read())
 """
+
+
+@ordinary_user.needs_root
+def test_no_ordinary_user_keeps_a_daemon_from_its_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = threading.Event()
+
+    def start() -> None:
+        with CONTROL.server():
+            started.set()
+
+    with ordinary_user.folder() as folder:
+        monkeypatch.setattr(directories, "RUN", folder)
+        with ordinary_user.holding(folder):
+            daemon = threading.Thread(target=start, daemon=True)
+            daemon.start()
+            assert started.wait(10)
+            daemon.join(10)
