@@ -6,7 +6,7 @@ SSH from private addresses is among what the image lets in by itself.
 
 from collections.abc import Iterable, Iterator
 
-from image.firstboot import console, first_start
+from image.firstboot import console, figures, first_start
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.gateway import PORTS as GATEWAY_PORTS
 from image.firstboot.gateway import tunnels
@@ -25,7 +25,7 @@ _HEAD = "# Written from tributary.toml on the boot partition, and written anew w
 
 def firewall(card: Card) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lines = [*_networks("admin_networks", card.admin_networks), *_gateway(card)]
+    lines = [*_networks("admin_networks", card.admin_networks), *_figures(card), *_gateway(card)]
     if card.lan and card.target:
         lines += [*_home(card.lan), *_console(card)]
     elif card.asks_by_page:
@@ -34,6 +34,12 @@ def firewall(card: Card) -> Iterator[Action]:
         lines += _console(card)
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
+
+
+def _figures(card: Card) -> Iterator[str]:
+    if card.metrics_networks:
+        yield from _networks("metrics_networks", card.metrics_networks)
+        yield _add("metrics_ports", figures.PORTS)
 
 
 def _gateway(card: Card) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from gateway.settings import GatewaySettings
+from image.firstboot import figures
 from image.firstboot.actions import Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.facts import Facts
@@ -21,7 +22,8 @@ IDLE = "124m"
 there are logins and messengers, which may have nothing to say for long."""
 
 _TUNNELS_FILE = "/etc/tributary/gateway.toml"
-_METRICS = "127.0.0.1:9465"
+_METRICS_FILE = "/etc/systemd/system/tributary-throttler.service.d/tributary_card.conf"
+"""Its name comes after the playbook's tributary.conf, which has the command."""
 _SQUID_STATE = "/var/lib/tributary/squid"
 """The one folder that the unit of the packages lets Squid write to."""
 _ACCESS_LOG = "/var/log/tributary-converter/access.log"
@@ -39,8 +41,11 @@ def gateway(card: Card, facts: Facts) -> Iterator[Action]:
         yield WriteFile(_TUNNELS_FILE, document(given))
         # A restart would stop all of them; the converter listens inside, and comes after it.
         yield EnableUnit(TUNNELS, gently=True, reads=(_TUNNELS_FILE,))
-    yield WriteFile("/etc/tributary/converter.toml", _converter(clients, routers))
+    yield WriteFile("/etc/tributary/converter.toml", _converter(card, clients, routers))
     yield WriteFile("/etc/tributary/throttler.toml", _policy(_paths(card, facts, routers)))
+    if card.metrics_networks:
+        metrics = figures.address(card.metrics_networks, figures.THROTTLER)
+        yield WriteFile(_METRICS_FILE, f"[Service]\nEnvironment=METRICS={metrics}\n")
     for unit in (SQUID, CONVERTER, THROTTLER):
         yield EnableUnit(unit)
 
@@ -56,7 +61,7 @@ def client_side(card: Card, facts: Facts) -> tuple[str, ...]:
     return tuple(name for name in card.network if name in here) or facts.wired
 
 
-def _converter(clients: list[str], routers: GatewaySettings | None) -> str:
+def _converter(card: Card, clients: list[str], routers: GatewaySettings | None) -> str:
     # A converter without clients takes loopback addresses alone: never an open proxy.
     here = "[::]" if clients else "127.0.0.1"
     inside = [str(routers.network)] if routers else []
@@ -72,11 +77,16 @@ def _converter(clients: list[str], routers: GatewaySettings | None) -> str:
         {
             "clients": {"networks": [*clients, *inside]},
             "timeouts": {"idle": IDLE},
-            "metrics": {"address": _METRICS},
+            "metrics": {"address": _metrics(card)},
             "log": {"access": _ACCESS_LOG},
             "listen": listeners,
         }
     )
+
+
+def _metrics(card: Card) -> str:
+    networks = card.metrics_networks
+    return figures.address(networks, figures.CONVERTER) if networks else f"127.0.0.1:{figures.CONVERTER}"
 
 
 def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[str, str]:

@@ -6,8 +6,8 @@ Access links for tributary-router, a converter that hands over to the gateway, a
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv6Network
 
+from image.firstboot import figures, names
 from image.firstboot import lan as lan_side
-from image.firstboot import names
 from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFile
 from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
@@ -49,6 +49,8 @@ def _router(card: Card, target: Target) -> str:
         "wan": {name: _wan(name, wan) for name, wan in card.wan.items()},
         "probe": {"target": str(target), **card.probe.written},
     }
+    if card.metrics_networks:
+        settings["metrics"] = {"address": figures.address(card.metrics_networks, figures.ROUTER)}
     if card.bypass:
         settings["bypassed"] = [{"match": each.in_words, "to": each.to} for each in card.bypass]
     if card.time_zone:
@@ -77,10 +79,13 @@ def _converter(card: Card, lan: Lan, target: Target) -> str:
     everywhere = "[::]" if card.bonds_ipv6 else "0.0.0.0"
     at = {"address": f"{everywhere}:{lan_side.PORT}"}
     taken = {"name": "lan", "kind": "transparent", "intercept": "tproxy", **at, **common}
+    networks = card.metrics_networks
+    metrics = {"metrics": {"address": figures.address(networks, figures.CONVERTER)}} if networks else {}
     return document(
         {
             "clients": {"networks": list(map(str, devices))},
             "timeouts": {"idle": IDLE},
+            **metrics,
             "gateway": {"address": str(target), "fallback": "direct"},
             "listen": [taken, {"name": "lan-proxy", "kind": "http", "address": f"0.0.0.0:{PROXY_PORT}", **common}],
         }

@@ -1,5 +1,6 @@
 """What a person may write into tributary.toml on the boot partition: the model."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Interface, IPv6Network
 from typing import Annotated, Literal, Self
@@ -12,6 +13,7 @@ from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, names, public_key, values
 from image.firstboot.access_point import AccessPoint, WirelessNetwork
 from image.firstboot.bypass import Bypass
+from image.firstboot.figures import Metrics
 from image.firstboot.forward import Forward
 from image.firstboot.names import Dns, Others
 from image.firstboot.values import (
@@ -28,6 +30,7 @@ from image.firstboot.values import (
     Wireless,
 )
 from image.firstboot.wan import Wan
+from squid import targets
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
@@ -216,6 +219,9 @@ class Card(Settings):
         title="for logins at that page; none: only by what `tributary console login` prints",
         description=password.HASH,
     )
+    metrics: Metrics | None = Field(
+        None, title="figures for Prometheus; none: nobody else reads them", description="a table [metrics]"
+    )
     client_networks: list[ClientNetwork] = Field(
         [],
         title="gateway: who may use the converters; none: this machine alone",
@@ -278,6 +284,11 @@ class Card(Settings):
         unused = {key: type(self).model_fields[key].default for key in OF_ROLE[other]}
         page = self.first_start_page and role is Role.ROUTER
         return self.model_copy(update={**unused, "first_start_page": page})
+
+    @property
+    def metrics_networks(self) -> Sequence[targets.Network]:
+        """From where Prometheus may connect."""
+        return self.metrics.networks if self.metrics else ()
 
     @property
     def has_router(self) -> bool:

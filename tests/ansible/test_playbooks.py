@@ -167,6 +167,24 @@ def test_etcd_elsewhere_is_not_read_without_a_certificate(endpoint: str, code: i
     assert ("accepted: https:// of each" in " ".join(done.stdout.split())) is (code == 2)
 
 
+@needs_ansible
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"metrics_accounts": True}, ""),
+        ({"metrics_accounts": True, "metrics_accounts_networks": 20}, ""),
+        ({"metrics_accounts": True, "metrics_node_exporter": False}, "metrics_accounts: accepted: true with"),
+        ({"metrics_accounts": True, "tributary_parts": ["squid"]}, "metrics_accounts: accepted: true with"),
+        ({"metrics_accounts_networks": 10001}, "metrics_accounts_networks = 10001: accepted: a whole number"),
+        ({"metrics_accounts_networks": "some"}, "metrics_accounts_networks"),
+    ],
+)
+def test_accounts_are_for_who_can_show_them(said: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    done = play(HERE / "metrics.yml", "one", tmp_path, "-e", json.dumps(said))
+    assert done.returncode == (2 if complaint else 0), done.stdout + done.stderr
+    assert complaint in " ".join(done.stdout.split())
+
+
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIHd0"
 
 

@@ -11,6 +11,7 @@ import tomllib
 from itertools import product
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from console import settings as console
@@ -135,6 +136,19 @@ def test_squids_exporter_reads_the_port_for_counters_and_is_not_squids_user(rend
     lines = (rendered["one"] / "metrics-squid.conf").read_text().splitlines()
     assert f" -squid-hostname 127.0.0.1 -squid-port {squid.counters_port}" in "\n".join(lines)
     assert lines[lines.index("User=") + 1] == "DynamicUser=yes"
+
+
+@pytest.mark.parametrize(("networks", "options"), [(0, ""), (20, "--clients 20 --networks")])
+def test_the_accounts_have_figures_of_as_many_networks_as_are_asked_for(networks: int, options: str) -> None:
+    template = (ANSIBLE / "roles/metrics/templates/accounts.conf.j2").read_text()
+    lines = jinja2.Template(template).render(metrics_accounts_networks=networks).splitlines()
+    assert lines[-1] == f'Environment="OPTIONS={options}"'
+
+
+def test_the_throttlers_metrics_are_where_the_command_says_and_a_card_may_say_otherwise(rendered: Rendered) -> None:
+    lines = (rendered["one"] / "throttler-tributary.conf").read_text().splitlines()
+    assert "Environment=METRICS=[::]:9464" in lines
+    assert lines[-1].startswith("ExecStart=") and lines[-1].endswith(" --metrics ${METRICS}")
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -41,6 +41,7 @@ def test_the_file_on_the_image_has_every_key() -> None:
         card.lan,
         card.probe,
         card.tunnels,
+        card.metrics,
         *card.network.values(),
         *links,
         *card.bypass,
