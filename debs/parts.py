@@ -300,7 +300,8 @@ def _console(inputs: Inputs) -> Package:
             *content.files(inputs, name, "console/systemd/*", "debs/*/tributary-console.*", "debs/files/console.toml"),
             *content.files(inputs, name, "docs/console.md", "docs/console-home.md"),
         ),
-        depends=_modules(inputs),
+        # libargon2 for the password, which it calls.
+        depends=(*_modules(inputs), "libargon2-1"),
         units=(Unit("tributary-doctor-fix.socket"), Unit("tributary-console.service")),
         group="tributary-steer",
         leftovers=("var/lib/tributary-console", "var/lib/private/tributary-console"),
@@ -332,11 +333,12 @@ def _image(inputs: Inputs) -> Package:
             *content.files(inputs, name, "docs/install-pi.md", "docs/first-start.md", "docs/upgrade-image.md"),
             *content.files(inputs, name, "docs/clients.md"),
         ),
-        # growpart(1), resize2fs(8), ip(8), nft(8), ssh-keygen(1), udevadm(8), and who reads the files that it writes.
+        # growpart(1), resize2fs(8), ip(8), libargon2 for the console's password, nft(8), ssh-keygen(1), udevadm(8), and
+        # who reads the files that it writes.
         depends=(
             *_modules(inputs),
-            *("cloud-guest-utils", "e2fsprogs", "iproute2", "nftables", "openssh-server", "sudo", "systemd-resolved"),
-            *("udev", "wpasupplicant"),
+            *("cloud-guest-utils", "e2fsprogs", "iproute2", "libargon2-1", "nftables", "openssh-server", "sudo"),
+            *("systemd-resolved", "udev", "wpasupplicant"),
         ),
         # rauc where there are two slots: tributary-upgrade calls it.
         suggests=("dnsmasq", "rauc"),

@@ -15,9 +15,9 @@ from tributary.paths import CACHE
 
 # What our packages depend on, so that dpkg alone can install them; and who looks at them.
 _PACKAGES = (
-    *("cloud-guest-utils", "conntrack", "dnsmasq-base", "iproute2", "libnftables1", "man-db", "mptcpize", "nftables"),
-    *("openssh-server", "python3", "squid", "sudo", "systemd", "systemd-resolved", "udev", "wireguard-tools"),
-    *("wpasupplicant",),
+    *("cloud-guest-utils", "conntrack", "dnsmasq-base", "iproute2", "libargon2-1", "libnftables1", "man-db"),
+    *("mptcpize", "nftables", "openssh-server", "python3", "squid", "sudo", "systemd", "systemd-resolved", "udev"),
+    *("wireguard-tools", "wpasupplicant"),
 )
 _JUDGES = {"trixie": ("lintian",)}
 _ENVIRONMENT = {

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -23,13 +24,16 @@ from tests.doctor_fix import listening
 from tests.netns.console_world import FREE, Browser, console, token
 from tests.netns.links_world import GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
-from tests.netns.world import eventually, in_namespace, on, ready, run, serving
+from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import EXAMINED, FIXES
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")
+
+FORMER = "$7$C6....3....pWLdKri1ik7SbnQEfrypm/$A3BHLMLPLqnqsyDaWnKWAnjlJD5RwiTDGxTbFi0TofD"
+"""The hash of `correct horse` as the console made it before it had Argon2."""
 
 
 @pytest.fixture
@@ -111,6 +115,7 @@ def test_a_strangers_request_is_refused(browser: Browser) -> None:
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
     ):
         assert browser.ask("POST", "/api/v1/limit", {"path": "wired", "rate": "3mbit"}, **headers)[0] == status
     thief = Browser(browser.port, "127.0.0.2", browser.cookie)
@@ -175,8 +180,7 @@ def test_connections_that_have_ended_leave_nothing(tmp_path: Path) -> None:
             with browser.connect() as one:
                 one.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"a" * 60_000)
         assert browser.get("who")
-        resident = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{child.pid}/status").read_text())
-        assert resident is not None and int(resident[1]) < 120_000
+        assert memory(child, "VmRSS") < 120_000
 
 
 def test_a_silent_connection_is_closed(browser: Browser) -> None:
@@ -210,6 +214,42 @@ def test_a_hash_in_the_settings_logs_in_until_another_password_is_set(tmp_path: 
         browser.post("login", 204, password="another one")
         set_password("")
         browser.post("login", 204, password="correct horse")
+
+
+def test_a_former_hash_logs_in_and_is_made_anew(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "password.json").write_text(json.dumps(FORMER))
+    with console(state, f'password_hash = "{hashed("another one")}"\n') as (browser, _):
+        browser.post("login", 403, password="correct house")
+        assert json.loads((state / "password.json").read_text()) == FORMER
+        browser.post("login", 204, password="correct horse")
+        assert json.loads((state / "password.json").read_text()).startswith("$argon2id$")
+        browser.post("login", 204, password="correct horse")
+
+
+def test_a_former_hash_of_the_settings_logs_in_and_stays_the_one_that_counts(tmp_path: Path) -> None:
+    with console(tmp_path / "state", f'password_hash = "{FORMER}"\n') as (browser, _):
+        browser.post("login", 204, password="correct horse")
+    assert not (tmp_path / "state/password.json").exists()
+
+
+def test_passwords_are_tried_one_at_a_time_and_cost_no_memory_afterwards(tmp_path: Path) -> None:
+    with console(tmp_path / "state", f'password_hash = "{hashed("correct horse")}"\n') as (browser, child):
+        assert browser.get("who")["password"]
+        before = memory(child, "VmRSS")
+        with ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(browser.ask, "POST", "/api/v1/login", {"password": "wrong"}) for _ in range(2)]
+        assert [each.result()[0] for each in asked] == [403] * 2
+        assert memory(child, "VmHWM") - before < 100 << 10
+        assert memory(child, "VmRSS") - before < 20 << 10
+
+
+def memory(child: Child, kind: str) -> int:
+    """KiB."""
+    found = re.search(rf"{kind}:\s+(\d+)", Path(f"/proc/{child.pid}/status").read_text())
+    assert found is not None
+    return int(found[1])
 
 
 def test_it_says_itself_where_its_page_is_and_how_many_are_open(browser: Browser) -> None:
