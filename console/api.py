@@ -54,7 +54,7 @@ _THROTTLER = replace(THROTTLER, timeout=PATIENCE)
 
 @dataclass(frozen=True)
 class Call:
-    """A call: GET takes ``parameters`` with what each accepts, POST takes ``asked``, which ``act`` gets."""
+    """A call: GET takes ``parameters``, each with its JSON Schema, POST takes ``asked``, which ``act`` gets."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -63,7 +63,9 @@ class Call:
     act: Callable[..., Awaitable[Message | Response]]
     answers: type[Message] | None
     asked: type[Message] | None = None
-    parameters: Mapping[str, str] | None = None
+    parameters: Mapping[str, Mapping[str, object]] | None = None
+    streams: bool = False
+    """Whether it answers by server-sent events."""
 
 
 class Api:
@@ -91,7 +93,9 @@ class Api:
             Call("POST", "login", "nothing", "log in; the answer has a cookie", door.login, None, d.Login),
             Call("POST", "logout", "nothing", "log out", door.logout, None),
             Call("GET", "look", "reading", "all that the page shows", self._look, d.Look),
-            Call("GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None),
+            Call(
+                "GET", "stream", "reading", "that as server-sent events, one a second", self._stream, None, streams=True
+            ),
             Call("GET", "history", "reading", "what links carried", self._history, d.History, None, _SECONDS),
             Call("GET", "sessions", "reading", "the sessions that fit", self._sessions, d.Sessions, None, _FILTERS),
             Call("GET", "explain/{token}", "reading", "why a session is throttled", self._explain, d.Explanation),
@@ -163,7 +167,7 @@ class Api:
     async def _history(self, request: Request) -> Response:
         seconds = requests.number(request, "seconds", SECONDS, max(SPANS))
         if seconds not in SPANS:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"seconds = {seconds}: accepted: {_SECONDS['seconds']}")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"seconds = {seconds}: accepted: {', '.join(map(str, SPANS))}")
         # One at a time, and for all pages together: a week of many links takes a while.
         async with self._history_lock:
             now, kept = time.time(), seconds / _SHORTEST_HISTORY_SHARE
@@ -179,7 +183,9 @@ class Api:
         sort = request.query_params.get("sort", "-sent_rate")
         order, descending = sort.removeprefix("-"), sort.startswith("-")
         if order not in _ORDERS:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {sort[:40]!r}: accepted: {_FILTERS['sort']}")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"sort = {sort[:40]!r}: accepted: {_SORT}")
+        if (throttled := request.query_params.get("throttled", "false")) not in ("true", "false"):
+            raise Refused(HTTPStatus.BAD_REQUEST, f"throttled = {throttled[:40]!r}: accepted: true or false")
         most = requests.number(request, "limit", 100, 1000)
         offset = requests.number(request, "offset", 0, _LAST, least=0)
         # What is shown of clients may be less than what the throttler compares.
@@ -272,16 +278,17 @@ _ORDERS: Mapping[str, Callable[[Session], Any]] = {
 }
 _LAST = 10**9 - 1
 
-_LIMIT = {"limit": "1 to 1000"}
-_SECONDS = {"seconds": ", ".join(map(str, SPANS))}
-_FILTERS = {
-    "client": "an address or a network",
-    "path": "a path's name",
-    "rule": "a rule's name",
-    "token": "a session's token",
-    "throttled": "true: only sessions with a throttled subflow",
-    "sort": f"{', '.join(_ORDERS)}; from the largest with - before it, as is usual: -sent_rate",
-    "offset": f"0 to {_LAST}: how many sessions to leave out",
+_LIMIT = {"limit": {"type": "integer", "minimum": 1, "maximum": 1000}}
+_SECONDS = {"seconds": {"type": "integer", "enum": list(SPANS)}}
+_SORT = f"{', '.join(_ORDERS)}; from the largest with - before it, as is usual: -sent_rate"
+_FILTERS: Mapping[str, Mapping[str, object]] = {
+    "client": {"type": "string", "description": "an address or a network"},
+    "path": {"type": "string", "description": "a path's name"},
+    "rule": {"type": "string", "description": "a rule's name"},
+    "token": {"type": "string", "description": "a session's token"},
+    "throttled": {"type": "boolean", "description": "true: only sessions with a throttled subflow"},
+    "sort": {"type": "string", "enum": [sign + order for order in _ORDERS for sign in ("", "-")], "description": _SORT},
+    "offset": {"type": "integer", "minimum": 0, "maximum": _LAST, "description": "how many sessions to leave out"},
     **_LIMIT,
 }
 

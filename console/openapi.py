@@ -11,6 +11,8 @@ from tributary.api.console import Message, Refusal
 from tributary.api.documents import VERSION
 
 _SCHEMAS = "#/components/schemas/{model}"
+_ABOUT = "POST is for the page's own `Origin` alone."
+_EVENTS = {"description": "done", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
 def document(calls: Sequence[Call]) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def document(calls: Sequence[Call]) -> dict[str, Any]:
         paths.setdefault(f"/api/v1/{call.path}", {})[call.method.lower()] = _operation(call)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tributary console", "version": str(VERSION)},
+        "info": {"title": "Tributary console", "version": str(VERSION), "description": _ABOUT},
         "paths": paths,
         "components": {
             "schemas": schemas["$defs"],
@@ -42,12 +44,13 @@ def _operation(call: Call) -> dict[str, Any]:
         "summary": call.about,
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in inside),
-            *(
-                {"name": name, "in": "query", "description": accepted, "schema": {"type": "string"}}
-                for name, accepted in (call.parameters or {}).items()
-            ),
+            *({"name": name, "in": "query", "schema": schema} for name, schema in (call.parameters or {}).items()),
         ],
-        "responses": {_code(call): _content("done", call.answers), "4XX": _content("refused", Refusal)},
+        "responses": {
+            _code(call): _EVENTS if call.streams else _content("done", call.answers),
+            "4XX": _content("refused", Refusal),
+            "503": _content("not possible now, such as where a daemon does not answer", Refusal),
+        },
     }
     if call.needs != "nothing":
         found["security"] = [{"login": []}] if call.needs == "managing" else [{"login": []}, {"token": []}, {}]

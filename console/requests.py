@@ -27,6 +27,8 @@ class Refused(Exception):
 
 async def read(request: Request, model: type[_M]) -> _M:
     """What was sent, of which no more is read than it may have; raises Refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Type: accepted: application/json")
     body = b""
     try:
         async with asyncio.timeout(_BODY_TIMEOUT):

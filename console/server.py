@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -215,8 +216,10 @@ def _application(api: Api) -> Starlette:
     async def missing(_request: HttpRequest, _error: object) -> Response:
         return JSONResponse({"error": "there is nothing here: the page is at /, the API at /api/v1/openapi.json"}, 404)
 
-    async def other_method(_request: HttpRequest, _error: object) -> Response:
-        return JSONResponse({"error": "accepted: the methods of /api/v1/openapi.json"}, 405)
+    async def other_method(_request: HttpRequest, error: Exception) -> Response:
+        # With `Allow`: RFC 9110 section 15.5.6.
+        allowed = error.headers if isinstance(error, HTTPException) else None
+        return JSONResponse({"error": "accepted: the methods of /api/v1/openapi.json"}, 405, allowed)
 
     return Starlette(
         routes=[

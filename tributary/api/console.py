@@ -172,7 +172,9 @@ class Routers(Answer):
 class RouterName(Message):
     """A home router."""
 
-    name: str = Field(max_length=40, description="1 to 40 of a-z, 0-9 and -")
+    name: str = Field(
+        max_length=40, description="1 to 40 of a-z, 0-9 and -", json_schema_extra={"pattern": "^[a-z0-9-]{1,40}$"}
+    )
 
 
 class Enrolled(Answer):
