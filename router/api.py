@@ -1,5 +1,6 @@
 """The document of the daemon's status."""
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,12 +8,41 @@ from router import diagnosis
 from router.identifiers import LINK_TABLES
 from router.links.model import Link
 from router.links.usage import Usage
+from router.live_settings import LiveSettings
 from router.probes.mptcp import outside
+from router.shaping.shaper import LinkShapers
 from router.state.reconciler import Reconciler
 from router.tunnels.model import GatewayTunnels, Tunnel
 from tributary.daemons.logs import timestamp
 
 Answer = dict[str, Any]
+
+_INTERVAL = 0.25
+"""Seconds for which a document that was made is answered again."""
+
+
+class Status:
+    """The document, with what was set at run time; made at most four times a second."""
+
+    def __init__(self, settings: LiveSettings, reconciler: Reconciler, shapers: LinkShapers) -> None:
+        self._settings, self._reconciler, self._shapers = settings, reconciler, shapers
+        self._started = time.monotonic()
+        self._shown: tuple[float, Answer] | None = None
+
+    def forget(self) -> None:
+        """Something was changed that shall be shown at once."""
+        self._shown = None
+
+    def document(self, now: float) -> Answer:
+        """``now`` by time.monotonic()."""
+        if self._shown is None or now >= self._shown[0] + _INTERVAL:
+            made = status(self._reconciler, time.time(), now)
+            for link, shown in zip(self._reconciler.links, made["wan"], strict=True):
+                shown["shaper"] = self._shapers.status(link)
+                shown["set"] = self._settings.shown(link.name)
+            uptime = round(now - self._started, 3)
+            self._shown = now, {"settings": str(self._settings.file), "uptime_s": uptime, **made}
+        return self._shown[1]
 
 
 def status(reconciler: Reconciler, wall: float, now: float) -> Answer:

@@ -1,41 +1,39 @@
 """The daemon: reconciles when something has changed, applies the operations, and answers requests."""
 
-import json
 import signal
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from router import api
+from router.api import Status
+from router.commands import Commands
 from router.control import CONTROL
 from router.debounce import Debounce
 from router.kernel_client import KernelClient, runs_a_program
-from router.lan.bypass import Bypasses
-from router.lan.counters import DeviceCounters
-from router.lan.table import OwnTable
+from router.lan.tables import LanTables
 from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
 from router.links.usage_file import UsageFile
+from router.live_settings import LiveSettings
 from router.probes.diagnostics import LinkDiagnostics
 from router.probes.scheduler import ProbeKey, ProbeScheduler
 from router.probes.tcp_probe import TcpProbe
-from router.settings import LinkChange, RouterSettings, parse, read
+from router.settings import RouterSettings, read
 from router.shaping.shaper import LinkShapers
 from router.state.owned import RecordFile
 from router.state.plan import Operation, command
 from router.state.reconciler import Decision, Reconciler
 from router.tunnels.resolver import Resolver
-from tributary.daemons import directories, metrics_server
-from tributary.daemons.control import REFUSED, Request, Response, refused
+from tributary.daemons import directories
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
+from tributary.daemons.metrics_server import MovingServer
 from tributary.daemons.signals import caught
 from tributary.kernel import clock, mptcp_pm, rtnetlink
 from tributary.kernel.interfaces import octets, packets
@@ -43,10 +41,7 @@ from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
 from tributary.mptcp.events import SubflowClosed
 from tributary.mptcp.path_manager import EventsLost, PathManager
-from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.files import check
-from tributary.settings.hosts import Target
 
 _RECONCILE_INTERVAL = 30.0
 """Seconds between two reconciliations at most: nothing notifies of removed endpoints, or when a link's hours begin."""
@@ -56,8 +51,6 @@ _AFTER_FAILURE = 1.0
 """Seconds to the first retry after a failure; it doubles up to the interval above."""
 _MEASURE_INTERVAL = 1.0
 """Seconds between two readings of byte counters, while these matter."""
-_STATUS_INTERVAL = 0.25
-"""Seconds for which a status that was made is answered again."""
 _SERVE_INTERVAL = 0.02
 """Seconds between two looks for requests while a program runs."""
 _STOP, _LEAVE, _RELOAD = (signal.SIGTERM, signal.SIGINT), signal.SIGUSR1, signal.SIGHUP
@@ -90,12 +83,10 @@ class Daemon:
 
     def __init__(self, options: Options, stack: ExitStack) -> None:
         """``stack`` closes what it opens; raises CommandError."""
-        self._file, self._log, self._usage_file = options.file, options.log, options.usage
-        self._settings = settings = options.settings
-        self._changes: dict[str, LinkChange] = {}
+        self._log, self._usage_file = options.log, options.usage
+        self._settings, settings = LiveSettings(options.file, options.settings), options.settings
         signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
         self._server = stack.enter_context(CONTROL.server())
-        self._requests: list[tuple[Request, Future[bytes]]] = []
         self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
         self._kernel = stack.enter_context(KernelClient())
         self._store = RecordFile(options.state, directories.namespace())
@@ -109,42 +100,36 @@ class Daemon:
         self._stall_detector, self._next_count = StallDetector(), 0.0
         self._next_measure = 0.0
         self._shapers = LinkShapers(settings, self._aside)
-        self._devices, self._bypasses = DeviceCounters(), Bypasses()
+        self._lan = LanTables()
         self._probes = ProbeScheduler(tcp_probe, self._reconciler, self._shapers, self._log, self._report)
         self._debounce = Debounce()
         self._next_reconcile = 0.0
         self._failures = 0
-        self._is_ending = False
         self._names: dict[int, str] = {}
-        self._started = time.monotonic()
-        self._shown: tuple[float, Response] | None = None
-        self._metrics = stack.enter_context(ExitStack())
-        self._metrics_address: Target | None = None
         watched: list[Descriptor] = [self._watch, self._events, tcp_probe, self._resolver]
         watched += self._diagnostics.descriptors
-        self._loop = Loop(signals, (*_STOP, _LEAVE), {self._server: self._respond}, watched, self._log)
+        self._loop = loop = Loop(signals, (*_STOP, _LEAVE), {}, watched, self._log)
+        self._status = Status(self._settings, self._reconciler, self._shapers)
+        usage = self._reconciler.usage
+        self._commands = Commands(self, self._settings, self._lan, self._status, usage, loop.reload_in, self._log)
+        loop.serve(self._server, self._commands.respond)
+        self._metrics = stack.enter_context(MovingServer(loop, self._page, self._log))
 
     def run(self) -> None:
         """Runs until a stop signal, then removes all that it owns, unless the signal leaves that to the next start."""
-        self._serve_metrics()
-        self._try(self._take_lan)
+        self._take_file()
         self._reconcile()
         if self._reconciler.gateways.current:
             # The second one adds the routes of the tunnels that the first one created.
             self._reconcile()
         ending = self._loop.run(self)
-        self._answer_requests()
-        self._is_ending = True
+        self._commands.end()
         self._save_usage(time.monotonic(), is_last=True)
         if ending == _LEAVE:
             self._log.event("left in place for the next start")
         else:
             self._remove_all()
         self._log.close()
-
-    @property
-    def _lan_tables(self) -> tuple[OwnTable, ...]:
-        return self._devices.table, self._bypasses.table
 
     @property
     def status(self) -> str:
@@ -155,7 +140,7 @@ class Daemon:
     @property
     def deadline(self) -> float:
         """When the next turn is due, by time.monotonic()."""
-        if self._requests:
+        if self._commands.are_waiting:
             return 0.0
         reconciler = self._reconciler
         names = self._next_resolve if reconciler.gateways.names else None
@@ -167,7 +152,7 @@ class Daemon:
     def turn(self) -> None:
         """Reads what happened, and does what is due. Reconciles first, since probes and refreshes depend on it."""
         now = time.monotonic()
-        self._answer_requests()
+        self._commands.turn()
         if self._watch.has_changes():
             self._debounce.change(now)
         self._read_events(now)
@@ -185,32 +170,46 @@ class Daemon:
             self._try(self._refresh_endpoints)
 
     def reload(self) -> None:
-        self._change_settings(read(self._file))
+        self.change_settings(read(self._settings.file))
 
-    def _change_settings(self, settings: RouterSettings) -> None:
+    def change_settings(self, settings: RouterSettings) -> None:
         """Those of the file, or of a trial; drops what was set at run time."""
-        self._settings, self._changes = settings, {}
-        self._serve_metrics()
-        self._try(self._take_lan)
-        self._take_settings()
+        self._settings.replace(settings)
+        self._take_file()
+        self.take_settings()
 
-    def _take_lan(self) -> None:
-        self._bypasses.change_settings(self._settings)
-        self._devices.change_settings(self._settings)
-
-    def _take_settings(self) -> None:
-        settings = self._settings.with_changes(self._changes)
+    def take_settings(self) -> None:
+        """Also what was set of links."""
+        settings = self._settings.current
         self._reconciler.change_settings(settings)
         self._shapers.change_settings(settings)
         self._next_resolve = 0.0
         self._try(self._reconcile)
-        self._shown = None
+        self._status.forget()
+
+    def take_usage(self) -> None:
+        """Saves what was set, and reconciles with it."""
+        self._status.forget()
+        self._save_usage(time.monotonic(), is_last=True)
+        self._try(self._reconcile)
+
+    def _take_file(self) -> None:
+        """What no request changes of the settings."""
+        settings = self._settings.current
+        self._metrics.listen(settings.metrics.address)
+        self._try(lambda: self._lan.change_settings(settings))
+
+    def _page(self) -> bytes:
+        # Not at the top: nothing else needs the library.
+        from router import metrics
+
+        return metrics.page(self._status.document(time.monotonic()), octets)
 
     def _aside(self, act: Callable[[], T]) -> T:
         """Runs ``act``, which waits for a program, in a thread; requests for the status are answered meanwhile."""
         result = self._programs.submit(act)
         while not wait((result,), _SERVE_INTERVAL).done:
-            self._server.serve(self._respond)
+            self._server.serve(self._commands.respond)
         return result.result()
 
     def _report_damage(self, what: str) -> None:
@@ -244,8 +243,7 @@ class Daemon:
         all_applied = self._apply(decision.operations)
         self._probes.announce_endpoint(decision.operations, time.monotonic())
         all_applied &= self._shapers.reconcile(self._reconciler.links, observed, time.monotonic(), self._report)
-        for table in self._lan_tables:
-            table.restore()
+        self._lan.restore()
         self._failures = 0 if all_applied else self._failures + 1
         self._next_reconcile = time.monotonic() + self._retry_delay()
 
@@ -369,122 +367,12 @@ class Daemon:
                 _RESOLVE_INTERVAL if self._reconciler.health.answers else _RESOLVE_INTERVAL_DOWN
             )
 
-    def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(
-            request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
-        )
-
-    def _serve_metrics(self) -> None:
-        """Where the settings say. Links without metrics are better than none."""
-        address = self._settings.metrics.address
-        if address == self._metrics_address:
-            return
-        self._metrics.close()
-        self._metrics_address = None
-        if address is None:
-            return
-        # Not at the top: nothing else needs the library.
-        from router import metrics
-
-        def page() -> bytes:
-            return metrics.page(self._status(time.monotonic()), octets)
-
-        try:
-            server = self._metrics.enter_context(metrics_server.server(str(address.address), address.port))
-        except CommandError as failure:
-            self._log.event("metrics not served", Level.ERROR, reason=str(failure))
-            return
-        self._loop.serve(server, lambda head, _: metrics_server.answer(head, page, self._log))
-        self._metrics.callback(self._loop.leave, server)
-        self._metrics_address = address
-
-    def _answer(self, asked: Request) -> Response | Future[bytes]:
-        """The status at once, also while a program runs; all else in the next turn."""
-        if asked["command"] == "status":
-            return self._status(time.monotonic())
-        if self._is_ending:
-            raise CommandError(Exit.UNAVAILABLE, "the router daemon ends")
-        later = Future[bytes]()
-        self._requests.append((asked, later))
-        return later
-
-    def _answer_requests(self) -> None:
-        requests, self._requests = self._requests, []
-        for asked, later in requests:
-            try:
-                later.set_result(json.dumps(self._change(asked)).encode())
-            except REFUSED as error:
-                later.set_result(refused(error))
-
-    def _change(self, asked: Request) -> Response:
-        match asked["command"]:
-            case "lan":
-                moment, devices = self._devices.devices(time.monotonic())
-                return {"moment": moment, "devices": devices, "bypass": self._bypasses.listed}
-            case "set-bypass":
-                self._set_bypass(bypass.parsed(str(asked["match"])), asked["to"])
-            case "set-usage":
-                self._set_usage(str(asked["link"]), int(asked["used"]))
-            case "set-link":
-                self._set_link(str(asked["link"]), str(asked["key"]), asked["value"])
-            case "try":
-                self._change_settings(parse(asked["settings"], asked["name"], self._file))
-                self._loop.reload_in(float(asked["seconds"]))
-            case "reload":
-                self.reload()
-                self._loop.reload_in(None)
-            case other:
-                raise CommandError(Exit.USAGE, f"the running router daemon has no command {other!r}")
-        return {}
-
-    def _status(self, now: float) -> Response:
-        """Made at most four times a second."""
-        if self._shown is None or now >= self._shown[0] + _STATUS_INTERVAL:
-            status = api.status(self._reconciler, time.time(), now)
-            for link, shown in zip(self._reconciler.links, status["wan"], strict=True):
-                shown["shaper"] = self._shapers.status(link)
-                given = self._changes.get(link.name, LinkChange()).given
-                shown["set"] = {key: str(value) for key, value in given.items()}
-            uptime = round(now - self._started, 3)
-            self._shown = now, {"settings": str(self._file), "uptime_s": uptime, **status}
-        return self._shown[1]
-
-    def _set_link(self, link: str, key: str, value: str | None) -> None:
-        """Change a key of a link until a reload; None: to what the settings' file says now."""
-        if link not in self._settings.wan:
-            raise CommandError(Exit.USAGE, f"{link}: no such link; these are: {', '.join(self._settings.wan)}")
-        given = self._changes.get(link, LinkChange()).given | {key: value}
-        change = check(given, LinkChange, where=link)
-        if value is None and link in (kept := read(self._file)).wan:
-            wan = self._settings.wan[link].model_copy(update={key: getattr(kept.wan[link], key)})
-            self._settings = self._settings.model_copy(update={"wan": {**self._settings.wan, link: wan}})
-        self._changes[link] = change
-        self._log.event("link set", link=link, key=key, value=value or "as the settings say")
-        self._take_settings()
-
-    def _set_bypass(self, what: str, to: str | None) -> None:
-        self._bypasses.set(what, to)
-        self._log.event("by-pass set", what=what, to=to or "as the settings say")
-
-    def _set_usage(self, link: str, used: int) -> None:
-        if not self._reconciler.usage.set(link, used):
-            capped = ", ".join(sorted(self._reconciler.usage.capped)) or "none"
-            raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
-        self._log.event("usage set", link=link, bytes=used)
-        self._shown = None
-        self._save_usage(time.monotonic(), is_last=True)
-        self._try(self._reconcile)
-
     def _remove_all(self) -> None:
         """Removes all that is owned; raises CommandError, exit 71, at the end if something is left."""
         errors: list[str] = []
         observed = self._kernel.snapshot()
         self._shapers.remove_all(observed, lambda operation, why: errors.append(f"{operation}: {why}") if why else None)
-        for table in self._lan_tables:
-            try:
-                table.remove()
-            except CommandError as error:
-                errors.append(str(error))
+        errors += self._lan.remove()
         for operation in self._reconciler.removal(observed):
             try:
                 self._kernel.apply(operation)

@@ -35,7 +35,7 @@ def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP))
         server = stack.enter_context(OVERLAY.server())
-        figures = stack.enter_context(metrics_server.server(str(metrics.address), metrics.port)) if metrics else None
+        figures = stack.enter_context(metrics_server.server(metrics)) if metrics else None
         reader = Reader(command, stack.enter_context(ThreadPoolExecutor(1, "reads")), log)
 
         def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":

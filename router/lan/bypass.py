@@ -6,7 +6,7 @@ it is. A connection keeps its path, whatever is added or removed while it lasts.
 
 from collections.abc import Mapping, Sequence
 
-from router.lan.table import OwnTable
+from router.lan.own_table import OwnTable
 from router.settings import RouterSettings
 from tributary.fwmarks import BY_LINK
 from tributary.settings.bypass import is_device

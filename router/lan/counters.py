@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from router.lan.devices import TABLE, Answer, devices, names, rules
-from router.lan.table import OwnTable
+from router.lan.own_table import OwnTable
 from router.settings import RouterSettings
 from tributary.kernel import nft
 

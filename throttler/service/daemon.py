@@ -86,7 +86,7 @@ class Daemon:
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
         if metrics:
-            servers[stack.enter_context(metrics_server.server(str(metrics.address), metrics.port))] = self._scrape
+            servers[stack.enter_context(metrics_server.server(metrics))] = self._scrape
         self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
         self._store.load_into(quotas, policy.rules, _local_time(), self._report_damage)
         self._engine = Engine(policy, quotas, _local_time)

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from tributary.closing import Closing
 from tributary.daemons.logs import Level, Log
+from tributary.daemons.loop import Loop
 from tributary.daemons.request_server import CONNECTIONS, Server
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.hosts import Target
@@ -75,19 +77,49 @@ def _response(status: str, body: bytes = b"", kind: str = _TEXT, fields: str = "
     return head.encode("ascii") + _END + body
 
 
-def server(address: str, port: int, clock: Callable[[], float] = time.monotonic) -> Server:
+def server(where: Target, clock: Callable[[], float] = time.monotonic) -> Server:
     """The daemon's listener; raises CommandError, exit 75, if the port is taken."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    address, family = str(where.address), socket.AF_INET6 if where.address.version == 6 else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(*_LATER[family], 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        listener.bind((address, port))
+        listener.bind((address, where.port))
         listener.listen(CONNECTIONS)
     except OSError as error:
         listener.close()
         code = Exit.IN_USE if error.errno == errno.EADDRINUSE else Exit.SYSTEM
-        raise CommandError(code, f"cannot listen for metrics on {address} port {port}: {error}") from error
+        raise CommandError(code, f"cannot listen for metrics on {address} port {where.port}: {error}") from error
     return Server(listener, _END, _HEAD, _response("431 Request Header Fields Too Large"), clock)
+
+
+class MovingServer(Closing):
+    """A listener in ``loop`` whose address the settings may change. A daemon without metrics is better than none."""
+
+    def __init__(self, loop: Loop, page: Page, log: Log) -> None:
+        self._loop, self._page, self._log = loop, page, log
+        self._address: Target | None = None
+        self._server: Server | None = None
+
+    def listen(self, address: Target | None) -> None:
+        """Listen there from now on, None: nowhere; logs why it cannot."""
+        if address == self._address:
+            return
+        self.close()
+        if address is None:
+            return
+        try:
+            self._server = server(address)
+        except CommandError as failure:
+            self._log.event("metrics not served", Level.ERROR, reason=str(failure))
+            return
+        self._loop.serve(self._server, lambda head, _: answer(head, self._page, self._log))
+        self._address = address
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._loop.leave(self._server)
+            self._server.close()
+        self._server = self._address = None

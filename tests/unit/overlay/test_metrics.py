@@ -4,10 +4,9 @@ import pytest
 
 pytest.importorskip("prometheus_client")
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from overlay.reader.metrics import page
 from overlay.reader.reading import NOTHING, overlay
+from tests.unit import prometheus
 from tests.unit.overlay.test_reading import LINE, node, status
 from tributary.api.parts import Overlay
 
@@ -25,12 +24,7 @@ def read() -> Overlay:
 
 def samples(document: Overlay) -> dict[tuple[str, tuple[str, ...]], float]:
     """Name and label values to value."""
-    families = text_string_to_metric_families(page(document).decode())
-    return {
-        (sample.name.removeprefix("tributary_overlay_"), tuple(sample.labels.values())): sample.value
-        for family in families
-        for sample in family.samples
-    }
+    return prometheus.samples(page(document), "tributary_overlay")
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,15 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from router.metrics import page
+from tests.unit import prometheus
 from tests.unit.router.answer import CARRIED, answer
 
-PREFIX = "tributary_router_"
+PREFIX = "tributary_router"
 
 
 def samples() -> dict[tuple[str, tuple[str, ...]], float]:
     """Name and label values (in the order of the labels' names) to value."""
-    families = text_string_to_metric_families(page(answer(), CARRIED.get).decode())
-    return {
-        (sample.name.removeprefix(PREFIX), tuple(value for _, value in sorted(sample.labels.items()))): sample.value
-        for family in families
-        for sample in family.samples
-    }
+    return prometheus.samples(page(answer(), CARRIED.get), PREFIX)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +68,7 @@ def test_what_is_not_known_of_a_link_has_no_value(name: str, link: str) -> None:
 def test_a_link_that_its_settings_keep_from_use_is_told_from_one_that_fails(reason: str | None, allowed: float) -> None:
     status = answer()
     status["wan"][0]["reason"] = reason
-    assert f'{PREFIX}link_allowed{{link="dsl"}} {allowed:.1f}' in page(status, CARRIED.get).decode()
+    assert f'{PREFIX}_link_allowed{{link="dsl"}} {allowed:.1f}' in page(status, CARRIED.get).decode()
 
 
 def test_every_metric_has_help_and_no_label_is_an_address() -> None:

@@ -1,0 +1,125 @@
+"""Answers requests of the control socket: the status at once, also while a program runs; all else in the next turn."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from router.api import Status
+from router.control import CONTROL
+from router.lan.tables import LanTables
+from router.links.usage import Usage
+from router.live_settings import LiveSettings
+from router.settings import RouterSettings, parse
+from tributary.daemons.control import REFUSED, Request, Response, refused
+from tributary.daemons.logs import Log
+from tributary.settings import bypass
+from tributary.settings.errors import CommandError, Exit
+
+
+class Router(Protocol):
+    """What the daemon does for requests."""
+
+    def reload(self) -> None:
+        """Reads the settings again; raises CommandError."""
+
+    def change_settings(self, settings: RouterSettings) -> None:
+        """Drops what was set at run time."""
+
+    def take_settings(self) -> None:
+        """Reconciles with what was set of links."""
+
+    def take_usage(self) -> None:
+        """Saves the usage, and reconciles with it."""
+
+
+class Commands:
+    """Requests that wait, and what they do."""
+
+    def __init__(
+        self,
+        router: Router,
+        settings: LiveSettings,
+        lan: LanTables,
+        status: Status,
+        usage: Usage,
+        reload_in: Callable[[float | None], None],
+        log: Log,
+    ) -> None:
+        self._router, self._settings, self._lan, self._status = router, settings, lan, status
+        self._usage, self._reload_in, self._log = usage, reload_in, log
+        self._waiting: list[tuple[Request, Future[bytes]]] = []
+        self._is_ending = False
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether requests are to be answered in the next turn."""
+        return bool(self._waiting)
+
+    def respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
+        """For the control socket's server."""
+        return CONTROL.respond(
+            request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
+        )
+
+    def turn(self) -> None:
+        """Answers the requests that wait."""
+        waiting, self._waiting = self._waiting, []
+        for asked, later in waiting:
+            try:
+                later.set_result(json.dumps(self._change(asked)).encode())
+            except REFUSED as error:
+                later.set_result(refused(error))
+
+    def end(self) -> None:
+        """Answers the requests that wait, and refuses later ones."""
+        self.turn()
+        self._is_ending = True
+
+    def _answer(self, asked: Request) -> Response | Future[bytes]:
+        if asked["command"] == "status":
+            return self._status.document(time.monotonic())
+        if self._is_ending:
+            raise CommandError(Exit.UNAVAILABLE, "the router daemon ends")
+        later = Future[bytes]()
+        self._waiting.append((asked, later))
+        return later
+
+    def _change(self, asked: Request) -> Response:
+        match asked["command"]:
+            case "lan":
+                return self._lan.shown(time.monotonic())
+            case "set-bypass":
+                self._set_bypass(bypass.parsed(str(asked["match"])), asked["to"])
+            case "set-usage":
+                self._set_usage(str(asked["link"]), int(asked["used"]))
+            case "set-link":
+                self._set_link(str(asked["link"]), str(asked["key"]), asked["value"])
+            case "try":
+                self._router.change_settings(parse(asked["settings"], asked["name"], self._settings.file))
+                self._reload_in(float(asked["seconds"]))
+            case "reload":
+                self._router.reload()
+                self._reload_in(None)
+            case other:
+                raise CommandError(Exit.USAGE, f"the running router daemon has no command {other!r}")
+        return {}
+
+    def _set_link(self, link: str, key: str, value: str | None) -> None:
+        """Until a reload."""
+        self._settings.set(link, key, value)
+        self._log.event("link set", link=link, key=key, value=value or "as the settings say")
+        self._router.take_settings()
+
+    def _set_bypass(self, what: str, to: str | None) -> None:
+        self._lan.bypasses.set(what, to)
+        self._log.event("by-pass set", what=what, to=to or "as the settings say")
+
+    def _set_usage(self, link: str, used: int) -> None:
+        if not self._usage.set(link, used):
+            capped = ", ".join(sorted(self._usage.capped)) or "none"
+            raise CommandError(Exit.USAGE, f"{link}: no link with a monthly_cap; these are: {capped}")
+        self._log.event("usage set", link=link, bytes=used)
+        self._router.take_usage()
