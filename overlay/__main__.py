@@ -12,8 +12,10 @@ from typing import Any
 from overlay import access, control, explanation, programs
 from overlay.calculator import ask
 from overlay.reader import cli, etcd
+from tributary.settings import metrics as exporting
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
 from tributary.settings.errors import CommandError, Exit
+from tributary.settings.hosts import Target
 from tributary.settings.units import Size
 
 _MAX_ROUNDS = 60
@@ -129,7 +131,7 @@ def parser() -> Arguments:
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     serve = commands.add("serve", _serve, "read the overlay for this machine's console", cli.DESCRIPTION)
-    cli.add_metrics(serve)
+    exporting.add_argument(serve)
     for each in (status, explain, serve):
         etcd.add_arguments(each)
     for each in (paths, simulate, map_, status, explain):
@@ -185,7 +187,7 @@ def _status(endpoints: str, identity: Path | None, insecure_transport: bool, jso
     _print(control.ask("status", reached), json, control.text)
 
 
-def _serve(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: str | None) -> None:
+def _serve(endpoints: str, identity: Path | None, insecure_transport: bool, metrics: Target | None) -> None:
     cli.read(control.build(), etcd.arguments(endpoints, identity, insecure_transport), metrics)
 
 

@@ -7,7 +7,6 @@ from json import dumps
 from pathlib import Path
 
 from throttler import dry_run
-from throttler.options import RunOptions
 from throttler.policy import model
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
@@ -15,8 +14,10 @@ from tributary.daemons.control import Response
 from tributary.daemons.logs import Format
 from tributary.daemons.text import plural
 from tributary.kernel import interfaces
+from tributary.settings import metrics as exporting
 from tributary.settings.cli import Arguments, Subcommands, need_root
 from tributary.settings.errors import invalid_value
+from tributary.settings.hosts import Target
 
 _DESCRIPTION = """\
 Limits the rate of chosen subflows of Multipath TCP sessions, so that MPTCP moves their load to the other subflows.
@@ -111,7 +112,7 @@ def parser() -> Arguments:
     run = command("run", _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
-    run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve Prometheus metrics there, at /metrics")
+    exporting.add_argument(run)
     run.add_argument(
         "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
     )
@@ -132,16 +133,18 @@ def parser() -> Arguments:
     return made
 
 
-def _run(policy: Path, source: str, metrics: str | None, log: str, state_directory: Path | None, dry_run: bool) -> None:
+def _run(
+    policy: Path, source: str, metrics: Target | None, log: str, state_directory: Path | None, dry_run: bool
+) -> None:
     if dry_run:
         _plan(policy)
         return
     asked = model.read(policy)
     need_root("throttler run")
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
-    from throttler.service import start
+    from throttler.service import daemon, start
 
-    start.run(asked, RunOptions(policy, source, metrics, log, state_directory))
+    start.run(asked, source, daemon.Options(policy, metrics, Format(log), state_directory))
 
 
 def _plan(policy: Path) -> None:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import starmap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.policy.values import SteeringMode
@@ -56,12 +57,21 @@ _BETWEEN_RESETS = 10.0
 """Seconds: after two failures of nft or tc in a shorter time the daemon ends."""
 
 
-def run(policy: Policy, options: RunOptions, open_source: Callable[[], Source]) -> None:
+@dataclass(frozen=True)
+class Options:
+    """The command line's."""
+
+    policy: Path
+    metrics: Target | None
+    log: logs.Format
+    state_directory: Path | None
+
+
+def run(policy: Policy, options: Options, open_source: Callable[[], Source]) -> None:
     """Throttle until a stop signal; raises CommandError before any change if it cannot start."""
-    metrics = metrics_server.listen_address(options.metrics) if options.metrics else None
     require_tools()
     with ExitStack() as stack:
-        Daemon(policy, options, metrics, open_source, stack).run()
+        Daemon(policy, options, open_source, stack).run()
 
 
 def _local_time() -> datetime:
@@ -71,22 +81,15 @@ def _local_time() -> datetime:
 class Daemon:
     """Feeds the engine, applies its plans, and answers commands."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        options: RunOptions,
-        metrics: Target | None,
-        open_source: Callable[[], Source],
-        stack: ExitStack,
-    ) -> None:
+    def __init__(self, policy: Policy, options: Options, open_source: Callable[[], Source], stack: ExitStack) -> None:
         """``stack`` closes what it opens; raises CommandError."""
-        self._log = log = logs.to_stderr(logs.Format(options.log))
+        self._log = log = logs.to_stderr(options.log)
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
         servers: dict[Server, Respond] = {stack.enter_context(CONTROL.server()): self._respond}
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
-        if metrics:
-            servers[stack.enter_context(metrics_server.server(metrics))] = self._scrape
+        if options.metrics:
+            servers[stack.enter_context(metrics_server.server(options.metrics))] = self._scrape
         self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
         self._store.load_into(quotas, policy.rules, _local_time(), self._report_damage)
         self._engine = Engine(policy, quotas, _local_time)

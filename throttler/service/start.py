@@ -1,6 +1,5 @@
 """From the options of ``throttler run`` to a running daemon."""
 
-from throttler.options import RunOptions
 from throttler.policy.model import Policy
 from throttler.service import daemon
 from throttler.sources.kernel import KernelEvents
@@ -9,9 +8,9 @@ from tributary.mptcp import sockets
 from tributary.mptcp.path_manager import PathManager
 
 
-def run(policy: Policy, options: RunOptions) -> None:
-    """Throttle until a signal says stop; raises CommandError."""
-    kind = choose() if options.source == "auto" else SourceKind(options.source)
+def run(policy: Policy, source: str, options: daemon.Options) -> None:
+    """Throttle by ``source``, a SourceKind or "auto", until a signal says stop; raises CommandError."""
+    kind = choose() if source == "auto" else SourceKind(source)
     daemon.run(policy, options, lambda: open_source(kind))
 
 

@@ -14,9 +14,8 @@ from tributary.closing import Closing
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
 from tributary.daemons.request_server import CONNECTIONS, Server
-from tributary.settings.errors import CommandError, Exit, invalid_value
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import Target
-from tributary.settings.metrics import LISTEN, parse
 
 _HEAD = 8192
 """Bytes of a request's line and fields; Prometheus sends some 300."""
@@ -27,14 +26,6 @@ _TEXT = "text/plain; charset=utf-8"
 _PAGE = "text/plain; version=0.0.4; charset=utf-8"
 
 Page = Callable[[], bytes]
-
-
-def listen_address(text: str) -> Target:
-    """Address and port of ``192.0.2.1:9464`` or ``[2001:db8::1]:9464``; raises CommandError, exit 64."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise invalid_value("command line", "--metrics", text, LISTEN) from error
 
 
 def answer(head: bytes, page: Page, log: Log) -> bytes:
