@@ -83,9 +83,7 @@ def parser() -> Arguments:
             "--state-directory", type=Path, metavar="DIRECTORY", help="directory of the record of endpoints"
         )
     run.add_argument("--dry-run", action="store_true", help="like 'plan': change nothing")
-    run.add_argument(
-        "--log", choices=[form.value for form in logs.Format], default=logs.Format.TEXT.value, help="form of the log"
-    )
+    logs.add_argument(run)
     return made
 
 

@@ -35,6 +35,7 @@ from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
 from tributary.daemons.metrics_server import MovingServer
 from tributary.daemons.signals import caught
+from tributary.daemons.state_file import to_log
 from tributary.kernel import clock, mptcp_pm, rtnetlink
 from tributary.kernel.interfaces import octets, packets
 from tributary.kernel.process import TimedOut
@@ -90,8 +91,8 @@ class Daemon:
         self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
         self._kernel = stack.enter_context(KernelClient())
         self._store = RecordFile(options.state, directories.namespace())
-        self._saved = self._store.load(self._report_damage)
-        self._reconciler = Reconciler(settings, self._saved, options.usage.load(self._report_damage))
+        self._saved = self._store.load(to_log(self._log))
+        self._reconciler = Reconciler(settings, self._saved, options.usage.load(to_log(self._log)))
         self._watch = stack.enter_context(rtnetlink.watch())
         self._events = stack.enter_context(PathManager(lambda _: None))
         tcp_probe = stack.enter_context(TcpProbe[ProbeKey]())
@@ -211,9 +212,6 @@ class Daemon:
         while not wait((result,), _SERVE_INTERVAL).done:
             self._server.serve(self._commands.respond)
         return result.result()
-
-    def _report_damage(self, what: str) -> None:
-        self._log.event("state file damaged", Level.ERROR, reason=what)
 
     def _try(self, act: Callable[[], None]) -> None:
         """A failure does not end the daemon: it reconciles again soon."""

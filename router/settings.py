@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import Settings, check, drop_ins, load, parsed
@@ -67,6 +67,7 @@ def _lan(value: object) -> str:
     return text
 
 
+_LIST = BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given)
 Glob = Annotated[str | None, accepting(GLOB, or_none(_glob))]
 Mac = Annotated[str | None, accepting(MAC, or_none(_mac))]
 Gateways = Annotated[tuple[Address, ...], accepting(GATEWAYS, _gateways)]
@@ -121,13 +122,8 @@ class Multipath(Settings):
 class Bypassed(Settings):
     """What the LAN's rules lead past the tunnels."""
 
-    match: tuple[str, ...] = Field(title="what they match, in words", description="a list of texts")
+    match: Annotated[tuple[str, ...], _LIST] = Field(title="what they match, in words", description="a list of texts")
     to: str = Field(title="where that leads", description="a text")
-
-    @field_validator("match", mode="before")
-    @classmethod
-    def _several(cls, given: object) -> object:
-        return tuple(given) if isinstance(given, list) else given
 
 
 class RouterSettings(Settings):
@@ -144,12 +140,12 @@ class RouterSettings(Settings):
         title="marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
         description="true or false",
     )
-    bypassed: tuple[Bypassed, ...] = Field(
+    bypassed: Annotated[tuple[Bypassed, ...], _LIST] = Field(
         (),
         title="what the LAN's rules lead past the tunnels, to be shown",
         description="tables [[bypassed]] with match and to, as an image writes them",
     )
-    enrolment: tuple[Enrolment, ...] = Field(
+    enrolment: Annotated[tuple[Enrolment, ...], _LIST] = Field(
         (), title="gateways, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
@@ -166,11 +162,6 @@ class RouterSettings(Settings):
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
     metrics: Metrics = Field(Metrics(), title="metrics for Prometheus", description="a table [metrics]")
-
-    @field_validator("enrolment", "bypassed", mode="before")
-    @classmethod
-    def _several(cls, given: object) -> object:
-        return tuple(given) if isinstance(given, list) else given
 
     @field_validator("wan")
     @classmethod

@@ -10,8 +10,8 @@ from throttler import dry_run
 from throttler.policy import model
 from throttler.service.control import CONTROL
 from throttler.service.state import DIRECTORY
+from tributary.daemons import logs
 from tributary.daemons.control import Response
-from tributary.daemons.logs import Format
 from tributary.daemons.text import plural
 from tributary.kernel import interfaces
 from tributary.settings import metrics as exporting
@@ -113,9 +113,7 @@ def parser() -> Arguments:
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
     exporting.add_argument(run)
-    run.add_argument(
-        "--log", choices=[form.value for form in Format], default=Format.TEXT.value, help="form of the log"
-    )
+    logs.add_argument(run)
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
     change = command("set", _set, "add or change a rule at run time", _SET)
@@ -144,7 +142,7 @@ def _run(
     # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
     from throttler.service import daemon, start
 
-    start.run(asked, source, daemon.Options(policy, metrics, Format(log), state_directory))
+    start.run(asked, source, daemon.Options(policy, metrics, logs.Format(log), state_directory))
 
 
 def _plan(policy: Path) -> None:

@@ -20,6 +20,7 @@ from gateway.settings import GatewaySettings
 from squid.settings import SquidSettings
 from tests.ansible.conftest import Rendered
 from tests.ansible.playbooks import ANSIBLE, HERE, INVENTORIES, needs_ansible
+from tests.unit.test_unit_files import analyze, systemd_analyze
 from throttler import dry_run
 from throttler.policy import model
 from tributary.settings.errors import Exit
@@ -151,12 +152,6 @@ def test_the_throttlers_metrics_are_where_the_command_says_and_a_card_may_say_ot
     assert lines[-1].startswith("ExecStart=") and lines[-1].endswith(" --metrics ${METRICS}")
 
 
-def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = ["systemd-analyze", "--no-pager", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-systemd_analyze = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 every_unit = pytest.mark.parametrize(
     "unit",
     [

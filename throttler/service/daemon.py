@@ -34,6 +34,7 @@ from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
 from tributary.daemons.request_server import Respond, Server
 from tributary.daemons.signals import caught
+from tributary.daemons.state_file import to_log
 from tributary.kernel import interfaces
 from tributary.kernel.interfaces import Numbers
 from tributary.kernel.nft_tables import NftTables
@@ -91,7 +92,7 @@ class Daemon:
         if options.metrics:
             servers[stack.enter_context(metrics_server.server(options.metrics))] = self._scrape
         self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
-        self._store.load_into(quotas, policy.rules, _local_time(), self._report_damage)
+        self._store.load_into(quotas, policy.rules, _local_time(), to_log(self._log))
         self._engine = Engine(policy, quotas, _local_time)
         self._source = source = stack.enter_context(open_source())
         self._there: Numbers = {}
@@ -242,9 +243,6 @@ class Daemon:
         for name in sorted(came):
             self._log.event("interface there", interface=name)
         yield [InterfacesChanged(frozenset(there))]
-
-    def _report_damage(self, what: str) -> None:
-        self._log.event("state file damaged", Level.ERROR, reason=what)
 
     def _log_absent(self, there: Collection[str]) -> None:
         for name in self._commands.policy.interfaces:

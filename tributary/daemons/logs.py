@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ class Format(Enum):
 
     TEXT = "text"
     JSON = "json"
+
+
+def add_argument(command: ArgumentParser) -> None:
+    """Add ``--log`` with the name of a Format."""
+    forms = [form.value for form in Format]
+    command.add_argument("--log", choices=forms, default=Format.TEXT.value, help="form of the log")
 
 
 class Level(Enum):

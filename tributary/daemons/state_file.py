@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tributary.daemons.logs import Level, Log
 from tributary.settings.errors import CommandError, Exit
 
 T = TypeVar("T")
@@ -14,6 +15,11 @@ Tell = Callable[[str], None]
 
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """Exceptions of a parser for a damaged document."""
+
+
+def to_log(log: Log) -> Tell:
+    """Has the log say what is damaged."""
+    return lambda what: log.event("state file damaged", Level.ERROR, reason=what)
 
 
 class StateFile:
