@@ -1,13 +1,11 @@
-"""Sessions in pages: one answer has a thousand at most."""
+"""Sessions in pages: one answer of the throttler, and so of the console, has a thousand at most."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from command.show import Listed
+from throttler.service.control import MOST_SESSIONS
 from tributary.api.documents import Session
-
-MOST = 1000
-"""Sessions in one answer of the throttler (throttler/service/query.py), and so of the console."""
 
 
 def first(page: Callable[..., Listed[Session]], limit: int | None) -> Listed[Session]:
@@ -17,6 +15,6 @@ def first(page: Callable[..., Listed[Session]], limit: int | None) -> Listed[Ses
     """
     found = page()
     sessions = {each.token: each for each in found.documents}
-    for offset in range(MOST, min(limit or MOST, found.total), MOST):
+    for offset in range(MOST_SESSIONS, min(limit or MOST_SESSIONS, found.total), MOST_SESSIONS):
         sessions |= {each.token: each for each in page(offset=offset).documents}
     return replace(found, documents=list(sessions.values()))

@@ -14,8 +14,8 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from pydantic import ValidationError
 
-from command.pages import MOST
 from command.show import Listed
+from throttler.service.control import MOST_SESSIONS
 from tributary.api.console import PORT, Explanation, Look, Message, Sessions
 from tributary.api.documents import Device, Link, Rule, Service, Session
 from tributary.settings.errors import CommandError, Exit
@@ -91,7 +91,7 @@ class Answers:
             asked["throttled"] = "true"
         if "sort" in query:
             asked["sort"] = f"{'-' * query['descending']}{query['sort']}"
-        found = self._get("sessions", Sessions, limit=MOST, **asked)
+        found = self._get("sessions", Sessions, limit=MOST_SESSIONS, **asked)
         return Listed(found.sessions, _RATED, found.total)
 
     def devices(self) -> Listed[Device]:

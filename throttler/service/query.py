@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 from pydantic import Field
 
 from throttler.policy.values import NETWORKS, Networks
+from throttler.service.control import MOST_SESSIONS
 from throttler.service.snapshot import Snapshot
 from throttler.sessions import Session
 from tributary.mptcp.four_tuple import FourTuple
@@ -15,9 +16,6 @@ from tributary.settings.errors import invalid_value
 from tributary.settings.files import Settings
 from tributary.settings.hosts import by_number
 from tributary.settings.privacy import BITS, Privacy
-
-MOST = 1000
-"""Sessions in one answer."""
 
 
 class SessionQuery(Settings):
@@ -33,7 +31,7 @@ class SessionQuery(Settings):
     )
     descending: bool = Field(False, description="true or false")
     offset: int = Field(0, ge=0, description="a whole number")
-    limit: int = Field(MOST, ge=1, le=MOST, description=f"a whole number from 1 to {MOST}")
+    limit: int = Field(MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description=f"a whole number from 1 to {MOST_SESSIONS}")
 
 
 def check(query: SessionQuery, privacy: Privacy) -> None:
