@@ -8,7 +8,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser as Chromium
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
+from tests.netns.world import PATIENCE
+
 PHONE, WIDE = ViewportSize(width=390, height=844), ViewportSize(width=1280, height=900)
+expect.set_options(timeout=PATIENCE * 1000)
 ALL_SIZES = pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)])
 
 

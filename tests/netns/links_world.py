@@ -1,7 +1,7 @@
 """A client with two links to a gateway, each a network namespace.
 
     +--------+ wired              wired +---------+
-    |        |.2 ------ 10.0.1.0 ----.1 |         |   fd00:0:0:1::/64, no limit
+    |        |.2 ------ 10.0.1.0 ----.1 |         |   fd00:0:0:1::/64, 100 Mbit/s to the client
     | client |                          | gateway |
     |        |.2 ------ 10.0.2.0 ----.1 |         |   fd00:0:0:2::/64, 20 Mbit/s each way
     +--------+ wireless        wireless +---------+
@@ -29,6 +29,9 @@ from tests.netns.world import connected, eventually, listener_at, on, serving
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"
 AT_CLIENT, AT_GATEWAY = Node(CLIENT, Path()), Node(GATEWAY, Path())
 LINKS = {"wired": 1, "wireless": 2}
+SEND_BUFFER = 64 << 10
+"""Of the server's sockets, in bytes. What a subflow has of it when it is throttled, Linux sends by the other one in
+pieces of 64 KiB, and takes about a second for each."""
 IPV4, IPV6 = "10.0.1.1", "fd00:0:0:1::1"
 
 
@@ -41,22 +44,27 @@ client: ip route add default via fd00:0:0:{number}::1 dev {link} table {number}
 client: ip mptcp endpoint add 10.0.{number}.2 dev {link} subflow
 client: ip mptcp endpoint add fd00:0:0:{number}::2 dev {link} subflow
 """
-# Wireless is slow both ways at the client, so that the gateway's interface is free for the throttler.
-_SLOW = """
+# Both links are limited at the client, so that the gateway's interfaces are free for the throttler; wired, so that what
+# is sent for the length of a test leaves processors to it.
+_LIMITS = """
 client gateway: ip mptcp limits set subflow 4 add_addr_accepted 4
 client: tc qdisc add dev wireless root tbf rate 20mbit burst 15140b limit 150000b
-client: ip link add slow up type ifb
-client: tc qdisc add dev slow root tbf rate 20mbit burst 15140b limit 150000b
-client: nft add table netdev slow
-client: nft add chain netdev slow in { type filter hook ingress device wireless priority 0; }
-client: nft add rule netdev slow in meta protocol { ip, ip6 } fwd to slow
+client: nft add table netdev limits
+""" + "".join(
+    f"""
+client: ip link add {link}-in up type ifb
+client: tc qdisc add dev {link}-in root tbf rate {rate} burst 15140b limit 150000b
+client: nft add chain netdev limits {link} {{ type filter hook ingress device {link} priority 0; }}
+client: nft add rule netdev limits {link} meta protocol {{ ip, ip6 }} fwd to {link}-in
 """
+    for link, rate in {"wired": "100mbit", "wireless": "20mbit"}.items()
+)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Both namespaces, and the server of sizes in the gateway's."""
-    network = "".join(_LINK.format(link=link, number=number) for link, number in LINKS.items()) + _SLOW
+    network = "".join(_LINK.format(link=link, number=number) for link, number in LINKS.items()) + _LIMITS
     with standing_nodes("thr-", network, tmp_path_factory.mktemp("throttler")), serving_sizes(AT_GATEWAY):
         yield
 
@@ -77,7 +85,9 @@ def serving_sizes(node: Node) -> Iterator[None]:
                 while left:
                     left -= connection.send(block[:left])
 
-    with serving(listener_at(node, 3128), serve):
+    listener = listener_at(node, 3128)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    with serving(listener, serve):
         yield
 
 

@@ -28,7 +28,7 @@ from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
 from router.control import CONTROL
 from tests.netns.connections import MPTCP
-from tests.netns.world import Child, asked, connected, eventually, in_namespace, on, program, ready, run
+from tests.netns.world import PATIENCE, Child, asked, connected, eventually, in_namespace, on, program, ready, run
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
@@ -85,7 +85,7 @@ class Transfer:
         assert not self._ended, self._ended
         return self._count
 
-    def goes_on(self, seconds: float = 5.0) -> bool:
+    def goes_on(self, seconds: float = PATIENCE) -> bool:
         """Whether blocks come that were not even sent yet: a quarter of a second's."""
         wanted = self.blocks() + 50
         return bool(eventually(lambda: self.blocks() >= wanted, seconds))
@@ -166,9 +166,9 @@ class World:
         local = [each.split()[0].rpartition(":")[0].partition("%")[0] for each in self.sockets()]
         return sorted(each.strip("[]").removeprefix("::ffff:") for each in local)
 
-    def has_subflows(self, *wanted: str, seconds: float = 8.0) -> None:
+    def has_subflows(self, *wanted: str) -> None:
         """Wait until there is one from each of these addresses, and no other."""
-        eventually(lambda: self.subflows() == sorted(wanted), seconds)
+        eventually(lambda: self.subflows() == sorted(wanted))
 
     def received(self, link: str) -> int:
         """Bytes that have come by a link."""

@@ -66,14 +66,12 @@ def test_the_slider_moves_the_load_and_undo_gives_it_back(chromium: Chromium, ad
     slider = page.get_by_role("slider", name=re.compile("wired"))
     slider.focus()
     slider.press("Home")
-    start = time.monotonic()
-    eventually(lambda: rate("wired", 0.2) < 1e6, 4)
-    assert time.monotonic() - start < 2.5
+    eventually(lambda: rate("wired", 0.2) < 1e6)
     eventually(lambda: rate("wireless") > 5e6)
     expect(page.get_by_text("64 kbit/s").first).to_be_visible()
     expect(page.get_by_text("1 of 1 subflows limited")).to_be_visible()
     page.get_by_role("button", name=re.compile("Undo")).first.click()
-    eventually(lambda: rate("wired", 0.2) > 50e6, 4)
+    eventually(lambda: rate("wired", 0.2) > 50e6)
     page.get_by_role("link", name="Journal").click()
     expect(page.get_by_text("path wired").first).to_be_visible()
 
@@ -98,7 +96,7 @@ def test_a_console_that_is_gone_is_told(chromium: Chromium, tmp_path: Path) -> N
         page = opened(chromium, f"http://127.0.0.1:{browser.port}/")
         expect(page.get_by_text("Live", exact=True)).to_be_visible()
         child.kill()
-        expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible(timeout=20_000)
+        expect(page.get_by_text(re.compile("[Cc]onnection lost"))).to_be_visible()
 
 
 def test_a_rule_is_tried_and_nothing_changes(chromium: Chromium, address: str) -> None:
@@ -151,7 +149,7 @@ def test_the_doctor_fixes_what_it_found_after_a_question(chromium: Chromium, add
             assert "subflows 0" in on(GATEWAY, "ip mptcp limits show")
             page.get_by_role("button", name=re.compile("^Fix")).click()
             page.get_by_role("button", name="Run it now").click()
-            expect(page.get_by_text("1 command run.")).to_be_visible(timeout=30_000)
+            expect(page.get_by_text("1 command run.")).to_be_visible()
             expect(page.get_by_text("a session may have 8 subflows")).to_be_visible()
             page.get_by_role("link", name="Journal").click()
             expect(page.get_by_text("state of check mptcp")).to_be_visible()

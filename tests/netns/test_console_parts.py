@@ -118,16 +118,16 @@ def test_the_overlay_is_told_as_its_control_plane_has_it(overlay: Overlay, tmp_p
         assert hops["Madrid", "Milan"].chains >= 2
         assert hops["London", "Paris"].rtt == pytest.approx(distance("London", "Paris") / 1000, abs=1e-5)
         overlay.delete("nodes/Oslo")
-        eventually(lambda: "Oslo" in {node.name for node in away(browser)}, 20)
+        eventually(lambda: "Oslo" in {node.name for node in away(browser)})
         assert services(overlay.node)["overlay"].startswith("5 of 6 nodes up")
         assert 'tributary_overlay_node_up{node="Oslo"} 0.0' in metrics(overlay)
         assert "tributary_overlay_controllers 1.0" in metrics(overlay)
         overlay.kill("etcd")
-        eventually(lambda: problem(browser), 30)
+        eventually(lambda: problem(browser))
         assert "not read for" in services(overlay.node)["overlay"]
         assert "tributary_overlay_read 0.0" in metrics(overlay)
         overlay.etcd()
-        eventually(lambda: not problem(browser), 30)
+        eventually(lambda: not problem(browser))
 
 
 def away(browser: Browser) -> list[Any]:
@@ -153,7 +153,7 @@ def test_the_map_is_a_picture_and_a_table(chromium: Chromium, overlay: Overlay, 
     eventually(lambda: told(overlay.node, "overlay")["hops"])
     overlay.delete("nodes/Oslo")
     with console(tmp_path / "state", namespace=overlay.node.namespace) as (browser, _):
-        eventually(lambda: away(browser), 20)
+        eventually(lambda: away(browser))
         for size, dark in ((WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)):
             with view(chromium, browser, "Overlay", size, dark) as page:
                 text = re.compile("Map of 6 nodes and [0-9]+ hops of chains. Oslo: away.")
@@ -178,9 +178,9 @@ def test_the_front_tells_of_its_back_ends(handoff: HandOff, tmp_path: Path) -> N
         with handoff.begun("a/400000000"):
             eventually(lambda: connections(browser) == {"a": 1, "b": 0})
         handoff.kill("a")
-        eventually(lambda: up(browser) == {"a": False, "b": True}, 20)
+        eventually(lambda: up(browser) == {"a": False, "b": True})
         handoff.kill("switch")
-        eventually(lambda: services(node)["handoff"].startswith("switch away, "), 20)
+        eventually(lambda: services(node)["handoff"].startswith("switch away, "))
 
 
 def connections(browser: Browser) -> dict[str, int]:

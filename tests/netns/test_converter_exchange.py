@@ -255,7 +255,7 @@ def test_upload_whose_success_is_told_early_goes_on_to_its_end(
             assert (head.split()[1], content) == (b"200", b"stored")
             assert b"connection" not in fields_of(head)
             client.sendall(BODY)
-            eventually(lambda count=count: len(seen) == count, 20)  # type: ignore[misc]
+            eventually(lambda count=count: len(seen) == count)  # type: ignore[misc]
         assert len(service.peers) == 1
     assert seen == [BODY, BODY]
     eventually(lambda: len(running.lines()) == lines + 2)

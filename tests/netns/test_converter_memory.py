@@ -192,7 +192,7 @@ def test_one_client_holds_what_is_allowed_and_all_of_it_is_released(
                 assert net.hears("absolute", SERVER, port) in ("503", "reset"), figures
             else:
                 assert told_503 or least < limit, figures
-        eventually(lambda: status(converter) == 0, 20)
+        eventually(lambda: status(converter) == 0)
         converter.wait_until_idle(20)
         print(f"released: {converter.resident()=}")
 

@@ -74,7 +74,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         made.enter_context(listening(home.gateway, 5124))
         _at_the_gateway(home, made)
         _at_the_box(home, made)
-        eventually(lambda: f"dev {TUNNEL}0" in home.box.ip("route", "show", "default").splitlines()[0], 20)
+        eventually(lambda: f"dev {TUNNEL}0" in home.box.ip("route", "show", "default").splitlines()[0])
         yield home
 
 

@@ -173,7 +173,7 @@ def test_a_private_prefix_is_translated_and_what_was_changed_is_put_back(tmp_pat
             assert _heard(client, server) == "2001:db8:5::1"
             gateway.house.remove_tunnels()
             gateway.house.tunnel(renewed, 0)
-            eventually(lambda: _is_rotated(gateway), 20)
+            eventually(lambda: _is_rotated(gateway))
             eventually(lambda: _heard(client, server) == "2001:db8:5::1")
             gateway.gateway("revoke", "berlin")
             assert _heard(client, server) is None

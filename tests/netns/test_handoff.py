@@ -116,7 +116,7 @@ def test_a_client_that_asks_for_more_and_ends_its_direction_gets_all_that_its_ba
 def test_of_a_client_that_resets_nothing_is_left(handoff: HandOff) -> None:
     with handoff.begun(f"a/{LONG}") as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    eventually(handoff.at_rest, 3)
+    eventually(handoff.at_rest)
 
 
 def test_what_no_rule_is_for_is_relayed_or_refused(handoff: HandOff, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_connections_at_back_ends_finish_without_their_front(handoff: HandOff) -
         handoff.kill("front")
     assert download.content == pattern("b", LARGE)
     # It waits for 12 s for the front to be back.
-    eventually(lambda: not handoff.at_back_ends(), 20)
+    eventually(lambda: not handoff.at_back_ends())
     handoff.start("front")
     handoff.wait_for("b")
 
@@ -255,7 +255,7 @@ def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
     with ExitStack() as cut:
         with handoff.begun(f"a/{LARGE}"):
             cut.enter_context(handoff.without("client"))
-        eventually(lambda: not handoff.at_back_ends(), 30)
+        eventually(lambda: not handoff.at_back_ends())
         eventually(lambda: not handoff.at_front())
 
 

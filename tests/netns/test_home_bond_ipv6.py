@@ -30,7 +30,7 @@ def test_a_device_gets_all_by_both_links_of_a_server_that_sees_the_gateway(tmp_p
             router_at_work(network, gateway.enrol(), probe=PROBE, lan=LAN) as router,
             dnsmasq(router.node, router.node.directory),
         ):
-            eventually(lambda: addresses(network.device), 20)
+            eventually(lambda: addresses(network.device))
             found = download(network, router, 27015)
     assert IPv6Address(found.source) in PREFIX
     assert (found.size, found.came) == (SIZE, [GATEWAY])

@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
             router_at_work(network, gateway.enrol(), probe=PROBE) as router,
             dnsmasq(router.node, router.node.directory),
         ):
-            address = eventually(lambda: next(iter(addresses(network.device)), None), 20)
+            address = eventually(lambda: next(iter(addresses(network.device)), None))
             yield Home(network, router, address)
 
 
@@ -109,7 +109,7 @@ def test_without_the_gateway_devices_leave_ipv6_at_once_and_take_it_up_again(hom
     with listening(home.network.server, 80, version=6):
         assert heard(device, SERVER, 80).startswith("server ")
         gateway.ip("link", "set", "eth0", "down")
-        eventually(lambda: addresses(device) == [], 20)
+        eventually(lambda: addresses(device) == [])
         assert addresses(device, deprecated=True) == [home.address]
         # Nor is the router a way to the Internet any more; a device that has not heard of it yet is told.
         assert device.ip("-6", "route", "show", "default") == ""
@@ -122,6 +122,6 @@ def test_without_the_gateway_devices_leave_ipv6_at_once_and_take_it_up_again(hom
         gateway.ip("address", "replace", f"{GATEWAY}/64", "dev", "eth0")
         for version, way in (("-4", "192.0.2.1"), ("-6", "2001:db8:a::1")):
             gateway.ip(version, "route", "replace", "default", "via", way)
-        eventually(lambda: addresses(device) == [home.address], 30)
+        eventually(lambda: addresses(device) == [home.address])
         eventually(lambda: heard(device, SERVER, 80).startswith("server "))
     assert not _leaked(home)

@@ -55,7 +55,7 @@ def causes(link: dict[str, Any]) -> list[str]:
 
 def test_the_largest_packet_is_measured_behind_a_router_that_does_not_say_it(tmp_path: Path) -> None:
     with world(tmp_path, ["dsl"]) as house, modem(house, 1492, says_so=False), house.daemon(PROBED):
-        eventually(lambda: house.status()["lte"]["mtu"] == 1492, 30.0)
+        eventually(lambda: house.status()["lte"]["mtu"] == 1492)
         found = house.status()
         assert causes(found["lte"]) == ["works", "small-packets"]
         assert (found["dsl"]["mtu"], causes(found["dsl"])) == (1500, ["works"])
@@ -92,7 +92,7 @@ def test_a_login_page_in_the_way_is_found_and_told_until_somebody_has_logged_in(
     house.on_provider("nft add chain inet filter web { type nat hook prerouting priority -100; }")
     house.on_provider("nft add rule inet filter web iifname isp-lte tcp dport 80 redirect to :8080")
     with serving(listener_at(house.nodes["provider"], 8080), answer_with_login_page), house.daemon(PROBED):
-        eventually(lambda: house.status()["lte"]["login_page"] == LOGIN, 15.0)
+        eventually(lambda: house.status()["lte"]["login_page"] == LOGIN)
         lte = house.status()["lte"]
         assert (lte["state"], lte["reason"], causes(lte)) == ("down", "a login page is in the way", ["login-page"])
         assert LTE not in house.endpoints()
@@ -129,7 +129,7 @@ def test_a_tunnels_packets_fit_the_narrowest_place_on_its_way(tmp_path: Path) ->
         House(built.nodes, built.directory, enrolment).at_work(),
     ):
         tunnel = f"{PREFIX}2"
-        eventually(lambda: f"mtu {1400 - 60} " in built.on_router(f"ip link show dev {tunnel}"), 15.0)
+        eventually(lambda: f"mtu {1400 - 60} " in built.on_router(f"ip link show dev {tunnel}"))
         with built.transfer(str(enrolment.inside)):
             built.has_subflows(BY_DSL, BY_LTE)
         lte = built.status()["lte"]

@@ -76,7 +76,7 @@ def test_settings_on_trial_are_taken_back_by_the_daemon_itself(house: World, tmp
             assert trying.line().startswith("on trial for 8s")
             assert house.status()["lte"]["use"] == "overflow"
             trying.kill()
-        eventually(lambda: house.status()["lte"]["use"] == "primary", 20)
+        eventually(lambda: house.status()["lte"]["use"] == "primary")
 
 
 def uses(house: World) -> dict[str, str]:
@@ -100,13 +100,13 @@ def in_use(house: World) -> None:
     """39 Mbit/s are asked for. The subflows that wait are used, and no other ones are made."""
     house.has_subflows(*3 * BOTH)
     number = house.endpoints()[LTE]["id"]
-    eventually(lambda: "backup" not in house.endpoints()[LTE], 20)
-    eventually(lambda: house.received("lte") > MB, 20)
+    eventually(lambda: "backup" not in house.endpoints()[LTE])
+    eventually(lambda: house.received("lte") > MB)
     assert house.endpoints()[LTE]["id"] == number and house.subflows() == 3 * [DSL] + 3 * [LTE]
 
 
 def off(house: World) -> None:
-    eventually(lambda: LTE not in {*house.endpoints(), *house.rules()}, 20)
+    eventually(lambda: LTE not in {*house.endpoints(), *house.rules()})
     assert house.received("lte") < 2 * CAP
     house.has_subflows(*3 * [DSL])
     assert "unreachable default proto 84 metric 9" in " ".join(house.on_router("ip route").split())

@@ -115,7 +115,7 @@ def test_other_settings_are_taken_over_by_a_signal_and_wrong_ones_are_not(house:
         file.write_text(DSL_ALONE + "[mptcp]\nsubflows = 3\n")
         child.send_signal(signal.SIGHUP)
         eventually(lambda: house.rules() == {"10.1.0.2", "fd00:1::2"})
-        assert "subflows 3" in house.on_router("ip mptcp limits")
+        eventually(lambda: "subflows 3" in house.on_router("ip mptcp limits"))
         file.write_text(text)
         child.send_signal(signal.SIGHUP)
         eventually(lambda: {"10.1.0.2", "10.2.0.2"} <= house.rules())

@@ -207,9 +207,9 @@ def test_a_call_leaves_a_link_with_its_address_and_misses_less_than_a_second(hou
 def test_without_an_answer_of_the_gateway_everything_leaves_by_the_links(house: House) -> None:
     with house.at_work():
         house.on_provider(f"ip link set {GATEWAY} down")
-        eventually(lambda: "via 10.1.0.1 dev dsl" in house.default(), 12.0)
+        eventually(lambda: "via 10.1.0.1 dev dsl" in house.default())
         house.on_provider(f"ip link set {GATEWAY} up")
-        eventually(lambda: PREFIX in house.default(), 12.0)
+        eventually(lambda: PREFIX in house.default())
 
 
 def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(house: House) -> None:
@@ -218,11 +218,11 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
         house.on_provider(f"ip link set {first} down")
         settings = settings_for(preferred, house.enrolment).replace("[tunnels]", '[tunnels]\nreturn_after = "2s"')
         with house.daemon(settings):
-            eventually(lambda: PREFIX in house.default(), 15.0)
+            eventually(lambda: PREFIX in house.default())
             with house.transfer(house.inside):
                 house.has_subflows(BY_DSL, BY_LTE)
             house.on_provider(f"ip link set {first} up")
-            eventually(lambda: house.gateway()["address"] == str(preferred.gateway), 20.0)
+            eventually(lambda: house.gateway()["address"] == str(preferred.gateway))
             both = [str(addresses.tunnel_address(preferred.addresses, place)) for place in (1, 2)]
             eventually(lambda: set(both) <= house.endpoints().keys())  # the tunnels lead there by now
             with house.transfer(str(preferred.inside)):

@@ -106,7 +106,7 @@ def test_state_directory_of_a_squid_that_still_drains_is_refused(net: World) -> 
     ):
         refuse_state_of(net, "draining")
         running.popen.terminate()
-        eventually(lambda: "3128" not in net.client.run("ss", "-HtlnM"), 20)
+        eventually(lambda: "3128" not in net.client.run("ss", "-HtlnM"))
         refuse_state_of(net, "draining")
     with start_squid(net.client, net.directory, SETTINGS, "draining"):
         pass
@@ -193,7 +193,7 @@ def test_killed_run_leaves_a_guarded_squid_that_the_next_one_respects_and_then_r
     assert_refused(run(net.client, net, f"port = 3129\n{SETTINGS}"), 75, "another `squid run`")
     orphan = squid_of(net, "killed")
     os.kill(orphan, signal.SIGTERM)
-    eventually(lambda: not Path(f"/proc/{orphan}").exists(), 20)
+    eventually(lambda: not Path(f"/proc/{orphan}").exists())
     assert start_squid(net.client, net.directory, SETTINGS, "killed").stop() == 143
     assert traces(net.client, net) == before
 

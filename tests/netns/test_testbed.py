@@ -207,7 +207,7 @@ def test_without_a_tool_nothing_is_tried(tmp_path: Path) -> None:
 
 def wait_until_built(name: str) -> None:
     """Until the testbed has its first namespaces, so that there is something to clean up."""
-    eventually(Path("/run/netns", f"trib-{name}-gateway").exists, 20)
+    eventually(Path("/run/netns", f"trib-{name}-gateway").exists)
 
 
 def test_the_kernel_counts_the_bytes_of_a_plain_connection() -> None:

@@ -117,7 +117,7 @@ def settled(value: Callable[[], int]) -> int:
         before, last[0] = last[0], value()
         return before == last[0]
 
-    eventually(is_same, 20)
+    eventually(is_same)
     return last[0]
 
 
@@ -184,7 +184,7 @@ def test_a_flood_of_forged_handshakes_disturbs_nobody(
         for old in (target, bystander):
             old.transfer(1000)
         with connection(IPV4), connection(IPV6):
-            eventually(lambda: len(elements(4)) == len(elements(6)) == 2, 20)
+            eventually(lambda: len(elements(4)) == len(elements(6)) == 2)
 
 
 def test_a_join_to_a_closed_session_comes_to_nothing(source: str, ethernet: bytes) -> None:
@@ -266,7 +266,7 @@ def test_broken_options_and_headers_are_passed_over(ethernet: bytes) -> None:
         assert resident(child) - before < MOST_GROWTH
         client.transfer(1000)
         with connection():
-            eventually(lambda: len(elements()) == 2, 20)
+            eventually(lambda: len(elements()) == 2)
 
 
 MORE_ADDRESSES = ("10.0.1.12", "10.0.1.13", "10.0.1.14")

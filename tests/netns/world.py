@@ -20,6 +20,8 @@ from tributary.daemons.control import Control
 from tributary.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+PATIENCE = 60.0
+"""Seconds; what takes a tenth of a second may take ten where other tests run."""
 
 
 def needs(*tools: str) -> pytest.MarkDecorator:
@@ -83,7 +85,7 @@ class Child(subprocess.Popen[str]):
         assert self.stderr is not None
         return self.stderr.read()
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = PATIENCE) -> int:
         """End it by a signal; returns its exit code."""
         self.send_signal(number)
         return self.wait(seconds)
@@ -215,7 +217,7 @@ def sysctl(node: Node, **values: str | int) -> Iterator[None]:
         node.sysctl(**before)
 
 
-def eventually(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+def eventually(fact: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Wait until ``fact`` is true; returns what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := fact()):
