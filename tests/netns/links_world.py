@@ -29,9 +29,6 @@ from tests.netns.world import connected, eventually, listener_at, on, serving
 CLIENT, GATEWAY = f"thr-client-{os.getpid()}", f"thr-gateway-{os.getpid()}"
 AT_CLIENT, AT_GATEWAY = Node(CLIENT, Path()), Node(GATEWAY, Path())
 LINKS = {"wired": 1, "wireless": 2}
-SEND_BUFFER = 64 << 10
-"""Of the server's sockets, in bytes. What a subflow has of it when it is throttled, Linux sends by the other one in
-pieces of 64 KiB, and takes about a second for each."""
 IPV4, IPV6 = "10.0.1.1", "fd00:0:0:1::1"
 
 
@@ -85,9 +82,7 @@ def serving_sizes(node: Node) -> Iterator[None]:
                 while left:
                     left -= connection.send(block[:left])
 
-    listener = listener_at(node, 3128)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-    with serving(listener, serve):
+    with serving(listener_at(node, 3128), serve):
         yield
 
 

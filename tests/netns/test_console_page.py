@@ -15,20 +15,28 @@ from tests.doctor_fix import listening
 from tests.netns.browser import ALL_SIZES, PHONE, WIDE, check_view, new_page
 from tests.netns.console_world import FREE, console, login_page, token
 from tests.netns.gateway_world import World, needs_tools
-from tests.netns.links_world import GATEWAY, connection, link
+from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection, link
 from tests.netns.test_gateway_service import served
 from tests.netns.throttler_world import throttler
-from tests.netns.world import eventually, in_namespace, on, run
+from tests.netns.world import eventually, in_namespace, on, run, sysctl
 from tributary.api.console import EXAMINED
 from tributary.daemons.state_file import write_atomic
 
 pytestmark = pytest.mark.usefixtures("world")
+SEND_BUFFERS = "4096 16384 131072"
+"""net.ipv4.tcp_wmem of the server. What a subflow has of it when it is throttled, Linux sends by the other one in
+pieces of 64 KiB, and takes about a second for each."""
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """The page's, beside traffic."""
-    with throttler("kernel", FREE), console(tmp_path / "state") as (browser, _), connection() as client:
+    with (
+        sysctl(AT_GATEWAY, net__ipv4__tcp_wmem=SEND_BUFFERS),
+        throttler("kernel", FREE),
+        console(tmp_path / "state") as (browser, _),
+        connection() as client,
+    ):
         client.request(20_000_000_000)
         yield f"http://127.0.0.1:{browser.port}/"
 
@@ -41,8 +49,9 @@ def opened(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bo
     return page
 
 
-def logged_in(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bool = False) -> Page:
-    fragment = login_page().partition("#")[2]
+def logged_in(chromium: Chromium, address: str, size: ViewportSize = WIDE, dark: bool = False, login: str = "") -> Page:
+    """The page after a login by the address ``login``, or by a token."""
+    fragment = login.partition("#")[2] or f"/login?token={token(GATEWAY)}"
     page = opened(chromium, f"{address}#{fragment}", size, dark)
     expect(page.get_by_text("Logged in as root")).to_be_visible()
     assert "token" not in page.url
@@ -61,7 +70,7 @@ def rate(interface: str, seconds: float = 0.5) -> float:
 
 
 def test_the_slider_moves_the_load_and_undo_gives_it_back(chromium: Chromium, address: str) -> None:
-    page = logged_in(chromium, address)
+    page = logged_in(chromium, address, login=login_page())
     eventually(lambda: rate("wired") > 50e6)
     slider = page.get_by_role("slider", name=re.compile("wired"))
     slider.focus()
