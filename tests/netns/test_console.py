@@ -18,11 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from command import box
 from console.password import hashed
 from experiments.testbed.node import Node
 from tests.doctor_fix import listening
 from tests.netns.console_world import FREE, Browser, console, token
-from tests.netns.links_world import GATEWAY, connection
+from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
@@ -49,7 +50,9 @@ def another(browser: Browser) -> Browser:
 
 
 def limits() -> dict[str, str | None]:
-    return {each["name"]: each["limit"] for each in json.loads(tributary("links", "--json"))["links"]}
+    """Of all paths, as ``tributary links`` shows them; no program starts for it."""
+    with AT_GATEWAY.entered():
+        return {each.name: each.limit for each in box.Answers().links().documents}
 
 
 @pytest.mark.smoke
