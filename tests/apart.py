@@ -26,12 +26,21 @@ def set_apart() -> tempfile.TemporaryDirectory[str]:
 
     Returns the folder of its temporary files; raises OSError if the kernel refuses.
     """
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.unshare(_CLONE_NEWNS | _CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"unshare(2): {os.strerror(number)}")
+    _unshare(_CLONE_NEWNS | _CLONE_NEWNET)
     subprocess.run(["sh", "-ec", _MAKE], check=True)
     folder = tempfile.TemporaryDirectory(prefix="apart-", ignore_cleanup_errors=True)
     Path(folder.name).chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = folder.name
     return folder
+
+
+def leave_network() -> None:
+    """Have this thread, and all that it starts from here on, in a new network namespace; raises OSError."""
+    _unshare(_CLONE_NEWNET)
+
+
+def _unshare(flags: int) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"unshare(2): {os.strerror(number)}")

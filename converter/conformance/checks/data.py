@@ -2,6 +2,7 @@
 
 import random
 import time
+from functools import cache
 
 from ..rig import Rig, accepted
 from ..stream import Ending, Stream, brief
@@ -13,6 +14,7 @@ LARGE = 4 << 20
 BETWEEN = 0.005  # seconds between two parts of a message, so that they come in segments of their own
 
 
+@cache
 def block(size: int, seed: int) -> bytes:
     """Random bytes, the same at every run."""
     return random.Random(seed).randbytes(size)
