@@ -4,14 +4,15 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
 from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Link
+from experiments.testbed.topology import Direction, Link
 from experiments.testbed.trace import Trace
 from tributary.settings.errors import CommandError, Exit
 
@@ -20,7 +21,8 @@ WAKE_UPS_MS = 1.0
 
 On a virtual machine that is idle this was 0.6 ms, which is more than 5 % of a short link.
 """
-_PAUSES = (0.0, 1.0, 3.0, 10.0, 30.0, 60.0)  # seconds before each attempt at a link: a shared machine may stall so long
+_PAUSES = (0.0, 0.0, 1.0, 3.0, 10.0, 30.0, 60.0)
+"""Seconds before each attempt at a property of a link: a shared machine may stall so long."""
 _PINGS, _PING_INTERVAL = 40, 0.01
 _FLOOD_PORT, _FLOOD_SECONDS, _OVERLOAD = 5201, 0.5, 1.3
 _LONGEST_FLOOD, _SETTLING, _PEAK = 10.0, 0.2, 0.1  # seconds
@@ -58,7 +60,7 @@ def check_links(testbed: Testbed, pauses: Sequence[float] = _PAUSES, tolerance: 
     """Measure every link; raises CommandError (exit 75) that names the first one that is off by more than
     ``tolerance``.
 
-    A link that is off is measured again: a busy machine disturbs one measurement, a wrong link spoils them all.
+    What is off is measured again: a busy machine disturbs one measurement, a wrong link spoils them all.
     """
     ends = testbed.client, testbed.gateway
     return [reading for link in testbed.topology.links for reading in check_link(link, *ends, pauses, tolerance)]
@@ -68,13 +70,16 @@ def check_link(
     link: Link, client: Node, gateway: Node, pauses: Sequence[float] = _PAUSES, tolerance: float = TOLERANCE
 ) -> list[Reading]:
     """The same for one link, whose ends are ``client`` and ``gateway``."""
+    return [_checked(measure, pauses, tolerance) for measure in _measurements(link, client, gateway)]
+
+
+def _checked(measure: Callable[[], Reading], pauses: Sequence[float], tolerance: float) -> Reading:
     for pause in pauses:
         time.sleep(pause)
-        measured = list(_measure(link, client, gateway))
-        wrong = [reading for reading in measured if not reading.fits(tolerance)]
-        if not wrong:
-            return measured
-    raise _off(wrong[0], tolerance)
+        reading = measure()
+        if reading.fits(tolerance):
+            return reading
+    raise _off(reading, tolerance)
 
 
 def _off(reading: Reading, tolerance: float) -> CommandError:
@@ -91,20 +96,24 @@ def as_json(readings: list[Reading]) -> list[dict[str, object]]:
     return [asdict(reading) for reading in readings]
 
 
-def _measure(link: Link, client: Node, gateway: Node) -> Iterator[Reading]:
+def _measurements(link: Link, client: Node, gateway: Node) -> Iterator[Callable[[], Reading]]:
+    """What measures each property of a link, as often as it is called."""
     if link.rtt > 0:
-        yield _round_trip(client, link)
+        yield partial(_round_trip, client, link)
     for what, direction in ((DOWN, link.down), (UP, link.up)):
-        flood = _flood(link, what, client, gateway)
-        measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
-        whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
-        yield Reading(
-            link.name,
-            what if whole else f"{what}_in_part",
-            direction.rate.amount / 1e6,
-            measured / 1e6,
-            judged=whole and link.judged(what),
-        )
+        yield partial(_rate, link, what, direction, _flood(link, what, client, gateway))
+
+
+def _rate(link: Link, what: str, direction: Direction, flood: "_Flood") -> Reading:
+    measured = flood.over_trace(direction.trace) if direction.trace else flood.over_rate(direction.rate.amount)
+    whole = direction.trace is None or direction.trace.period <= _LONGEST_FLOOD
+    return Reading(
+        link.name,
+        what if whole else f"{what}_in_part",
+        direction.rate.amount / 1e6,
+        measured / 1e6,
+        judged=whole and link.judged(what),
+    )
 
 
 def measured_anew(link: Link, what: str, client: Node, gateway: Node) -> float:
