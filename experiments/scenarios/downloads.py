@@ -13,7 +13,7 @@ from experiments.plots import colours_of, paths
 from experiments.record import Download
 from experiments.study.blueprint import CONVERTERS, StandingTestbed
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options
+from experiments.study.scenario import Options, Seconds
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
@@ -22,18 +22,25 @@ from tributary.settings.units import Size
 LEGACY = "legacy"
 _STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
 QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
+HALF = ("wired.rate=50mbit", "wireless.rate=10mbit", "wireless.queue=50")
+"""Links of half the rate: half of the packets are to be carried for as long. The first one's queue holds twice as long,
+so that what a busy machine sends in one burst is not lost: after a loss cubic still fills the link.
+"""
 
 
 class DownloadOptions(Options):
-    """A file of ``size`` for every download; its rates count from ``warm_up`` seconds on, when slow start is over."""
+    """A file of ``size`` for every download, which breaks off after ``longest`` seconds; its rates count from
+    ``warm_up`` seconds on, when slow start is over.
+    """
 
     size: Size = Size(50_000_000)
+    longest: Seconds = 3600.0
     warm_up: float = Field(default=1.0, ge=0, description="a number of seconds")
 
 
 def measure(built: StandingTestbed, options: DownloadOptions, point: Point, repetition: int) -> Reading:
-    """The download of a whole file."""
-    download = fetched(built, point, random_file(options.size.amount, seed=repetition))
+    """The download of a file, whole unless it takes too long."""
+    download = fetched(built, point, random_file(options.size.amount, seed=repetition), options.longest)
     return reading_of(download, point, repetition, values_of(download, options.warm_up))
 
 

@@ -15,7 +15,7 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import LEGACY, DownloadOptions, draw_panels, legacy_points, measure
+from experiments.scenarios.downloads import HALF, LEGACY, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
@@ -95,7 +95,8 @@ SCENARIO = Scenario(
     claim="Through the converter a client of MPTCP uses both links at once, and the better one carries most.",
     expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
     options=DownloadOptions,
-    quick={"repeat": 1},
+    quick={"repeat": 1, "size": "30MB", "longest": 3.5},
+    quick_links=HALF,
     points=_points,
     measure=measure,
     judge=_judge,

@@ -48,7 +48,9 @@ def over(profile: Path, scenarios: Sequence[Scenario[Any]]) -> list[Scenario[Any
         raise CommandError(
             Exit.USAGE, f"--profile {profile}: {names}: accepted: the links of its own, changed by --set"
         )
-    return [replace(scenario, profile=profile) if scenario.any_links else scenario for scenario in scenarios]
+    return [
+        replace(scenario, profile=profile, quick_links=()) if scenario.any_links else scenario for scenario in scenarios
+    ]
 
 
 def _has(scenario: Scenario[Any], change: str) -> bool:
@@ -92,7 +94,7 @@ def _order(
             document[key] = _read(value)
     if repeat is not None:
         document["repeat"] = repeat
-    links = [change for change in changes if "." in change.partition("=")[0]]
+    links = [*(scenario.quick_links if quick else ()), *(each for each in changes if "." in each.partition("=")[0])]
     options = check(document, scenario.options, f"{scenario.name}: --set")
     profile = profile or changed_profile(scenario.profile, links)
     if len(profile.links) < scenario.least_links:

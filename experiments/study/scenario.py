@@ -62,6 +62,8 @@ class Scenario(Generic[Chosen]):
     paper: str = ""
     expected: str = "Ratios: machines differ, ratios less so."
     profile: Path = DEFAULT
+    quick_links: Sequence[str] = ()
+    """Changes of its own links in the quick form, such as ``wired.rate=50mbit``."""
     blueprint: Callable[[Chosen, Profile, Point], Blueprint] = one_blueprint
     judge: Callable[[Chosen, Topology, Readings], Iterable[Verdict]] | None = None
     metrics: Callable[[Readings], Sequence[Metric]] | None = None

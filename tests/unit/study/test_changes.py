@@ -43,7 +43,7 @@ def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("colour=blue", "colour = 'blue': accepted: one of the keys repeat, size, warm_up, width"),
+        ("colour=blue", "colour = 'blue': accepted: one of the keys longest, repeat, size, warm_up, width"),
         ("dsl.rate=1mbit", "dsl.rate = '1mbit': accepted: one of the links wired, wireless, satellite"),
         ("width=0", "wide: --set: width = 0: accepted: a whole number, at least 1"),
         ("size=2", "accepted: a size"),
@@ -62,8 +62,16 @@ def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], 
 
 
 def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
-    (order,) = orders([SCENARIO], ["size=2MB"], quick=True, repeat=7)
+    quick = replace(SCENARIO, quick_links=("wired.rate=50mbit", "wireless.rate=10mbit"))
+    (order,) = orders([quick], ["size=2MB", "wired.rate=30mbit"], quick=True, repeat=7)
     assert order.options == DownloadOptions.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
+    assert [str(link.rate) for link in order.profile.links.values()] == ["30mbit", "10mbit"]
+
+
+def test_a_quick_run_over_the_links_of_a_profile_leaves_them_as_they_are() -> None:
+    quick = replace(SCENARIO, quick_links=("wired.rate=50mbit",))
+    (order,) = orders(over(PROFILES / "slow.toml", [quick]), [], quick=True)
+    assert str(order.profile.links["wired"].rate) == "10mbit"
 
 
 def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> None:

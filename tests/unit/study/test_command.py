@@ -25,7 +25,7 @@ def test_dry_run_tells_what_would_be_measured(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_wrong_setting_is_refused_by_name() -> None:
-    with pytest.raises(CommandError, match="one of the keys repeat, size, warm_up") as failure:
+    with pytest.raises(CommandError, match="one of the keys longest, repeat, size, warm_up") as failure:
         main(["run", "legacy", "--dry-run", "--set", "colour=blue"])
     assert failure.value.code == Exit.USAGE
 
