@@ -57,10 +57,13 @@ _MEASURED = (
 
 
 class OffloadOptions(Options):
-    """``size`` of each transfer; the relay offloads once half of it has passed."""
+    """``size`` of each transfer of large segments, ``small`` of those of small ones; the relay offloads once half of it
+    has passed.
+    """
 
     repeat: Repeat = 5
     size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
+    small: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class Sample:
 
 def _measure(built: Relayed, options: OffloadOptions, point: Point, repetition: int) -> Reading:
     """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
-    return Reading(point, repetition, _offload(built, point["direction"], options.size.amount), {})
+    size = options.small if point["segments"] == SMALL else options.size
+    return Reading(point, repetition, _offload(built, point["direction"], size.amount), {})
 
 
 def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
@@ -200,7 +204,7 @@ SCENARIO = Scenario(
     claim="What does a relay cost, and what once its work is offloaded to the kernel?",
     about=__doc__,
     options=OffloadOptions,
-    quick={"repeat": 1, "size": "16GB"},
+    quick={"repeat": 1, "size": "16GB", "small": "4GB"},
     points=lambda _options, _topology: [
         {"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))
     ],
