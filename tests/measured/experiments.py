@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from experiments.study.catalogue import EVERYTHING
+from experiments.study.folder import Folder
 from tests.netns.traces import nothing_new, traces
 from tests.netns.world import eventually
 from tributary.paths import ROOT
@@ -28,6 +30,13 @@ def measured(
     assert verdicts, "a verdict at least"
     failing = {each["claim"]: each["measured"] for each in verdicts if each["decision"] == "fails"}
     return done.returncode, failing, done.stderr
+
+
+def figures(name: str, results: Path) -> dict[str, float]:
+    """What the newest whole run of an experiment quotes: medians and ratios by their names."""
+    folder = Folder.newest(results / "experiment" / name)
+    assert folder is not None, "a whole run"
+    return {metric.name: metric.median for metric in EVERYTHING[name].quoted(folder.readings())}
 
 
 def above_all_else() -> None:
