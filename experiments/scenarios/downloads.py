@@ -22,10 +22,6 @@ from tributary.settings.units import Size
 LEGACY = "legacy"
 _STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
 QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
-HALF = ("wired.rate=50mbit", "wireless.rate=10mbit", "wireless.queue=50")
-"""Links of half the rate: half of the packets are to be carried for as long. The first one's queue holds twice as long,
-so that what a busy machine sends in one burst is not lost: after a loss cubic still fills the link.
-"""
 
 
 class DownloadOptions(Options):

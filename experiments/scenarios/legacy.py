@@ -11,7 +11,7 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import HALF, DownloadOptions, draw_panels, legacy_points, measure
+from experiments.scenarios.downloads import QUICK, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.readings import Point, Readings, Verdict, at_least
 from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Topology
@@ -41,8 +41,7 @@ SCENARIO = Scenario(
     claim="A client of legacy TCP gets the one link that it connects over, and no more.",
     expected="Each link filled to 90 % of its rate or more, by IPv4 and by IPv6.",
     options=DownloadOptions,
-    quick={"repeat": 1, "size": "10MB", "warm_up": 0.5},
-    quick_links=HALF,
+    quick=QUICK,
     points=_points,
     measure=measure,
     judge=_judge,

@@ -15,13 +15,17 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import HALF, LEGACY, DownloadOptions, draw_panels, legacy_points, measure
+from experiments.scenarios.downloads import LEGACY, DownloadOptions, draw_panels, legacy_points, measure
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Topology
 
+_HALF = ("wired.rate=50mbit", "wireless.rate=10mbit", "wireless.queue=50")
+"""Links of half the rate: half of the packets are to be carried for as long. The first one's queue holds twice as long,
+so that what a busy machine sends in one burst is not lost: after a loss cubic still fills the link.
+"""
 _SHARE = 0.9  # of the sum of what legacy TCP gets over each link
 _IDLE = 0.25  # of its rate: a link that is almost fully underutilized, as the paper has it
 _NOT_COUPLED = (
@@ -96,7 +100,7 @@ SCENARIO = Scenario(
     expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
     options=DownloadOptions,
     quick={"repeat": 1, "size": "30MB", "longest": 3.5},
-    quick_links=HALF,
+    quick_links=_HALF,
     points=_points,
     measure=measure,
     judge=_judge,
