@@ -44,15 +44,18 @@ shared_by = "client"
 
 _FULL, _SINGLE = "full table", "one element"
 _TOOK = ("rss_mb", "install_s", "longest_answer_ms", "subflows", "classes", "capture_dropped")
-_ASKED_EACH, _HELD = 0.02, 10.0
-"""Seconds between two questions at the control socket, and for which it is asked once all is held."""
+_ASKED_EACH = 0.02
+"""Seconds between two questions at the control socket."""
 
 
 class ScaleOptions(Options):
-    """So many ``subflows`` are held; each download takes so many ``seconds``."""
+    """So many ``subflows`` are held, and then the throttler is asked for ``held`` seconds; each download takes so many
+    ``seconds``.
+    """
 
     repeat: Repeat = 15
     subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
+    held: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
     seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
 
 
@@ -69,6 +72,7 @@ class TwoTables:
     """Two pairs of nodes, each with its throttler, of which one holds so many ``subflows``, before they stand."""
 
     subflows: int
+    held: float
 
     def as_json(self) -> dict[str, object]:
         return pair.Pair().as_json() | {"subflows": self.subflows}
@@ -77,8 +81,8 @@ class TwoTables:
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Tables]:  # noqa: ARG002
         """Both, with all that they hold, for the length of the block."""
         with ExitStack() as stack:
-            single, _ = _throttled(stack, f"{name}2", 1)
-            full, took = _throttled(stack, name, self.subflows)
+            single, _ = _throttled(stack, f"{name}2", 1, self.held)
+            full, took = _throttled(stack, name, self.subflows, self.held)
             yield Tables({_FULL: full, _SINGLE: single}, took)
 
 
@@ -98,8 +102,8 @@ def metrics(readings: Readings) -> list[Metric]:
     ]
 
 
-def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dict[str, float]]:
-    """A pair whose throttler holds so many, and what that took."""
+def _throttled(stack: ExitStack, name: str, subflows: int, held: float) -> tuple[Testbed, dict[str, float]]:
+    """A pair whose throttler holds so many, for so many seconds before anything else, and what that took."""
     testbed = stack.enter_context(pair.Pair().standing(name, seed=0)).testbed
     # Nobody is to answer or forward what is played: no socket owns its addresses.
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
@@ -110,7 +114,7 @@ def _throttled(stack: ExitStack, name: str, subflows: int) -> tuple[Testbed, dic
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
     with _asking(testbed) as answers:
         took = play(testbed, subflows, _BY_SESSION, _BY_CLIENT)
-        time.sleep(_HELD)
+        time.sleep(held)
     return testbed, took | {"longest_answer_ms": 1000 * max(answers)} | _weigh(testbed, throttler)
 
 
@@ -192,9 +196,9 @@ SCENARIO = Scenario(
     claim="What do 100,000 held subflows cost: memory, time to install, throughput?",
     about=__doc__,
     options=ScaleOptions,
-    quick={"repeat": 5, "subflows": 5000, "seconds": 0.5},
+    quick={"repeat": 3, "subflows": 5000, "held": 1.0, "seconds": 0.5},
     points=lambda _options, _topology: [{"table": table} for table in (_FULL, _SINGLE)],
-    blueprint=lambda options, _profile, _point: TwoTables(options.subflows),
+    blueprint=lambda options, _profile, _point: TwoTables(options.subflows, options.held),
     measure=_measure,
     metrics=metrics,
     any_links=False,
