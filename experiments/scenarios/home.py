@@ -36,14 +36,16 @@ not a kernel's WireGuard, is most of it. The links are as fast as two processors
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
+from typing import Annotated
 
 from matplotlib.figure import Figure
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from experiments.home import events
 from experiments.home.household import LEGS, PLAIN, WIREGUARD, Household, household
 from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, downloading, one_way
 from experiments.plots import colours_of, paths
+from experiments.scenarios.sweeps import some_of
 from experiments.study.blueprint import Ground
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
@@ -70,20 +72,19 @@ _BEST = "dsl"
 
 
 class HomeOptions(Options):
-    """``seconds`` of each download."""
+    """``seconds`` of each download; which ``legs`` are measured, over how many ``links``."""
 
     seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")
+    legs: Annotated[tuple[str, ...], BeforeValidator(some_of(LEGS))] = LEGS
+    links: Annotated[tuple[str, ...], BeforeValidator(some_of(_MANY))] = _MANY
 
 
-def _points(_options: HomeOptions, _topology: Topology) -> list[Point]:
+def _points(options: HomeOptions, _topology: Topology) -> list[Point]:
+    """All that has no number of links or no leg of its own is measured over two links, by tunnels."""
     of_cuts = (_STRIPPED, events.CARRIER, events.SILENCE)
     return [
-        *(
-            {"leg": leg, "links": many, "what": what}
-            for leg in LEGS
-            for many in _MANY
-            for what in (_BONDED, *(of_cuts if many == _MANY[0] else ()))
-        ),
+        *({"leg": leg, "links": many, "what": _BONDED} for leg in options.legs for many in options.links),
+        *({"leg": leg, "links": _MANY[0], "what": what} for leg in options.legs for what in of_cuts),
         *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES, _REVOKED)),
         *({"leg": leg, "links": _MANY[0], "what": what} for what, leg in _UNSHAPED.items()),
     ]
@@ -150,29 +151,32 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
     return values | spent.per_gigabyte(told["bytes"]), meter.series
 
 
-def _judge(_options: HomeOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    return chain(_on_rates(readings), _on_cuts(readings), _on_waiting(readings))
+def _judge(options: HomeOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+    return chain(_on_rates(options, readings), _on_cuts(options, readings), _on_waiting(readings))
 
 
-def _on_rates(readings: Readings) -> Iterator[Verdict]:
-    for leg, many in product(LEGS, _MANY):
+def _on_rates(options: HomeOptions, readings: Readings) -> Iterator[Verdict]:
+    for leg, many in product(options.legs, options.links):
         share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
         yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
     tunnels, plain = (readings.at(leg=leg, what=_STRIPPED) for leg in (WIREGUARD, PLAIN))
-    share = tunnels.estimate("share_percent")
-    stripped = "past a provider that strips MPTCP's option, too (wireguard)"
-    yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
-    rate, best = plain.repeated("bonded_mbps"), plain.repeated(f"{_BEST}_mbps")
-    yield at_most("where the plain leg has one link left", rate, best, "Mbit/s")
+    if WIREGUARD in options.legs:
+        share = tunnels.estimate("share_percent")
+        stripped = "past a provider that strips MPTCP's option, too (wireguard)"
+        yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
+    if PLAIN in options.legs:
+        rate, best = plain.repeated("bonded_mbps"), plain.repeated(f"{_BEST}_mbps")
+        yield at_most("where the plain leg has one link left", rate, best, "Mbit/s")
 
 
-def _on_cuts(readings: Readings) -> Iterator[Verdict]:
+def _on_cuts(options: HomeOptions, readings: Readings) -> Iterator[Verdict]:
     for how, gap in _CALL_GAPS.items():
-        tunnels = readings.at(leg=WIREGUARD, what=how)
-        yield at_most(f"a call goes on through a cut ({how}, wireguard)", tunnels.estimate("udp_gap_s"), gap, "s")
-        changed = [1 - kept for kept in tunnels.values("kept_address")]
-        yield worst(f"with one address ({how}, wireguard)", changed, 0, "calls that had another")
-        for leg in LEGS:
+        if WIREGUARD in options.legs:
+            tunnels = readings.at(leg=WIREGUARD, what=how)
+            yield at_most(f"a call goes on through a cut ({how}, wireguard)", tunnels.estimate("udp_gap_s"), gap, "s")
+            changed = [1 - kept for kept in tunnels.values("kept_address")]
+            yield worst(f"with one address ({how}, wireguard)", changed, 0, "calls that had another")
+        for leg in options.legs:
             pause = readings.at(leg=leg, what=how).estimate("tcp_gap_s")
             yield at_most(f"a download goes on through a cut ({how}, {leg})", pause, _DOWNLOAD_GAP, "s")
 
@@ -213,7 +217,7 @@ def metrics(readings: Readings) -> list[Metric]:
 def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
     titled = {f"{leg}, {many} links": readings.at(leg=leg, links=many, what=_BONDED) for leg in LEGS for many in _MANY}
     titled |= {f"{leg}, stripped": readings.at(leg=leg, what=_STRIPPED) for leg in LEGS}
-    first = {title: next(iter(these)) for title, these in titled.items()}
+    first = {title: next(iter(these)) for title, these in titled.items() if list(these)}
     rates = {f"{title}:\n{each.values['bonded_mbps']:.1f} Mbit/s": each for title, each in first.items()}
     paths(figure, colours_of(link.name for link in topology.links), rates, "frames, Mbit/s (links stacked)")
 
@@ -224,7 +228,7 @@ SCENARIO = Scenario(
     expected="95 % of the sum by either leg; a call waits for less than a second where the carrier goes.",
     profile=PROFILES / "home.toml",
     options=HomeOptions,
-    quick={"repeat": 1, "seconds": 4.0},
+    quick={"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"},
     points=_points,
     measure=_measure,
     judge=_judge,

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from matplotlib.figure import Figure
+
 from experiments.scenarios import home
-from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, claims_test, judged, quoted
+from experiments.study.readings import Point, Reading, Readings
+from tests.unit.scenarios.made_up import SERIES, but, claims_test, judged, quoted, topology
 
 SCENARIO = home.SCENARIO
 
@@ -31,6 +33,18 @@ def good(point: Point) -> Mapping[str, float]:
 
 def test_rates_cuts_and_waiting_are_judged() -> None:
     assert len(judged(SCENARIO, good)) == 4 + 2 + 2 * 4 + 2
+
+
+def test_one_leg_over_two_links_alone_is_judged_quoted_and_drawn() -> None:
+    options = SCENARIO.options.model_validate({"legs": "wireguard", "links": "2"})
+    points = SCENARIO.points(options, topology(SCENARIO))
+    assert len(points) == 1 + 3 + 3 + 2
+    taken = Readings(Reading(point, 1, good(point), SERIES) for point in points)
+    assert all(verdict.holds for verdict in SCENARIO.judged(options, topology(SCENARIO), taken))
+    assert "wireguard_vs_plain" not in {metric.name for metric in SCENARIO.quoted(taken)}
+    figure = Figure()
+    SCENARIO.drawn(figure, topology(SCENARIO), taken)
+    assert len(figure.axes) == 2
 
 
 WIREGUARD, PLAIN = {"leg": "wireguard"}, {"leg": "plain"}
