@@ -139,32 +139,16 @@ class Door:
         return answer
 
     async def _by_password(self, given: str) -> str | None:
-        kept = self._kept_password()
-        if kept is None:
-            return None
         # One at a time: each takes up to 64 MiB.
         async with self._hashing:
-            if not await asyncio.to_thread(password.fits, given, kept):
+            kept = self._kept_password()
+            if kept is None or not await asyncio.to_thread(password.fits, given, kept):
                 return None
-            if not password.is_current(kept) and kept == self._set_password():
-                await self._renew(given, kept)
-            return "password"
-
-    async def _renew(self, given: str, kept: str) -> None:
-        """Keep a hash of today's kind in place of ``kept``."""
-        try:
-            made = await asyncio.to_thread(password.hashed, given)
-            if kept == self._set_password():  # root has not set another one meanwhile
-                self._password.replace(made)
-        except CommandError as failure:  # such as a full disk
-            self._tell(str(failure))
+            # Root may have set another one meanwhile.
+            return "password" if kept == self._kept_password() else None
 
     def _kept_password(self) -> str | None:
-        return self._set_password() or self._settings.password_hash
-
-    def _set_password(self) -> str | None:
-        """The hash of the one that root has set."""
-        return self._password.read(password.checked, self._tell)
+        return self._password.read(password.checked, self._tell) or self._settings.password_hash
 
     async def logout(self, request: Request) -> Response:
         """Log out."""

@@ -49,7 +49,7 @@ def _operation(call: Call) -> dict[str, Any]:
         "responses": {
             _code(call): _EVENTS if call.streams else _content("done", call.answers),
             "4XX": _content("refused", Refusal),
-            "503": _content("not possible now, such as where a daemon does not answer", Refusal),
+            "5XX": _content("not possible, such as where a daemon does not answer (503)", Refusal),
         },
     }
     if call.needs != "nothing":

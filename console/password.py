@@ -44,11 +44,6 @@ def fits(password: str, kept: str) -> bool:
     return _fits_scrypt(password, kept) if _is_scrypt(kept) else argon2.fits(password, kept)
 
 
-def is_current(kept: str) -> bool:
-    """Whether ``hashed`` would make such a hash today."""
-    return argon2.is_ours(kept)
-
-
 def _fits_scrypt(password: str, kept: str) -> bool:
     setting = kept.rpartition("$")[0]
     n, r, p = _number(setting[3]), _number(setting[4:9]), _number(setting[9:14])

@@ -8,7 +8,7 @@ from overlay.reader.places import filled, places
 from tributary.api.parts import Overlay, OverlayHop, OverlayNode
 
 MOST = 64
-"""Nodes that are shown: those that are silent before all others, so that each of them is named."""
+"""Nodes that are shown: those that are silent before all others."""
 _MOST_NAMES = 1024
 """Of nodes that were there: if there are more, those that are gone are forgotten."""
 _MOST_LINES = 10

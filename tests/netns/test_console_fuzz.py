@@ -1,4 +1,6 @@
-"""Every operation of the API's description, fuzzed by schemathesis: once beside each daemon that the API asks."""
+"""The operations of the API's description, but for a stream that is open, fuzzed by schemathesis: once beside each
+daemon that the API asks.
+"""
 
 import os
 import subprocess
