@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from tributary.settings.errors import CommandError, Exit
 
 LOG = Path("/var/log/tributary-converter/access.log")
+STANDARD_INPUT = Path("-")
 _TIME = re.compile(r'\{"time": ?(\d{1,12})(\.\d+)?,')
 _DISORDER = 3600.0
 """Seconds by which a line may be older than one before it: two processes write during a hand-over, clocks are set."""
@@ -48,22 +49,27 @@ class Log:
 
 
 @contextmanager
-def opened(files: Sequence[Path], since: float = 0.0) -> Iterator[list[Log]]:
+def opened(files: Sequence[Path], since: float = 0.0) -> Iterator[Iterable[Log]]:
     """These files; without any, the log and those put aside of it that were written ``since`` then, the oldest first.
 
-    Raises CommandError, exit 66 for what is not there, 75 or 77.
+    Named files may be more than a process may have open: each is opened when it comes to it. Raises CommandError, exit
+    66 for what is not there, 75 or 77.
     """
     with ExitStack() as stack:
-        yield [_opened(file, stack) for file in files] if files else _all_of(LOG, since, stack)
+        yield _one_by_one(files) if files else _all_of(LOG, since, stack)
 
 
-def _opened(file: Path, stack: ExitStack) -> Log:
-    if str(file) == "-":
-        return Log(file, sys.stdin.buffer)
-    try:
-        return Log(file, stack.enter_context(file.open("rb")))
-    except OSError as error:
-        raise unreadable(file, error) from error
+def _one_by_one(files: Sequence[Path]) -> Iterator[Log]:
+    for file in files:
+        if file == STANDARD_INPUT:
+            yield Log(file, sys.stdin.buffer)
+            continue
+        try:
+            log = file.open("rb")
+        except OSError as error:
+            raise unreadable(file, error) from error
+        with log:
+            yield Log(file, log)
 
 
 def _all_of(log: Path, since: float, stack: ExitStack) -> list[Log]:

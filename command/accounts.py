@@ -5,6 +5,7 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from csv import DictWriter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from command.lists import Listing
 from command.watch import Interval
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands, whole_number
-from tributary.settings.errors import CommandError, invalid_value
+from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.privacy import network_of
 
 Address = IPv4Address | IPv6Address
@@ -98,6 +99,8 @@ def _show(
 ) -> None:
     if csv and json:
         raise Contradiction("--csv: accepted: without --json")
+    if files.count(access_log.STANDARD_INPUT) > 1:
+        raise Contradiction("-: accepted: once")
     if watch is not None:
         raise Contradiction("--watch: not accepted with this command")
     if metrics is not None:
@@ -109,8 +112,12 @@ def _show(
         raise Contradiction("--clients: accepted: with --metrics")
     by = _USUAL if by is None else by
     listing = Listing(json, sort, limit, watch)
-    with access_log.opened(files) as logs:
-        found = accounts(_lines(logs), by, _routers(by), networks=networks)
+    with access_log.opened(files) as logs, _then_failing() as damaged:
+        found = accounts(_lines(logs, damaged), by, _routers(by), networks=networks)
+        _print(found, by, listing, csv=csv)
+
+
+def _print(found: Sequence[Account], by: Sequence[str], listing: Listing, *, csv: bool) -> None:
     if not csv:
         lists.show_list("accounts", lambda: lists.now(found), show.ACCOUNTS, listing)
         return
@@ -133,10 +140,19 @@ def _write_metrics(
     today = datetime.fromtimestamp(now, UTC)
     midnight = today.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     labels = (*by, "client") if clients else tuple(by)
-    with access_log.opened(files, midnight) as logs:
-        of_today = (each for each in _lines(logs, midnight) if each.day == today.date().isoformat())
+    with access_log.opened(files, midnight) as logs, _then_failing() as damaged:
+        of_today = (each for each in _lines(logs, damaged, midnight) if each.day == today.date().isoformat())
         found = accounts(of_today, labels, _routers(by), networks=networks)
-    account_metrics.write(file, account_metrics.bounded(found, clients) if clients else found, labels, now)
+        account_metrics.write(file, account_metrics.bounded(found, clients) if clients else found, labels, now)
+
+
+@contextmanager
+def _then_failing() -> Iterator[list[CommandError]]:
+    """A list for what is damaged; raises CommandError, exit 66, after a block that has filled it."""
+    damaged: list[CommandError] = []
+    yield damaged
+    if damaged:
+        raise CommandError(Exit.NO_INPUT, f"sums are too small: logs that could not be read whole: {len(damaged)}")
 
 
 def accounts(
@@ -192,12 +208,12 @@ def _shared(whole: int, parts: Sequence[int]) -> list[int]:
     return [share + (whole - sum(shares) if place == 0 else 0) for place, share in enumerate(shares)]
 
 
-def _lines(logs: Iterable[Log], since: float = 0.0) -> Iterator[Line]:
-    """Of all logs, without what ended before ``since``; says of each what is left out.
+def _lines(logs: Iterable[Log], damaged: list[CommandError], since: float = 0.0) -> Iterator[Line]:
+    """Of all logs, without what ended before ``since``; says of each what is left out, and adds to ``damaged``.
 
     Raises CommandError, exit 66, if one is damaged and there is no line at all.
     """
-    read, damaged = 0, []
+    read = 0
     for log in logs:
         bad, before = 0, read
         try:

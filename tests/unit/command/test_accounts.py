@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import resource
 import shutil
 import subprocess
 import time
@@ -188,7 +189,9 @@ def test_of_a_log_that_is_not_whole_what_can_be_read_counts_and_the_rest_is_told
     old = log.with_name("access.log.2.gz")
     old.write_bytes(gzip.compress(log.read_bytes())[:cut])
     monkeypatch.setattr(access_log, "LOG", log)
-    main(["accounts", "--json", "--by", "day"])
+    with pytest.raises(CommandError, match="sums are too small") as failure:
+        main(["accounts", "--json", "--by", "day"])
+    assert failure.value.code == Exit.NO_INPUT
     printed = capsys.readouterr()
     assert json.loads(printed.out)["accounts"][-1]["sent"] == 404
     assert f"{old}: cannot be read beyond line 3: what follows is left out: " in printed.err
@@ -364,10 +367,20 @@ def test_what_cannot_be_done_is_named(words: list[str], code: Exit, said: str) -
         (["--metrics", "x", "--json"], "--metrics: accepted: without --csv, --json"),
         (["--metrics", "x", "--by", "day"], "--by: accepted with --metrics: router, path"),
         (["--clients", "5"], "--clients: accepted: with --metrics"),
+        (["-", "-"], "-: accepted: once"),
     ],
 )
 def test_what_does_not_go_together_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
     assert said in usage_error(main, ["accounts", *words], capsys)
+
+
+def test_more_files_than_may_be_open_are_read(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (50, most[1]))
+    try:
+        assert told(capsys, *[str(log)] * 60, "--by", "day")[-1] == ("2025-11-28", None, None, None, 120, 1260, 12120)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
 def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
