@@ -17,9 +17,10 @@ _HOLD = """
 import fcntl, os, sys
 for path in sys.argv[1:]:
     try:
-        fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+        opened = os.open(path, os.O_RDONLY)
         print(path)
-    except PermissionError:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (PermissionError, BlockingIOError):
         pass
 print("ready", flush=True)
 sys.stdin.read()
@@ -36,12 +37,15 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def holding(*paths: Path) -> Iterator[list[Path]]:
-    """Those of ``paths`` that he can open, and whose locks he holds for the length of the block."""
+    """Those of ``paths`` that he can open, whose locks he holds for the length of the block if nobody else does."""
     command = [*NOBODY, sys.executable, "-I", "-c", _HOLD, *map(str, paths)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdin and user.stdout
-        held = [line.strip() for line in iter(user.stdout.readline, "ready\n") if line]
+        held = []
+        while (line := user.stdout.readline().strip()) != "ready":
+            assert line, "he could not even begin"
+            held.append(Path(line))
         try:
-            yield [Path(each) for each in held]
+            yield held
         finally:
             user.stdin.close()

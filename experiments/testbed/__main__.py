@@ -180,8 +180,11 @@ def _nodes(name: str) -> list[dict[str, object]]:
 def _down(all: bool, name: str, dry_run: bool) -> None:
     gone = names() if all else [each for each in names() if each == name]
     if dry_run:
-        gone += [each for each in orphans() if each not in gone]
-        print(f"would be removed: {', '.join(gone)}" if gone else "nothing to remove")
+        # Only root can tell whether the run of a testbed lives.
+        is_root = os.geteuid() == 0
+        gone += [each for each in (orphans() if is_root else ()) if each not in gone]
+        more = "" if is_root else " (root may see more: testbeds whose run was killed)"
+        print((f"would be removed: {', '.join(gone)}" if gone else "nothing to remove") + more)
         return
     for each in gone:
         take_down(each)

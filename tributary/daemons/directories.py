@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 RUN = Path("/run/tributary")
@@ -56,7 +56,10 @@ def lock_file(path: Path, wait: bool = False) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        path.unlink(missing_ok=True)
+        # Its folder may have gone within the block, and another one with another lock may be there.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                path.unlink()
         os.close(descriptor)
 
 

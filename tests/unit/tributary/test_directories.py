@@ -1,5 +1,6 @@
 import fcntl
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -94,3 +95,14 @@ def test_who_waits_for_a_lock_gets_it_when_it_is_free(tmp_path: Path) -> None:
     assert got.wait(10)
     waiting.join(10)
     assert not path.exists()
+
+
+def test_a_lock_that_has_taken_the_place_of_one_whose_folder_went_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "testbed"
+    folder.mkdir()
+    lock = folder / "testbed.lock"
+    with directories.lock_file(lock):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        lock.touch()
+    assert lock.exists()
