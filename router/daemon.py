@@ -33,7 +33,7 @@ from router.tunnels.resolver import Resolver
 from tributary.daemons import directories
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
-from tributary.daemons.metrics_server import MovingServer
+from tributary.daemons.metrics_server import MovingServer, Page
 from tributary.daemons.signals import caught
 from tributary.daemons.state_file import to_log
 from tributary.kernel import clock, mptcp_pm, rtnetlink
@@ -200,11 +200,11 @@ class Daemon:
         self._metrics.listen(settings.metrics.address)
         self._try(lambda: self._lan.change_settings(settings))
 
-    def _page(self) -> bytes:
+    def _page(self) -> Page:
         # Not at the top: nothing else needs the library.
         from router import metrics
 
-        return metrics.page(self._status.document(time.monotonic()), octets)
+        return lambda: metrics.page(self._status.document(time.monotonic()), octets)
 
     def _aside(self, act: Callable[[], T]) -> T:
         """Runs ``act``, which waits for a program, in a thread; requests for the status are answered meanwhile."""

@@ -87,10 +87,13 @@ def server(where: Target, clock: Callable[[], float] = time.monotonic) -> Server
 
 
 class MovingServer(Closing):
-    """A listener in ``loop`` whose address the settings may change. A daemon without metrics is better than none."""
+    """A listener in ``loop`` whose address the settings may change. A daemon without metrics is better than none.
 
-    def __init__(self, loop: Loop, page: Page, log: Log) -> None:
-        self._loop, self._page, self._log = loop, page, log
+    ``load`` gives what makes the page, and loads what that needs: before it listens, and not while a scrape waits.
+    """
+
+    def __init__(self, loop: Loop, load: Callable[[], Page], log: Log) -> None:
+        self._loop, self._load, self._log = loop, load, log
         self._address: Target | None = None
         self._server: Server | None = None
 
@@ -106,7 +109,8 @@ class MovingServer(Closing):
         except CommandError as failure:
             self._log.event("metrics not served", Level.ERROR, reason=str(failure))
             return
-        self._loop.serve(self._server, lambda head, _: answer(head, self._page, self._log))
+        page = self._load()
+        self._loop.serve(self._server, lambda head, _: answer(head, page, self._log))
         self._address = address
 
     def close(self) -> None:
