@@ -41,9 +41,9 @@ def some_of(names: Sequence[str]) -> Callable[[object], object]:
 
     def read(value: object) -> object:
         parts = listed(value)
-        if not isinstance(parts, tuple) or not set(parts) <= set(names):
+        if not isinstance(parts, tuple) or not set(map(str, parts)) <= set(names):
             raise ValueError(f"{', '.join(names)}, with commas between them")
-        return parts
+        return tuple(map(str, parts))
 
     return read
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from experiments.scenarios import home
+from experiments.study.changes import orders
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import SERIES, but, claims_test, judged, quoted, topology
 
@@ -36,7 +37,8 @@ def test_rates_cuts_and_waiting_are_judged() -> None:
 
 
 def test_one_leg_over_two_links_alone_is_judged_quoted_and_drawn() -> None:
-    options = SCENARIO.options.model_validate({"legs": "wireguard", "links": "2"})
+    (order,) = orders([SCENARIO], ["legs=wireguard", "links=2"])
+    options = home.HomeOptions.model_validate(order.options.model_dump())
     points = SCENARIO.points(options, topology(SCENARIO))
     assert len(points) == 1 + 3 + 3 + 2
     taken = Readings(Reading(point, 1, good(point), SERIES) for point in points)
