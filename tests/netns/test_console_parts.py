@@ -123,11 +123,11 @@ def test_the_overlay_is_told_as_its_control_plane_has_it(overlay: Overlay, tmp_p
         assert 'tributary_overlay_node_up{node="Oslo"} 0.0' in metrics(overlay)
         assert "tributary_overlay_controllers 1.0" in metrics(overlay)
         overlay.kill("etcd")
-        eventually(lambda: problem(browser))
+        eventually(lambda: problem(browser), 30)
         assert "not read for" in services(overlay.node)["overlay"]
         assert "tributary_overlay_read 0.0" in metrics(overlay)
         overlay.etcd()
-        eventually(lambda: not problem(browser))
+        eventually(lambda: not problem(browser), 30)
 
 
 def away(browser: Browser) -> list[Any]:

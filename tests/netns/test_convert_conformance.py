@@ -1,6 +1,6 @@
 """The conformance suite against the reference converter and all mutants: each in a network namespace of its own.
 
-A namespace here belongs to one process and goes with it. All is on its loopback interface:
+A namespace here goes with the process that made it, or when that makes the next. All is on its loopback interface:
 
     10.88.3.1   the converter, which takes Multipath TCP and wants cookies; clients; servers
     10.88.3.2   other clients

@@ -62,7 +62,7 @@ def transfer(
     with conv.server.start("origin", [load, "origin", "--listen", "[::]:8080"]).wait_until_ready():
         # It fails if a byte is wrong.
         conv.client.run("timeout", "60", load, *bulk, direction)
-        ended = eventually(lambda: len(found := converter.lines()[lines:]) == connections and found)
+        ended = eventually(lambda: len(found := converter.lines()[lines:]) == connections and found, 30)
     for line in ended:
         assert (line["outcome"], line["up_bytes"] + line["down_bytes"] >= BYTES) == ("ok", True)
     return offloaded(converter) - before

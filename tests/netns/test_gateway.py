@@ -123,7 +123,7 @@ def test_a_typo_in_one_routers_file_keeps_that_one_out_and_nobody_else(gateway: 
     """One of three files is damaged: the others keep their tunnels, also when these are made anew, and any can go."""
     enrolments = {name: gateway.enrol(name) for name in ("berlin", "paris", "rome")}
     address = gateway.house.tunnel(enrolments["berlin"], 1)
-    eventually(lambda: gateway.house.pings(address, INSIDE))
+    eventually(lambda: gateway.house.pings(address, INSIDE), 30)
     file = gateway.state / "routers/paris.toml"
     file.write_text(file.read_text().replace("number", "nummer"))
     said = gateway.notes("sync")

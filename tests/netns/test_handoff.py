@@ -109,7 +109,7 @@ def test_a_client_that_asks_for_more_and_ends_its_direction_gets_all_that_its_ba
             for name in names[1:].replace("b", ""):
                 assert answer(client) == pattern(name, 1000)
             assert client.recv(1) == b""
-        eventually(handoff.at_rest)
+        eventually(handoff.at_rest, 10)
     assert all(line["down_bytes"] for line in handoff.outcomes("handed-over")), "what nobody answered is in the log"
 
 

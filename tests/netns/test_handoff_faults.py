@@ -255,7 +255,7 @@ def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
     with ExitStack() as cut:
         with handoff.begun(f"a/{LARGE}"):
             cut.enter_context(handoff.without("client"))
-        eventually(lambda: not handoff.at_back_ends())
+        eventually(lambda: not handoff.at_back_ends(), 30)
         eventually(lambda: not handoff.at_front())
 
 

@@ -53,7 +53,7 @@ def test_a_rule_that_ends_by_idleness_leaves_its_client_without_an_answer_until_
                 content += client.recv(1 << 20)
         assert pattern("a", LARGE).startswith(content.partition(b"\r\n\r\n")[2])
         assert len(content) < LARGE
-        eventually(lambda: not handoff.at_back_ends())
+        eventually(lambda: not handoff.at_back_ends(), 40)
         with pytest.raises(ConnectionResetError):
             for _ in range(10):
                 client.sendall(request("a/1"))

@@ -122,6 +122,6 @@ def test_without_the_gateway_devices_leave_ipv6_at_once_and_take_it_up_again(hom
         gateway.ip("address", "replace", f"{GATEWAY}/64", "dev", "eth0")
         for version, way in (("-4", "192.0.2.1"), ("-6", "2001:db8:a::1")):
             gateway.ip(version, "route", "replace", "default", "via", way)
-        eventually(lambda: addresses(device) == [home.address])
+        eventually(lambda: addresses(device) == [home.address], 30)
         eventually(lambda: heard(device, SERVER, 80).startswith("server "))
     assert not _leaked(home)

@@ -101,14 +101,14 @@ def test_private_addresses_become_those_of_the_link_one_to_one_and_outlive_it(tr
         home.cut("dsl")
         eventually(lambda: "delegated" not in _table(home) and "dsl" not in _table(home))
         with pytest.raises((ConnectionResetError, PermissionError)):
-            eventually(lambda: client.send(b"hello") and not client.recv(10))
+            eventually(lambda: client.send(b"hello") and not client.recv(10), 5)
     second = seen(home)
     assert second in delegated("lte0")
     assert int(second) & OWN == int(IPv6Address(own)) & OWN
     assert home.addresses() == [IPv6Address(own)]
     with both_ends(home, own) as ends:
         home.restore("dsl")
-        eventually(lambda: "dsl" in _table(home))
+        eventually(lambda: "dsl" in _table(home), 40)
         assert goes_on(*ends)
     assert seen(home) == first
     assert not home.strays()

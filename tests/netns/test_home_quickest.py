@@ -51,4 +51,4 @@ def test_sessions_begin_by_the_link_that_answers_first(home: tuple[Network, Rout
     slow, quick = map(router.source, network.links)
     eventually(lambda: f"src {quick}" in router.node.ip("route", "get", router.gateway), 60)
     with downloading(network.device, 5):
-        eventually(lambda: subflows(router) == ({quick}, {slow}))
+        eventually(lambda: subflows(router) == ({quick}, {slow}), 5)

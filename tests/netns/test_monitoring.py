@@ -39,14 +39,14 @@ def test_every_query_is_answered_and_traffic_is_counted() -> None:
         assert demo.stdout is not None
         page = demo.stdout.readline().removeprefix("Prometheus: ").partition("alerts")[0]
         assert demo.stdout.readline().startswith("open http://127.0.0.1:")
-        eventually(lambda: len(query(page, "up == 1")) == 2)
-        eventually(lambda: query(page, "tributary_converter_open_connections > 0"))
+        eventually(lambda: len(query(page, "up == 1")) == 2, 30)
+        eventually(lambda: query(page, "tributary_converter_open_connections > 0"), 30)
         assert len(query(page, "tributary_throttler_sessions > 0")) == 1
         for _, text in expressions():
             query(page, text)
         (group,) = asked(page, "rules?type=alert")["groups"]
         assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in ALERTS]
-        assert all(rule["health"] == "ok" for rule in eventually(lambda: evaluated(page)))
+        assert all(rule["health"] == "ok" for rule in eventually(lambda: evaluated(page), 30))
         demo.send_signal(signal.SIGINT)
         demo.wait(60)
     eventually(lambda: nothing_new(before))

@@ -84,7 +84,7 @@ def bulk(nodes: dict[str, Node], *arguments: str, size: int = BYTES, way: Way = 
 def test_transfers_are_whole_that_the_relay_offloads_half_way(nodes: dict[str, Node], direction: str, way: Way) -> None:
     with relaying(nodes, "--after", str(AFTER), way=way) as log:
         run(*bulk(nodes, "--connections", "2", direction, way=way))
-        ended = eventually(lambda: len(found := told(log, "translated")) == 2 and found)
+        ended = eventually(lambda: len(found := told(log, "translated")) == 2 and found, 30)
     for connection in ended:
         assert AFTER <= connection["relayed"] < BYTES
         assert connection["relayed"] + connection["translated"] >= BYTES
@@ -95,11 +95,11 @@ def test_sockets_of_connections_that_are_over_are_closed(nodes: dict[str, Node])
     with relaying(nodes, "--after", str(AFTER)) as log:
         sockets = in_namespace(nodes["relay"].namespace, "ss", "-Htn", "state", "established")
         with process(*bulk(nodes, "--verify", size=4 * BYTES)) as transfer:
-            eventually(lambda: told(log, "paused"))
+            eventually(lambda: told(log, "paused"), 30)
             # Until it is over they keep the connection's addresses and ports.
             assert len(run(*sockets).splitlines()) == 2, log.read_text()
             assert transfer.wait(60) == 0
-        eventually(lambda: told(log, "translated"))
+        eventually(lambda: told(log, "translated"), 30)
         eventually(lambda: not run(*sockets).strip())
 
 

@@ -55,7 +55,7 @@ def causes(link: dict[str, Any]) -> list[str]:
 
 def test_the_largest_packet_is_measured_behind_a_router_that_does_not_say_it(tmp_path: Path) -> None:
     with world(tmp_path, ["dsl"]) as house, modem(house, 1492, says_so=False), house.daemon(PROBED):
-        eventually(lambda: house.status()["lte"]["mtu"] == 1492)
+        eventually(lambda: house.status()["lte"]["mtu"] == 1492, 30.0)
         found = house.status()
         assert causes(found["lte"]) == ["works", "small-packets"]
         assert (found["dsl"]["mtu"], causes(found["dsl"])) == (1500, ["works"])

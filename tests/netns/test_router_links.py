@@ -28,7 +28,6 @@ def test_a_session_gets_a_subflow_over_each_link(house: World, server: str, want
 @pytest.mark.parametrize(
     ("link", "own", "other"), [("dsl", DSL, LTE), ("lte", LTE, DSL)], ids=["the first subflow's link", "the other link"]
 )
-@pytest.mark.smoke
 @pytest.mark.calm
 def test_a_cut_link_is_taken_out_the_transfer_goes_on_and_the_link_comes_back(
     house: World, link: str, own: str, other: str
@@ -46,6 +45,7 @@ def test_a_cut_link_is_taken_out_the_transfer_goes_on_and_the_link_comes_back(
         assert transfer.goes_on()
 
 
+@pytest.mark.smoke
 def test_a_link_that_is_switched_off_here_is_taken_out_too(house: World) -> None:
     with house.bonded() as transfer:
         house.on_router("ip link set lte down")

@@ -69,9 +69,9 @@ def test_a_tc_that_hangs_is_given_up_and_links_go_on_being_kept(house: World) ->
     with house.daemon(SHAPED, "env", search, stderr=subprocess.PIPE) as child:
         hangs.touch()
         house.cut("dsl")
-        eventually(lambda: is_out_for("no carrier"))
+        eventually(lambda: is_out_for("no carrier"), 40)
         house.restore("dsl")
-        eventually(lambda: is_out_for(None))
+        eventually(lambda: is_out_for(None), 40)
         assert max(waited) < 4.0
         hangs.unlink()
         child.stop()

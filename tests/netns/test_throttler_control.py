@@ -85,8 +85,8 @@ def test_many_large_questions_at_once_delay_nothing(tmp_path: Path) -> None:
     with throttler("kernel"):
         let_everybody_in()
         with nobody_connected(tmp_path, 15, ends) as asking, connection():
-            eventually(elements)
-            eventually(lambda: asking.ask() == "15\n")
+            eventually(elements, 5)
+            eventually(lambda: asking.ask() == "15\n", 5)
 
 
 def test_a_request_nested_too_deeply_is_refused(tmp_path: Path) -> None:

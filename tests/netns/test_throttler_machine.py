@@ -109,7 +109,7 @@ def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_n
         # From here on nothing of the client arrives, not even that it is gone.
         run(*in_namespace(CLIENT, "nft", lost))
         try:
-            eventually(lambda: not elements())
+            eventually(lambda: not elements(), 30)
             assert status()["counters"]["throttled subflows silent for too long"] == 1
         finally:
             on(CLIENT, "nft delete table inet lost")

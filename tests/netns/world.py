@@ -20,8 +20,10 @@ from tributary.daemons.control import Control
 from tributary.paths import ROOT
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
-PATIENCE = 60.0
-"""Seconds; what takes a tenth of a second may take ten where other tests run."""
+PATIENCE = 20.0
+"""Seconds; what takes a tenth of a second may take ten where other tests run. Less than the half minute after which
+daemons look again by themselves, and units are killed: what only that brings comes too late.
+"""
 
 
 def needs(*tools: str) -> pytest.MarkDecorator:

@@ -9,11 +9,12 @@ converter a network namespace of its own.
 import json
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from ipaddress import ip_address
 from multiprocessing import get_context
 from socket import AF_INET
+from typing import Any
 
 from converter.conformance.checks import ALL
 from converter.conformance.rig import Settings, Unreachable
@@ -101,7 +102,7 @@ def prove(where: str, names: Iterable[str]) -> dict[str, Verdicts]:
     """The verdicts on each of these converters."""
     # Its workers are forked, which a process with threads, as that of tests, must not do.
     command = [sys.executable, "-m", __spec__.name, where, *names]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
     if ran.returncode:
         raise RuntimeError(ran.stderr)
     found: dict[str, Verdicts] = json.loads(ran.stdout)
@@ -111,16 +112,29 @@ def prove(where: str, names: Iterable[str]) -> dict[str, Verdicts]:
 def all_verdicts(where: str, names: Sequence[str]) -> dict[str, Verdicts]:
     """The same, in workers of this process.
 
-    A machine may stall for longer than a check waits: one that surprises is run again, when nothing runs beside it.
+    A machine may stall for longer than a check waits: one that surprises is run again, when nothing runs beside it, and
+    of the reference all are, since one check may be the reason why another fails.
     """
-    with get_context("fork").Pool(AT_ONCE) as pool:
-        found = dict(zip(names, pool.map(partial(verdicts, where), names, chunksize=1), strict=True))
-    with get_context("fork").Pool(1) as pool:
-        for name in names:
-            if again := surprises(BY_NAME[name], found[name]):
-                # One that was to fail by its time-out does so again.
-                patience = 1.0 if "passed" in again.values() else 5.0
-                found[name] |= pool.apply(verdicts, (where, name, set(again), patience))
+    found = _in_workers(AT_ONCE, {name: (where, name) for name in names})
+    surprising = {name: set(again) for name in names if (again := surprises(BY_NAME[name], found[name]))}
+    for name, checks in surprising.items():
+        only = set() if name == REFERENCE.name else checks
+        # One that was to fail by its time-out does so again.
+        patience = 1.0 if "passed" in surprises(BY_NAME[name], found[name]).values() else 2.0
+        found[name] |= _in_workers(1, {name: (where, name, only, patience)})[name]
+    return found
+
+
+def _in_workers(at_once: int, wanted: Mapping[str, tuple[Any, ...]]) -> dict[str, Verdicts]:
+    """What ``verdicts`` gives for each of these arguments; raises RuntimeError with the name that it raised for."""
+    found = {}
+    with ProcessPoolExecutor(at_once, get_context("fork")) as workers:
+        begun = {name: workers.submit(verdicts, *arguments) for name, arguments in wanted.items()}
+        for name, each in begun.items():
+            try:
+                found[name] = each.result()
+            except Exception as error:
+                raise RuntimeError(f"{name}: {error}") from error
     return found
 
 
