@@ -12,8 +12,6 @@ SKIPPED = 6
 
 # What a busy machine takes for one example says nothing of the code.
 settings.register_profile("tributary", deadline=None)
-# Where the same tests ran already, and another user or another Python is what is new.
-settings.register_profile("brief", deadline=None, max_examples=5)
 settings.load_profile("tributary")
 
 

@@ -98,8 +98,7 @@ def test_an_ordinary_user_runs_it(command: tuple[str, ...], clone: Path, tempora
 @pytest.mark.slow
 @pytest.mark.timeout(1000)  # beside builds and other tests
 def test_the_unit_tests_pass_where_root_has_set_nothing_up(clone: Path, temporary: Path) -> None:
-    how = ("--quiet", "--numprocesses=2", "--dist=loadfile", "--hypothesis-profile=brief")
-    done = as_user(("test", *how, "tests/unit"), clone, temporary, 900)
+    done = as_user(("test", "--quiet", "--numprocesses=2", "--dist=loadfile", "tests/unit"), clone, temporary, 900)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
