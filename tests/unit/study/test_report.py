@@ -135,7 +135,7 @@ def test_what_is_undecided_or_differs_is_no_failure(tmp_path: Path) -> None:
     page = report(tmp_path)
     assert "? undecided it is fast" in page.text
     assert "≠ differs as in the paper Because: another kernel" in page.text
-    assert "0 of 2 hold, 1 differ, 1 are undecided" in page.text
+    assert "hold: 0 of 2; differs: 1; undecided: 1" in page.text
     assert "does not hold" not in page.text
 
 
