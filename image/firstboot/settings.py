@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from console import password
-from console.settings import PasswordHash as ScryptHash
+from console.settings import PasswordHash as ConsolePasswordHash
 from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, names, public_key, values
 from image.firstboot.access_point import AccessPoint, WirelessNetwork
@@ -214,7 +214,7 @@ class Card(Settings):
         title="the page of links and sessions, for a router's LAN or a gateway's admin_networks",
         description=CONSOLE,
     )
-    console_password_hash: ScryptHash = Field(
+    console_password_hash: ConsolePasswordHash = Field(
         None,
         title="for logins at that page; none: only by what `tributary console login` prints",
         description=password.HASH,
