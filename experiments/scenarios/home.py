@@ -92,7 +92,9 @@ def _points(options: HomeOptions, _topology: Topology) -> list[Point]:
 
 def _ground(_options: HomeOptions, profile: Profile, point: Point) -> Ground[Household]:
     what = point["what"]
-    queue, share = (_QUEUE if what in (_WAITING, _RATES) else None, _ALLOWED if what == _RATES else None)
+    # Who is shut out is so where no link was cut before: the router would hold that one back for half a minute.
+    queue = _QUEUE if what in (_WAITING, _RATES, _REVOKED) else None
+    share = _ALLOWED if what == _RATES else None
     shaped = what not in _UNSHAPED
     return household(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
 
