@@ -76,6 +76,8 @@ _EVERYWHERE = (
     # Logins, networks, and what Ansible's roles install: unattended updates, the clock, the firewall.
     *("openssh-server", "sudo", "iproute2", "nftables", "procps", "netbase", "wpasupplicant", "wireless-regdb", "iw"),
     *("ca-certificates", "logrotate", "python3", "python3-apt", "unattended-upgrades"),
+    # The hash of the console's password.
+    "libargon2-1",
     # Upgrades: rauc writes the other slot.
     *("rauc", "rauc-service"),
     # For whoever looks after the box.
