@@ -25,7 +25,7 @@ from tributary.settings.units import Duration
 
 _ALIKE = Duration(0)
 _HARDLY = 0.25  # of what the largest difference takes
-_TWO_BURSTS = 2 * 65.536 * 1.6  # kB of memory: MPTCP_SEND_BURST_SIZE, and packets of 1,420 bytes that take 2,304
+_TWO_BURSTS = 2 * 47 * 2.304  # kB of memory: MPTCP_SEND_BURST_SIZE in whole packets of 1,420 bytes, which take 2,304
 _BURSTS = (
     "upstream's scheduler gives a subflow up to 64 kB at a time (MPTCP_SEND_BURST_SIZE in net/mptcp/protocol.c): two "
     "such stretches arrive side by side, and the later one waits for the earlier"
