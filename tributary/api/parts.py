@@ -51,8 +51,8 @@ class Overlay(Document):
     controller: str | None = Field(description="the elected controller")
     computed: float | None = Field(description="since that computed the chains")
     refused: tuple[str, ...] = Field(description="by the controller")
-    nodes: tuple[OverlayNode, ...] = Field(description="up to 64; those that do not answer first")
-    nodes_total: int = Field(description="with those that are gone")
+    nodes: tuple[OverlayNode, ...] = Field(description="64 at most; silent ones first")
+    nodes_total: int = Field(description="also those gone")
     nodes_up: int = Field(description="of them")
     hops: tuple[OverlayHop, ...] = Field(description="between these nodes")
 
