@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use tokio::net::UnixDatagram;
-
-use crate::link::Running;
 use crate::spec::delays;
 
 /// Longer than any that is accepted.
@@ -14,36 +13,27 @@ const MOST: usize = 64;
 
 /// The socket, and its file for as long as this is there.
 pub struct Control {
-    socket: UnixDatagram,
+    pub socket: UnixDatagram,
     path: PathBuf,
 }
 
 impl Control {
     /// Raises what bind(2) does.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
+        let control = Self {
             socket: UnixDatagram::bind(path)?,
             path: path.to_owned(),
-        })
+        };
+        control.socket.set_nonblocking(true)?;
+        Ok(control)
     }
 
-    /// Does what it is told, until the process ends; what it cannot do it says on standard error.
-    pub async fn serve(&self, directions: [&Running; 2]) -> io::Result<()> {
+    /// The delays that one datagram asks for, of both directions.
+    pub fn receive(&self) -> Result<[Duration; 2], String> {
         let mut buffer = [0; MOST];
-        loop {
-            let length = self.socket.recv(&mut buffer).await?;
-            let text = String::from_utf8_lossy(&buffer[..length]);
-            match delays(&text) {
-                Ok(both) => {
-                    for (direction, delay) in directions.into_iter().zip(both) {
-                        if let Err(error) = direction.set_delay(delay) {
-                            eprintln!("link-emulator: {error}");
-                        }
-                    }
-                }
-                Err(error) => eprintln!("link-emulator: {error}"),
-            }
-        }
+        let length = self.socket.recv(&mut buffer);
+        let length = length.map_err(|error| format!("reading the control socket: {error}"))?;
+        delays(&String::from_utf8_lossy(&buffer[..length]))
     }
 }
 

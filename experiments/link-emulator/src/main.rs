@@ -12,8 +12,7 @@
 //!  +-------------------+  +---------------------------------+  +-------------------+
 //! ```
 //!
-//! Why: some kernels lack `sch_netem`. The link model is rattan-core's; its own packet drivers are not used, as its
-//! environment cannot sit between namespaces that it did not make, rewrites MAC addresses and drops multicast.
+//! Why: some kernels lack `sch_netem`.
 //!
 //! Offloads of all four interfaces must be off (`ethtool -K IF tso off gso off gro off tx off rx off`): a link carries
 //! frames, with checksums. In the link's namespace IPv6 should be off (`disable_ipv6`), or the kernel adds frames of its
@@ -22,33 +21,34 @@
 #![deny(unsafe_code)]
 
 mod control;
+mod forward;
 mod link;
 #[allow(unsafe_code)]
 mod packet;
 mod spec;
 mod trace;
 
-use std::future::pending;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use clap::Parser;
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::SignalFd;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
 };
-use tokio::task::{JoinError, JoinSet};
-use tributary_program::{EndSignals, Exit, Failure};
+use tributary_program::{Exit, Failure};
 
 use control::Control;
-use link::Counters;
+use forward::{Path, forward};
+use link::Direction;
 use packet::PacketSocket;
 use spec::Spec;
 
@@ -113,45 +113,40 @@ fn usage(text: &str) -> Failure {
     Failure::new(Exit::Usage, words.join(" ").replacen("error: ", "", 1))
 }
 
-// One thread: with two workers a frame cost 1.2 to 1.7 times as much CPU time, and the delay was no better kept.
-#[tokio::main(flavor = "current_thread")]
-async fn run(arguments: &Arguments) -> Result<(), Failure> {
+fn run(arguments: &Arguments) -> Result<(), Failure> {
     set_timerslack(1).map_err(Failure::at(Exit::System, "setting the timer slack"))?;
-    let mut signals = EndSignals::listen()?;
+    let signals = end_signals().map_err(Failure::at(Exit::System, "signals"))?;
     let a = open("--a", &arguments.a)?;
     let b = open("--b", &arguments.b)?;
     run_before_other_processes();
     let mut random = StdRng::seed_from_u64(arguments.seed);
-    let mut tasks = JoinSet::new();
-    let mut start = |spec, from: &Arc<_>, to: &Arc<_>| {
-        link::start(
-            spec,
-            &mut random,
-            Arc::clone(from),
-            Arc::clone(to),
-            &mut tasks,
-        )
-        .map_err(Failure::at(Exit::System, "starting the link model"))
+    let start = Instant::now();
+    let mut path = |spec, from, to| Path {
+        from,
+        to,
+        direction: Direction::new(spec, &mut random, start),
     };
-    let a_to_b = start(&arguments.a_to_b, &a, &b)?;
-    let b_to_a = start(&arguments.b_to_a, &b, &a)?;
+    let mut paths = [
+        path(&arguments.a_to_b, &a, &b),
+        path(&arguments.b_to_a, &b, &a),
+    ];
     let control = arguments.control.as_deref().map(Control::open).transpose();
     let control = control.map_err(Failure::at(Exit::System, "making the control socket"))?;
-    let changes = async {
-        match &control {
-            Some(control) => control.serve([&a_to_b, &b_to_a]).await,
-            None => pending().await,
-        }
-    };
     print_line("ready")?;
-    tokio::select! {
-        () = signals.next() => {}
-        ended = changes => return Err(ended_early("reading the control socket", Ok(ended))),
-        Some(ended) = tasks.join_next() => return Err(ended_early("forwarding", ended)),
-    }
-    let a_to_b = counters_json(&a_to_b.counters, &a)?;
-    let b_to_a = counters_json(&b_to_a.counters, &b)?;
+    forward(&mut paths, control.as_ref(), &signals)
+        .map_err(Failure::at(Exit::System, "forwarding"))?;
+    let [a_to_b, b_to_a] = paths;
+    let (a_to_b, b_to_a) = (counters_json(&a_to_b)?, counters_json(&b_to_a)?);
     print_line(&format!(r#"{{"a_to_b":{a_to_b},"b_to_a":{b_to_a}}}"#))
+}
+
+/// SIGTERM and SIGINT, as something that can be read.
+fn end_signals() -> nix::Result<SignalFd> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    signals.thread_block()?;
+    SignalFd::new(&signals)
 }
 
 /// A frame is late when this process does not get its turn. With four busy loops on two CPUs a round trip of 10 ms took
@@ -166,8 +161,8 @@ fn run_before_other_processes() {
     }
 }
 
-fn open(option: &str, interface: &str) -> Result<Arc<PacketSocket>, Failure> {
-    let socket = PacketSocket::open(interface).map_err(|errno| {
+fn open(option: &str, interface: &str) -> Result<PacketSocket, Failure> {
+    PacketSocket::open(interface).map_err(|errno| {
         let exit = match errno {
             Errno::EPERM | Errno::EACCES => Exit::NoPermission,
             Errno::ENODEV => Exit::Unavailable,
@@ -175,17 +170,7 @@ fn open(option: &str, interface: &str) -> Result<Arc<PacketSocket>, Failure> {
         };
         let attempted = format!("{option} {interface}: opening a packet socket");
         Failure::at(exit, attempted)(errno.desc())
-    })?;
-    Ok(Arc::new(socket))
-}
-
-fn ended_early(what: &str, ended: Result<io::Result<()>, JoinError>) -> Failure {
-    let how = match ended {
-        Ok(Ok(())) => "a task ended".to_owned(),
-        Ok(Err(error)) => error.to_string(),
-        Err(panic) => panic.to_string(),
-    };
-    Failure::at(Exit::System, what)(how)
+    })
 }
 
 fn print_line(line: &str) -> Result<(), Failure> {
@@ -195,17 +180,19 @@ fn print_line(line: &str) -> Result<(), Failure> {
         .map_err(Failure::at(Exit::System, "writing to stdout"))
 }
 
-fn counters_json(counters: &Counters, from: &PacketSocket) -> Result<String, Failure> {
-    let kernel_dropped = from
+fn counters_json(path: &Path) -> Result<String, Failure> {
+    let kernel_dropped = path
+        .from
         .take_kernel_drops()
         .map_err(Failure::at(Exit::System, "reading packet statistics"))?;
+    let counters = &path.direction.counters;
     let fields = [
-        ("received", counters.received.load(Relaxed)),
-        ("delivered", counters.delivered.load(Relaxed)),
-        ("lost", counters.lost.load(Relaxed)),
-        ("queue_dropped", counters.queue_dropped.load(Relaxed)),
-        ("bad_size", counters.bad_size.load(Relaxed)),
-        ("send_failed", counters.send_failed.load(Relaxed)),
+        ("received", counters.received),
+        ("delivered", counters.delivered),
+        ("lost", counters.lost),
+        ("queue_dropped", counters.queue_dropped),
+        ("bad_size", counters.bad_size),
+        ("send_failed", counters.send_failed),
         ("kernel_dropped", kernel_dropped.into()),
     ];
     let fields = fields.map(|(name, value)| format!(r#""{name}":{value}"#));

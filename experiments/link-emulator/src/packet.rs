@@ -1,10 +1,10 @@
-//! A non-blocking AF_PACKET socket on one interface. The only module with `unsafe`: nix has no safe way to bind such a
+//! An AF_PACKET socket on one interface. The only module with `unsafe`: nix has no safe way to bind such a
 //! socket and lacks its options (packet(7)).
 
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, SystemTime};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
@@ -14,8 +14,6 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
-use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
-use tokio::time::Instant;
 
 /// Longest frame that is forwarded. Longer ones are offload artefacts that no link carries.
 pub const MAX_FRAME_BYTES: usize = 65_535;
@@ -24,7 +22,7 @@ pub const MAX_FRAME_BYTES: usize = 65_535;
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 pub struct PacketSocket {
-    fd: AsyncFd<OwnedFd>,
+    fd: OwnedFd,
 }
 
 /// Room for one frame and its arrival time.
@@ -52,31 +50,42 @@ impl PacketSocket {
     /// Opens a socket that sees every frame which enters `interface`, and none which leaves it.
     pub fn open(interface: &str) -> nix::Result<Self> {
         let index = if_nametoindex(interface)? as libc::c_int;
-        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         // No protocol before the bind: else frames of all other interfaces would come in until then.
-        let fd = socket(AddressFamily::Packet, SockType::Raw, flags, None)?;
+        let fd = socket(
+            AddressFamily::Packet,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )?;
         setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
         setsockopt(&fd, sockopt::ReceiveTimestampns, &true)?;
         set_packet_option(&fd, libc::PACKET_IGNORE_OUTGOING, &1)?;
         set_packet_option(&fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuous(index))?;
         bind_to(&fd, index)?;
-        // SAFETY: the descriptor is owned by the `AsyncFd`, and nothing here closes or replaces it.
-        let fd = unsafe { AsyncFd::register(fd) }.map_err(|e| errno(&e.into()))?;
         Ok(Self { fd })
     }
 
-    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.fd.readable().await
+    /// Reads one frame; EAGAIN if none is there.
+    pub fn receive<'a>(&self, buffer: &'a mut ReceiveBuffer) -> nix::Result<Received<'a>> {
+        let (length, stamp) = {
+            let mut parts = [IoSliceMut::new(&mut buffer.frame)];
+            // MSG_TRUNC: the length is that of the frame, not of the part that fitted.
+            let message = recvmsg::<()>(
+                self.fd.as_raw_fd(),
+                &mut parts,
+                Some(&mut buffer.control),
+                MsgFlags::MSG_TRUNC | MsgFlags::MSG_DONTWAIT,
+            )?;
+            (message.bytes, message.cmsgs()?.find_map(kernel_stamp))
+        };
+        Ok(Received {
+            frame: buffer.frame.get(..length),
+            arrival: arrival_time(stamp),
+        })
     }
 
-    pub async fn send(&self, frame: &[u8]) -> nix::Result<()> {
-        let sent = self.fd.async_io(tokio::io::Interest::WRITABLE, |fd| {
-            Ok(send(fd.as_raw_fd(), frame, MsgFlags::empty())?)
-        });
-        match sent.await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(errno(&e)),
-        }
+    pub fn send(&self, frame: &[u8]) -> nix::Result<()> {
+        send(self.fd.as_raw_fd(), frame, MsgFlags::empty()).map(drop)
     }
 
     /// Frames that the kernel dropped because this socket's buffer was full, since the last call.
@@ -100,23 +109,10 @@ impl PacketSocket {
     }
 }
 
-/// Reads one frame. To be called with the socket that [`PacketSocket::readable`] guards.
-pub fn receive<'a>(fd: &OwnedFd, buffer: &'a mut ReceiveBuffer) -> io::Result<Received<'a>> {
-    let (length, stamp) = {
-        let mut parts = [IoSliceMut::new(&mut buffer.frame)];
-        // MSG_TRUNC: the length is that of the frame, not of the part that fitted.
-        let message = recvmsg::<()>(
-            fd.as_raw_fd(),
-            &mut parts,
-            Some(&mut buffer.control),
-            MsgFlags::MSG_TRUNC,
-        )?;
-        (message.bytes, message.cmsgs()?.find_map(kernel_stamp))
-    };
-    Ok(Received {
-        frame: buffer.frame.get(..length),
-        arrival: arrival_time(stamp),
-    })
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 fn kernel_stamp(message: ControlMessageOwned) -> Option<Duration> {
@@ -135,12 +131,6 @@ fn arrival_time(stamp: Option<Duration>) -> Instant {
         .and_then(|stamp| SystemTime::now().duration_since(stamp).ok())
         .and_then(|age| now.checked_sub(age))
         .unwrap_or(now)
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error
-        .raw_os_error()
-        .map_or(Errno::UnknownErrno, Errno::from_raw)
 }
 
 fn promiscuous(index: libc::c_int) -> libc::packet_mreq {

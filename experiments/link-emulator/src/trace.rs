@@ -8,12 +8,11 @@
 //! Mahimahi's source (`src/frontend/link_queue.hh`) says 1504 bytes, as it counts the four bytes that a TUN device puts
 //! in front of an IP packet. Here IP bytes are counted, as everywhere.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use crate::link::Passage;
 
 /// IP bytes in one opportunity.
 const OPPORTUNITY_BYTES: usize = 1500;
@@ -66,17 +65,8 @@ fn milliseconds(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// When a packet is on its way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Passage {
-    /// Its first byte goes: it is in the queue no longer.
-    begins: Instant,
-    /// Its last byte has gone.
-    ends: Instant,
-}
-
 /// A trace that is being replayed, and how far it is used up.
-struct Replay {
+pub struct Replay {
     trace: Trace,
     start: Instant,
     /// Times that the trace has begun again before the current opportunity, and that one's index.
@@ -87,7 +77,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(trace: Trace, start: Instant) -> Self {
+    pub fn new(trace: Trace, start: Instant) -> Self {
         Self {
             trace,
             start,
@@ -98,7 +88,7 @@ impl Replay {
     }
 
     /// Sends a packet that is there from `ready` on, behind all those before it.
-    fn send(&mut self, ready: Instant, bytes: usize) -> Passage {
+    pub fn send(&mut self, ready: Instant, bytes: usize) -> Passage {
         if self.time() < ready {
             self.skip_to(ready);
         }
@@ -144,47 +134,14 @@ impl Replay {
     }
 }
 
-/// A drop-tail queue in front of a link that delivers when its trace says so.
-///
-/// Since packets leave in their order, an arriving one's way through is known at once: no timer is needed here.
-pub struct TracedQueue {
-    replay: Replay,
-    limit: usize,
-    /// When the packets in the queue leave it.
-    waiting: VecDeque<Instant>,
-}
-
-impl TracedQueue {
-    /// A queue for `limit` packets; the trace begins at `start`.
-    pub fn new(trace: Trace, limit: usize, start: Instant) -> Self {
-        Self {
-            replay: Replay::new(trace, start),
-            limit,
-            waiting: VecDeque::new(),
-        }
-    }
-
-    /// When a packet of so many IP bytes has passed the link; `None` if the queue is full. Arrivals do not go back in
-    /// time.
-    pub fn pass(&mut self, arrival: Instant, bytes: usize) -> Option<Instant> {
-        while self.waiting.front().is_some_and(|left| *left < arrival) {
-            self.waiting.pop_front();
-        }
-        if self.waiting.len() >= self.limit {
-            return None;
-        }
-        let passage = self.replay.send(arrival, bytes);
-        self.waiting.push_back(passage.begins);
-        Some(passage.ends)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
     use super::*;
+    use crate::link::Queue;
+    use crate::spec::Capacity;
 
     fn trace(times: &[u64]) -> Trace {
         Trace {
@@ -195,7 +152,7 @@ mod tests {
     /// Arrivals in microseconds with their bytes in, times of departure in milliseconds out.
     fn departures(times: &[u64], limit: usize, packets: &[(u64, usize)]) -> Vec<Option<u64>> {
         let start = Instant::now();
-        let mut queue = TracedQueue::new(trace(times), limit, start);
+        let mut queue = Queue::new(Capacity::Trace(trace(times)), limit, start);
         let arrival = |microseconds| start + Duration::from_micros(microseconds);
         packets
             .iter()
