@@ -66,6 +66,11 @@ def test_systemd_accepts_every_line(path: Path, tmp_path: Path) -> None:
     assert [line for line in result.stderr.splitlines() if path.name in line and _OLD_SYSTEMD not in line] == []
 
 
+def test_whoever_looks_at_numbers_sees_a_fix_at_once() -> None:
+    assert "OnSuccess=tributary-doctor.service\n" in unit("doctor-fix@").read_text()
+    assert unit("doctor").exists()
+
+
 @systemd_analyze
 @pytest.mark.parametrize("service", SERVICES)
 def test_its_exposure_is_low(service: str) -> None:
