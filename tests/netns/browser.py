@@ -17,7 +17,6 @@ ALL_SIZES = pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (WIDE, Tru
 
 @contextmanager
 def launched() -> Iterator[Chromium]:
-    """The browser."""
     with sync_playwright() as playwright:
         # Root has no sandbox; the pages are our own.
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

@@ -36,7 +36,6 @@ def name() -> str:
 
 @pytest.fixture(scope="module")
 def testbed() -> Iterator[Testbed]:
-    """The default testbed, shared by the tests of one file."""
     with standing(f"test{next(_numbers)}", load(DEFAULT, Profile)) as built:
         yield built
 

@@ -76,7 +76,6 @@ def clog(writer: socket.socket, quiet: float = 0.15) -> int:
 
 
 def reset(connection: socket.socket) -> None:
-    """Break the connection off."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 

@@ -33,7 +33,6 @@ class Browser:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
-        """The answer's status, and its JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(self.address, 0))
         host = f"127.0.0.1:{self.port}"
         given = {"Host": host, "Cookie": self.cookie, **self.headers}
@@ -50,7 +49,6 @@ class Browser:
             connection.close()
 
     def connect(self) -> socket.socket:
-        """A connection to the console."""
         return socket.create_connection(("127.0.0.1", self.port), 20, (self.address, 0))
 
     def get(self, path: str) -> Any:
@@ -80,7 +78,6 @@ def token(namespace: str) -> str:
 
 @contextmanager
 def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterator[tuple[Browser, Child]]:
-    """A console on the gateway, and who asks it from outside."""
     state.mkdir(exist_ok=True)
     file = state / "console.toml"
     file.write_text(settings)

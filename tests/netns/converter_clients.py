@@ -40,7 +40,6 @@ _CONNECT, _ERROR = 10, 30  # RFC 8803 section 6.2.1
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an address, and no name."""
     with suppress(ValueError):
         return bool(ipaddress.ip_address(host))
     return False

@@ -32,7 +32,6 @@ class Names:
         self._serving.start()
 
     def forget(self) -> None:
-        """Begin anew, with no names and no faults."""
         for each in (self.records, self.asked, self.lost, self.silent, self.failing, self.late):
             each.clear()
 

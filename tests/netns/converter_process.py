@@ -25,8 +25,6 @@ METRICS = 9090
 
 @dataclass
 class Converter:
-    """A running converter, and what it says of itself."""
-
     popen: subprocess.Popen[bytes]
     node: Node
     directory: Path
@@ -50,7 +48,6 @@ class Converter:
                 return dict(json.load(answer))
 
     def answers(self) -> bool:
-        """Whether this very process tells its status."""
         with suppress(OSError, ValueError):
             return bool(self.status()["pid"] == self.pid)
         return False
@@ -90,7 +87,6 @@ class Converter:
         eventually(lambda: text in self.log, seconds)
 
     def wait_until_idle(self, seconds: float = 5) -> None:
-        """Until nobody is connected any more."""
         eventually(lambda: self.status()["open_connections"] == 0, seconds)
 
     def ends(self, code: int = 0, seconds: float = 10) -> None:
@@ -106,7 +102,6 @@ class Converter:
         self.popen.wait()
 
     def write(self, config: str) -> None:
-        """Put a new configuration into its file."""
         write_config(self.directory, config)
 
     def reload(self, config: str) -> str:
@@ -128,7 +123,6 @@ class Converter:
             assert "not reloaded" not in self.reload(before)
 
     def descriptors(self) -> int:
-        """Open files."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def idle_descriptors(self) -> int:
@@ -174,12 +168,10 @@ def write_config(directory: Path, config: str) -> Path:
 
 @cache
 def program() -> str:
-    """The converter's binary, built if it is not."""
     return str(native.build().converter)
 
 
 def run(*arguments: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
-    """The program, to its end."""
     return subprocess.run([program(), *arguments], capture_output=True, text=True, timeout=seconds, check=False)
 
 

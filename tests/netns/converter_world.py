@@ -130,7 +130,6 @@ class Service:
 
     @property
     def peers(self) -> list[tuple[str, int]]:
-        """Addresses and ports, in their order."""
         return [(host.removeprefix("::ffff:"), port) for host, port in self.came]
 
     def connection(self) -> socket.socket:
@@ -141,8 +140,6 @@ class Service:
 
 @dataclass
 class World:
-    """The namespaces, and what tests do in them."""
-
     lan: Node
     client: Node
     gateway: Node
@@ -240,7 +237,6 @@ class World:
     def connect(
         self, host: str, port: int, protocol: int = TCP, source: str = "", node: Node | None = None, seconds: float = 10
     ) -> socket.socket:
-        """A connection of the client's, or of ``node``'s."""
         return connected(node or self.client, host, port, (source, 0) if source else None, seconds, protocol=protocol)
 
     def proxy(self, kind: str, protocol: int = TCP, source: str = "") -> socket.socket:
@@ -333,7 +329,6 @@ class World:
     # --- The gateway ---
 
     def nobody_listens(self, port: int) -> bool:
-        """Whether the gateway refuses connections to this port."""
         try:
             # From there, since what clients send to other ports may be intercepted.
             self.connect(GATEWAY, port, MPTCP, node=self.gateway).close()
@@ -361,7 +356,6 @@ class World:
             self.nft("table inet intercept\ndelete table inet intercept\n" + RULES.get(how, ""))
 
     def nft(self, rules: str, node: Node | None = None) -> None:
-        """Load rules at the gateway, or at ``node``."""
         command = (node or self.gateway).command(["nft", "-f", "-"])
         subprocess.run(command, input=rules, text=True, check=True, timeout=10)
 
@@ -376,7 +370,6 @@ class World:
 
 @contextmanager
 def standing() -> Iterator[World]:
-    """Build all of it; whatever happens, take all of it down again."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conv-")))
         nodes = stack.enter_context(standing_nodes("conv-", _NETWORK, directory))
@@ -389,7 +382,6 @@ def standing() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def conv_built() -> Iterator[World]:
-    """The world, shared by the tests of one file."""
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         pytest.skip(f"missing: {', '.join(missing)}")
     program()
@@ -414,7 +406,6 @@ def running(conv_built: World, request: pytest.FixtureRequest) -> Iterator[Conve
 
 @pytest.fixture
 def net(conv: World, running: Converter) -> World:
-    """The shared world with that converter, which nobody uses yet."""
     running.wait_until_idle()
     conv.syns()
     return conv

@@ -61,14 +61,11 @@ def delegated(link: str) -> IPv6Network:
 
 @dataclass(frozen=True)
 class World:
-    """All three nodes."""
-
     device: Node
     box: Node
     provider: Node
 
     def cut(self, link: str) -> None:
-        """Take the carrier away, at the other end."""
         self.provider.ip("link", "set", link, "down")
 
     def restore(self, link: str) -> None:

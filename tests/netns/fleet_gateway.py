@@ -66,7 +66,6 @@ class Host(Node):
         self.at(path).write_text(text)
 
     def prepare(self) -> None:
-        """Make the folders."""
         for folder, inner in _FOLDERS.items():
             for name in ("", *inner):
                 self.at(f"{folder}/{name}").mkdir(parents=True, exist_ok=True)
@@ -76,8 +75,6 @@ class Host(Node):
 
 @dataclass
 class Gateway:
-    """A node of the fleet, as the roles make it."""
-
     name: str
     host: Host
     switch: Node

@@ -44,7 +44,6 @@ class Home:
     node: Node
 
     def address(self, link: str, version: int = 4) -> str:
-        """Its address on ``link``."""
         return _on_link(link, version, self.number)
 
     def path_manager(self, *commands: str) -> None:
@@ -94,8 +93,6 @@ class Session:
 
 @dataclass
 class Fleet:
-    """All of it, and what tests do in it."""
-
     homes: Sequence[Home]
     router: Router
     gateways: Mapping[str, Gateway]

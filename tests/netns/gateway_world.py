@@ -104,8 +104,6 @@ class House:
 
 @dataclass
 class World:
-    """The three nodes, and the command at the gateway."""
-
     folder: Path
     gate: Node
     house: House

@@ -79,11 +79,9 @@ class HandOff(Running):
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def outcomes(self, name: str) -> list[dict[str, Any]]:
-        """The lines with this outcome."""
         return [line for line in self.lines() if line["outcome"] == name]
 
     def metrics(self) -> str:
-        """Those of the front."""
         return self.nodes["front"].run("curl", "--silent", "--fail", f"http://{METRICS}/metrics")
 
     def passed_front(self) -> int:
@@ -156,14 +154,12 @@ def handoff_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networ
 
 @pytest.fixture
 def handoff(handoff_network: Network) -> Iterator[HandOff]:
-    """All of it at work, from new."""
     with at_work(handoff_network) as world:
         yield world
 
 
 @contextmanager
 def at_work(network: Network) -> Iterator[HandOff]:
-    """All of it, for the length of the block."""
     (network.directory / "access.log").unlink(missing_ok=True)
     world = HandOff(network)
     try:
@@ -187,7 +183,6 @@ def pattern(name: str, size: int) -> bytes:
 
 
 def request(path: str) -> bytes:
-    """For an object."""
     return f"GET /{path} HTTP/1.1\r\nHost: {SERVICE}\r\n\r\n".encode()
 
 

@@ -33,8 +33,6 @@ router: nft add rule ip translated leave ip saddr 192.168.77.0/24 oifname != lan
 
 @dataclass(frozen=True)
 class Home(World):
-    """With a device."""
-
     device: Node
 
     @property
@@ -62,6 +60,5 @@ def home_at(directory: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """The world, without a daemon."""
     with home_at(tmp_path) as built:
         yield built

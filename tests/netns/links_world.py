@@ -60,7 +60,6 @@ client: nft add rule netdev limits {link} meta protocol {{ ip, ip6 }} fwd to {li
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Both namespaces, and the server of sizes in the gateway's."""
     network = "".join(_LINK.format(link=link, number=number) for link, number in LINKS.items()) + _LIMITS
     with standing_nodes("thr-", network, tmp_path_factory.mktemp("throttler")), serving_sizes(AT_GATEWAY):
         yield
@@ -104,7 +103,6 @@ class Connection:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait until they have come."""
         self._thread.join()
         assert self._left == 0
 
@@ -122,7 +120,6 @@ class Connection:
                 self._left -= came
 
     def transfer(self, size: int) -> None:
-        """Both."""
         self.request(size)
         self.finish()
 
@@ -169,7 +166,6 @@ def link(name: str, interface: str) -> dict[str, Any]:
 
 
 def endpoint(name: str, address: str) -> int:
-    """The number of an MPTCP endpoint."""
     return next(
         int(each["id"]) for each in json.loads(on(name, "ip -j mptcp endpoint show")) if each["address"] == address
     )

@@ -54,13 +54,11 @@ class Secure:
             enrol(self.authority, name, 1)
 
     def agent(self, name: str, number: int) -> Process:
-        """Start a node's agent with the node's certificate."""
         identity = str(self.authority / name)
         self.overlay.agent(name, number, "--endpoints", self.endpoints, "--identity", identity)
         return self.overlay.processes[name]
 
     def controller(self, name: str) -> Process:
-        """Start a controller with its certificate."""
         identity = str(self.authority / name)
         options = ["--endpoints", self.endpoints, "--identity", identity]
         return self.overlay.tributary(name, "controller", name, *options)

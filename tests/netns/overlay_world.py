@@ -62,7 +62,6 @@ class Overlay:
         self.tributary(name, "agent", name, *where, "--interval-ms", "200", *options)
 
     def start_converter(self, name: str, host: str) -> None:
-        """Start the converter of a node."""
         socket = self.node.directory / f"{name}.sock"
         text = _CONVERTER.format(socket=socket, address=f"{host}:5124")
         settings = self.node.write(f"{name}.toml", text)
@@ -89,11 +88,9 @@ class Overlay:
         return self.node.directory / f"{name}.pressure"
 
     def controller(self, name: str) -> None:
-        """Start a controller."""
         self.tributary(name, "controller", name, "--endpoints", ETCD)
 
     def tributary(self, name: str, *arguments: str) -> Process:
-        """Start the program."""
         return self.start(name, [str(self.program), *arguments])
 
     def refused(self, *arguments: str) -> tuple[int, str]:
@@ -110,7 +107,6 @@ class Overlay:
         self.processes[name].popen.wait()
 
     def start(self, name: str, command: list[str]) -> Process:
-        """Start a program, under this name."""
         process = self.node.start(name, command)
         self.stack.callback(process.stop, 2)
         self.processes[name] = process
@@ -122,7 +118,6 @@ class Overlay:
         return answer
 
     def status(self) -> dict[str, Any]:
-        """What the program says is so."""
         return self.asked("status")
 
     def refusals(self) -> list[str]:
@@ -198,7 +193,6 @@ def until(condition: Callable[[], Any]) -> float:
 
 @pytest.fixture
 def empty(name: str) -> Iterator[Overlay]:
-    """A namespace where nothing runs yet."""
     program = control.build()
     with (
         reserved(name) as directory,

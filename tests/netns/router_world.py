@@ -171,7 +171,6 @@ class World:
         eventually(lambda: self.subflows() == sorted(wanted))
 
     def received(self, link: str) -> int:
-        """Bytes that have come by a link."""
         return int(json.loads(self.on_router(f"ip -j -s link show {link}"))[0]["stats64"]["rx"]["bytes"])
 
     def everything(self) -> str:
@@ -183,14 +182,12 @@ class World:
         return "\n".join(line for line in lines if " table local " not in line)
 
     def settings(self, text: str = SETTINGS) -> Path:
-        """A settings file."""
         path = self.directory / f"{hashlib.sha256(text.encode()).hexdigest()[:8]}.toml"
         path.touch(mode=0o600)
         path.write_text(text)
         return path
 
     def command(self, *words: str, by: Sequence[str] = ()) -> tuple[str, ...]:
-        """A command of ``router`` in the router's namespace."""
         kept = f"STATE_DIRECTORY={self.directory / 'kept'}"
         return in_namespace(self.router, *by, "env", kept, sys.executable, "-m", "router", *words)
 
@@ -220,7 +217,6 @@ class World:
 
     @contextmanager
     def transfer(self, server: str = SERVER_4) -> Iterator[Transfer]:
-        """A download that has begun."""
         with closing(Transfer(connected(self.nodes["router"], server, PORT, protocol=MPTCP))) as transfer:
             assert transfer.goes_on()
             yield transfer
@@ -246,6 +242,5 @@ def world(directory: Path, links: Sequence[str] = tuple(LINKS)) -> Iterator[Worl
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[World]:
-    """With both links."""
     with world(tmp_path) as built:
         yield built

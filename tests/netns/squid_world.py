@@ -241,7 +241,6 @@ def world() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def squid_built() -> Iterator[World]:
-    """The world, shared by the tests of one file."""
     with world() as built:
         yield built
 

@@ -1,5 +1,3 @@
-"""The console beside a real throttler: who may do what, and what goes wrong."""
-
 import json
 import os
 import re

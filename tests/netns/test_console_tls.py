@@ -1,5 +1,3 @@
-"""The console by HTTPS: its certificate, and connections that never finish a handshake."""
-
 import ssl
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +26,6 @@ def secured(tmp_path: Path) -> Iterator[tuple[Browser, Child]]:
 
 
 def answers(browser: Browser) -> bool:
-    """Whether it answers by HTTPS."""
     connection = HTTPSConnection("127.0.0.1", browser.port, timeout=20, context=ssl._create_unverified_context())
     try:
         connection.request("GET", "/api/v1/who")

@@ -56,8 +56,6 @@ class Files(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(world: World, folder: Path, certificate: Path | None = None) -> Iterator[int]:
-    """A web server for a folder; yields its port."""
-
     def handler(*arguments: Any) -> Files:
         return Files(*arguments, directory=str(folder))
 

@@ -1,5 +1,3 @@
-"""Converters that connect through each other: chains, routes by the server's network, and circles."""
-
 import os
 import signal
 import socket

@@ -1,5 +1,3 @@
-"""The native converter's command line and configuration, at its start and when it takes a new one at SIGHUP."""
-
 import subprocess
 from pathlib import Path
 

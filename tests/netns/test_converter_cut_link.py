@@ -1,5 +1,3 @@
-"""A transfer through the native converter over two links of which one is cut, and comes back."""
-
 import socket
 import time
 from collections.abc import Iterator
@@ -97,6 +95,5 @@ def test_transfer_outlives_a_cut_link_and_uses_it_again(net: World, running: Con
 
 
 def endpoint(world: World, address: str) -> str:
-    """The id of an MPTCP endpoint of the client's."""
     lines = world.client.ip("mptcp", "endpoint", "show").splitlines()
     return next(line.split()[2] for line in lines if line.split()[0] == address)

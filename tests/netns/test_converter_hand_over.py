@@ -1,5 +1,3 @@
-"""How the native converter ends, how others take its sockets over, and what its service manager hears of it."""
-
 import os
 import shutil
 import signal

@@ -1,5 +1,3 @@
-"""The parts of HTTP that proxies get wrong, end to end over the native converter; responses that are hard to read."""
-
 import socket
 import time
 from contextlib import suppress

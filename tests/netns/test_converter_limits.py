@@ -1,5 +1,3 @@
-"""At its limits the native converter refuses new work clearly, and old work goes on."""
-
 import socket
 import threading
 import time

@@ -1,5 +1,3 @@
-"""Names that clients of the native converter ask for: who is asked, in which order, and what counts."""
-
 import json
 import socket
 import time

@@ -1,5 +1,3 @@
-"""What the native converter passes on, once and in order: bytes, ends and resets; and how long it waits for them."""
-
 import socket
 import time
 from contextlib import suppress

@@ -1,5 +1,3 @@
-"""What the native converter tells of itself: status, the terminal's view of it, metrics, access log."""
-
 import fcntl
 import json
 import os

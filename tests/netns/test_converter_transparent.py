@@ -1,5 +1,3 @@
-"""The native converter for devices that know nothing of it, at the gateway and in a home router."""
-
 import socket
 import struct
 import time

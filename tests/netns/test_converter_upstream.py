@@ -1,5 +1,3 @@
-"""How the native converter connects to servers: from where, to which address, and what it tells them."""
-
 import signal
 import socket
 import time

@@ -1,5 +1,3 @@
-"""The doctor on a client with two access links, whose network is put out of order and mended."""
-
 import json
 import subprocess
 import sys

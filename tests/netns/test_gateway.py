@@ -1,5 +1,3 @@
-"""Home routers with keys, by real tunnels: which are accepted, what they reach, and how access ends."""
-
 import shutil
 import socket
 import sys

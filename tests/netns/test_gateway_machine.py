@@ -1,5 +1,3 @@
-"""What a gateway changes about its machine: passing packets on, rules, its interface; and that all of it goes again."""
-
 import socket
 from contextlib import suppress
 from ipaddress import IPv4Network

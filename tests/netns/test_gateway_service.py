@@ -1,5 +1,3 @@
-"""The gateway's service, by which the console lists, enrols and revokes home routers."""
-
 import json
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Request hand-off: which requests the front relays since they are small, and which of several back ends it chooses."""
-
 import re
 from contextlib import ExitStack
 from pathlib import Path

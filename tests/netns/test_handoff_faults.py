@@ -260,7 +260,6 @@ def test_a_client_that_vanishes_is_given_up(handoff: HandOff) -> None:
 
 
 def restart_back_end(handoff: HandOff, *options: str) -> None:
-    """The first one, with these options."""
     handoff.restart("a", *options)
     handoff.wait_for("a")
 

@@ -1,5 +1,3 @@
-"""Where a hand-off ends: full tables, rules and ports that are still or no longer there, packets that come late."""
-
 import re
 import socket
 import struct

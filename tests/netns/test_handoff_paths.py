@@ -1,5 +1,3 @@
-"""Clients whose way takes shorter packets than their own device, or who ask for congestion notification."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

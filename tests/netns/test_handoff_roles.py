@@ -1,5 +1,3 @@
-"""In a hand-off each certificate is for one role, and no other one's work is done with it."""
-
 import re
 import socket
 import ssl

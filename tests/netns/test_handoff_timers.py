@@ -1,5 +1,3 @@
-"""Answers that take longer than the front would probe a silent client, whose socket is in repair mode."""
-
 import socket
 import threading
 import time

@@ -1,5 +1,3 @@
-"""Uploads that a front relays to a back end's web server, which answers before it has read them."""
-
 import re
 import socket
 import time

@@ -1,5 +1,3 @@
-"""Prometheus beside a testbed with traffic: it takes the rules, and answers every query of a dashboard and a rule."""
-
 import json
 import os
 import signal

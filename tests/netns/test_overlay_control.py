@@ -1,5 +1,3 @@
-"""The overlay's agents and controllers on the real etcd: who is alive, who measures, who computes, who takes over."""
-
 import os
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""The name server that leads clients to their ingress: real questions, and agents that come and go in the real etcd."""
-
 import signal
 import socket
 import struct
@@ -61,7 +59,6 @@ class NameServer:
         return answer
 
     def led(self) -> list[str]:
-        """The addresses for a client."""
         return answers(self.ask("www.fast.example"))
 
     def leads_to(self, address: str) -> float:
@@ -70,7 +67,6 @@ class NameServer:
 
 
 def answers(answer: DNS) -> list[str]:
-    """The addresses in it."""
     return sorted(str(each.rdata) for each in answer.an or [] if each.type in (1, 28))
 
 

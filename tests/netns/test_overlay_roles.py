@@ -1,5 +1,3 @@
-"""Who may write what in the overlay's etcd: three members with users and roles, asked with the certificates of each."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The routes of an ingress's converter follow its table: written, handed over, explained, and left alone in trouble."""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

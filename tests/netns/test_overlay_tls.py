@@ -1,5 +1,3 @@
-"""The overlay's control plane over mutual TLS, on the real etcd: who has a certificate, who has not."""
-
 import shutil
 import time
 from pathlib import Path

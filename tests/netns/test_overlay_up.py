@@ -74,7 +74,6 @@ def explained(overlay: Running) -> Any:
 
 
 def in_use(overlay: Running, name: str) -> bool:
-    """Whether the converter of a node uses its newest table."""
     answer = overlay.status()
     (table,) = (table for table in answer["tables"] if table["ingress"] == name)
     (node,) = (node for node in answer["nodes"] if node["name"] == name)
@@ -82,7 +81,6 @@ def in_use(overlay: Running, name: str) -> bool:
 
 
 def kill(overlay: Running, name: str) -> None:
-    """The converter and the agent of a node, as a crash would."""
     for pid in overlay.mesh.nodes[name].pids():
         os.kill(pid, signal.SIGKILL)
 

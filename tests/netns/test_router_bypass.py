@@ -1,5 +1,3 @@
-"""By-passes that are added while the router runs, with the real kernel."""
-
 import signal
 
 import pytest

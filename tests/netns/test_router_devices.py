@@ -1,5 +1,3 @@
-"""What devices of a home router's LAN use, counted by the real kernel."""
-
 import json
 import signal
 from typing import Any

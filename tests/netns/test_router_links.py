@@ -1,5 +1,3 @@
-"""Access links that come, go and change under a running session, with the real kernel."""
-
 import signal
 import subprocess
 import time

@@ -1,5 +1,3 @@
-"""When a link is used: when the other one is full, until its cap is used up, or as it is said, with the real kernel."""
-
 import signal
 import sys
 from pathlib import Path

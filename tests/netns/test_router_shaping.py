@@ -1,5 +1,3 @@
-"""Links whose queues the daemon keeps short, with the real kernel: what stands, how it goes, what becomes of delay."""
-
 import json
 import os
 import re

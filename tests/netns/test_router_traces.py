@@ -1,5 +1,3 @@
-"""What the home router's daemon leaves when it ends, in which way ever, and what it never touches."""
-
 import signal
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""MPTCP on the client's side, plain TCP on the server's: seen at a running gateway, on the wire and by the kernel."""
-
 import socket
 import time
 

@@ -1,5 +1,3 @@
-"""Every refusal that Squid owes, at a running gateway: the client is told why, and no SYN leaves."""
-
 import re
 import socket
 import time

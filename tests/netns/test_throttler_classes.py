@@ -1,5 +1,3 @@
-"""The throttler on the real kernel: classes of throttled subflows, by either source."""
-
 import signal
 import socket
 import time

@@ -1,5 +1,3 @@
-"""Who may ask a running throttler, and that whoever asks, however often, holds up neither it nor root."""
-
 import json
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-"""The throttler steered while it runs: rules set, changed and taken away, the policy file read again, and questions."""
-
 import json
 import signal
 import socket

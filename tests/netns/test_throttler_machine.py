@@ -1,5 +1,3 @@
-"""What happens to the machine below a running throttler: interfaces come and go, rules are flushed, clients vanish."""
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

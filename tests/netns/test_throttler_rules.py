@@ -1,5 +1,3 @@
-"""What each kind of rule does to packets on the real kernel: directions, scopes, links, code points, quotas, hours."""
-
 import re
 import time
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""From words to the arguments of a command's function."""
-
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 

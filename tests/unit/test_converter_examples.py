@@ -1,5 +1,3 @@
-"""The converter's example configurations, judged by the converter."""
-
 import subprocess
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The kernel's counters, read from what /proc says."""
-
 from experiments.testbed.counters import parse
 
 NETSTAT = """\

@@ -47,7 +47,6 @@ PAGE = ROOT / "docs/architecture.md"
 
 
 def name_of(path: Path) -> str:
-    """A file's module."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

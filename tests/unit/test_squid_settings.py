@@ -1,5 +1,3 @@
-"""Settings of the HTTP converter: what is refused, how, and what holds when nothing is said."""
-
 import tomllib
 
 import pytest

@@ -1,5 +1,3 @@
-"""The list of forbidden targets as Squid takes it: what is never a target, and what an operator may open."""
-
 import ipaddress
 import tomllib
 

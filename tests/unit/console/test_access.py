@@ -1,5 +1,3 @@
-"""Who may do what."""
-
 from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins
 
 

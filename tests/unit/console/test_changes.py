@@ -1,5 +1,3 @@
-"""Changes: one at a time, the last value wins, each can be undone."""
-
 import asyncio
 import time
 from pathlib import Path
@@ -17,8 +15,6 @@ LTE = Subject("path", "lte", "limit")
 
 
 class SlowPath:
-    """A path whose limit takes a while to set."""
-
     def __init__(self) -> None:
         self.limit: str | None = None
         self.set_to: list[str | None] = []

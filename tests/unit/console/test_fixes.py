@@ -1,5 +1,3 @@
-"""What the doctor answers to the console at its socket, and what the journal says of it."""
-
 import asyncio
 import socket
 import threading

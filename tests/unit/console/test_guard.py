@@ -1,5 +1,3 @@
-"""Which requests are answered at all."""
-
 from http import HTTPStatus
 from typing import Any
 

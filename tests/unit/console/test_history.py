@@ -1,5 +1,3 @@
-"""What links have carried."""
-
 from pathlib import Path
 
 import pytest

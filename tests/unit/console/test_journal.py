@@ -1,5 +1,3 @@
-"""The journal."""
-
 from pathlib import Path
 
 import pytest

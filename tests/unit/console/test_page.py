@@ -1,5 +1,3 @@
-"""The page's own files, and what browsers load."""
-
 import hashlib
 import json
 import re

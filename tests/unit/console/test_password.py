@@ -1,5 +1,3 @@
-"""What is kept of a password."""
-
 import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The console's settings."""
-
 from pathlib import Path
 
 import pytest

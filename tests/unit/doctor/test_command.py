@@ -1,5 +1,3 @@
-"""What scripts/doctor says to wrong arguments, and what it needs. None of these looks at anything."""
-
 import subprocess
 import sys
 import threading

@@ -1,5 +1,3 @@
-"""What the doctor makes of the counters that tell of displaced bytes and of waits."""
-
 from collections.abc import Mapping
 from pathlib import Path
 

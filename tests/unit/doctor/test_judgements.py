@@ -1,5 +1,3 @@
-"""What the doctor makes of what it sees."""
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

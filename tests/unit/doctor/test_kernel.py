@@ -1,5 +1,3 @@
-"""Probes and the fragments of the kernel's configuration that they belong to."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What the doctor writes for those who look later."""
-
 import re
 import stat
 from pathlib import Path

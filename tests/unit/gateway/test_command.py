@@ -1,5 +1,3 @@
-"""The command line: settings, help, what is shown of routers."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""What peers an interface gets and loses, and what is counted of them."""
-
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 

@@ -1,5 +1,3 @@
-"""The files of the routers: written, read, refused; and which number is free."""
-
 import os
 import stat
 from ipaddress import IPv4Network

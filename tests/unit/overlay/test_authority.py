@@ -1,5 +1,3 @@
-"""Certificates of the overlay's own authority: what is in them, and who can read their keys."""
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -46,7 +46,6 @@ TEXT = """\
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was asked for."""
     asked: list[str] = []
 
     def ask(_command: str, words: Sequence[str]) -> Any:

@@ -1,5 +1,3 @@
-"""The overlay's metrics."""
-
 import pytest
 
 pytest.importorskip("prometheus_client")
@@ -23,7 +21,6 @@ def read() -> Overlay:
 
 
 def samples(document: Overlay) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Name and label values to value."""
     return prometheus.samples(page(document), "tributary_overlay")
 
 

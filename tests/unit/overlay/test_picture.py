@@ -1,5 +1,3 @@
-"""A picture of an overlay: where its nodes are, and which links are drawn."""
-
 from math import dist
 
 import pytest

@@ -1,5 +1,3 @@
-"""The overlay's status as a document."""
-
 from math import dist
 from typing import Any
 

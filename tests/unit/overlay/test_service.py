@@ -1,5 +1,3 @@
-"""The overlay's reader, with a program that prints what the test says."""
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +16,6 @@ from tributary.settings.errors import CommandError, Exit
 
 
 class World:
-    """A reader, and what its program does."""
-
     def __init__(self, program: Path, thread: ThreadPoolExecutor) -> None:
         self._program = program
         self._thread = thread

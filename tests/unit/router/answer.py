@@ -14,7 +14,6 @@ CARRIED = {"usb0": Octets(1000, 200), "tb0": Octets(30, 40), "tb2": Octets(3, 4)
 
 
 def answer() -> dict[str, Any]:
-    """A fresh document."""
     script = Script(text=SETTINGS + 'monthly_cap = "50GB"\n' + text(FIRST))
     reconciler = script.reconciler
     script.now(DSL, LTE)

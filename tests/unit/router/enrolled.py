@@ -12,8 +12,6 @@ SECOND = check(GIVEN | {"gateway": "gateway.example.net:7", "addresses": "10.84.
 
 
 class Script(Reconciling):
-    """One with an enrolment or more."""
-
     def __init__(self, *enrolments: Enrolment, more: str = "", memory: OwnershipRecord | None = None) -> None:
         super().__init__(None, more + SETTINGS + "".join(map(text, enrolments or (FIRST,))), memory)
 

@@ -182,7 +182,6 @@ def changed(observed: KernelState, now: KernelState) -> KernelState:
 
 
 def link(reconciler: Reconciler, name: str) -> Link:
-    """One of its links."""
     return next(each for each in reconciler.links if each.name == name)
 
 

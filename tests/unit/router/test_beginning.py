@@ -1,5 +1,3 @@
-"""Which link begins sessions inside the tunnels."""
-
 import pytest
 
 from router import api

@@ -1,5 +1,3 @@
-"""The command line, and what status shows."""
-
 from dataclasses import replace
 from pathlib import Path
 

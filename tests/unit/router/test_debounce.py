@@ -1,5 +1,3 @@
-"""When to look after changes."""
-
 from router.debounce import LONGEST, QUIET, Debounce
 
 

@@ -1,5 +1,3 @@
-"""What devices of the LAN use, from counters and leases."""
-
 from typing import Any
 
 from router.lan.devices import devices, names

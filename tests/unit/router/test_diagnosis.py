@@ -1,5 +1,3 @@
-"""What people are told of links and gateways, and the codes that programs get."""
-
 from dataclasses import replace
 from typing import Any
 

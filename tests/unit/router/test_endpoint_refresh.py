@@ -1,5 +1,3 @@
-"""When an endpoint is made anew for sessions that have lost their subflow."""
-
 from itertools import pairwise
 
 import pytest

@@ -1,5 +1,3 @@
-"""When the tunnels go back to an earlier gateway."""
-
 import pytest
 
 from router.tunnels.failback import FailbackMonitor

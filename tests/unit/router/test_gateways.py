@@ -1,5 +1,3 @@
-"""Which gateway the tunnels lead to, and by which of its addresses."""
-
 from ipaddress import ip_address
 
 from command.link import lines

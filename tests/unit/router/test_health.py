@@ -1,5 +1,3 @@
-"""Which links are taken out, by what their probes say."""
-
 import random
 
 import pytest

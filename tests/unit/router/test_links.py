@@ -1,5 +1,3 @@
-"""Which interface is which link, and why a link is down."""
-
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, ip_address
 

@@ -1,5 +1,3 @@
-"""Messages of rtnetlink and of the path manager: written and read again, cut at every byte, and the kernel's own."""
-
 import socket
 import struct
 from collections.abc import Callable

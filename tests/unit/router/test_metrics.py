@@ -1,5 +1,3 @@
-"""The router's metrics, from the status as the daemon makes it."""
-
 import pytest
 
 pytest.importorskip("prometheus_client")
@@ -14,7 +12,6 @@ PREFIX = "tributary_router"
 
 
 def samples() -> dict[tuple[str, tuple[str, ...]], float]:
-    """Name and label values (in the order of the labels' names) to value."""
     return prometheus.samples(page(answer(), CARRIED.get), PREFIX)
 
 

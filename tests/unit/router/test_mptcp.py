@@ -1,5 +1,3 @@
-"""What connections tell of MPTCP, and when they are made."""
-
 from router.probes.mptcp import AGAIN, SOON, Verdict, Verdicts, outside
 from tests.unit.router.enrolled import Script, answering
 from tests.unit.router.house import DSL, LTE, SETTINGS, settings

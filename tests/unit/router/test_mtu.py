@@ -106,7 +106,6 @@ WAY = Path("eth0", ip_address("192.168.1.2"), ip_address("203.0.113.5"), 1500)
 
 @pytest.fixture
 def paths() -> Paths:
-    """With a way that was measured."""
     made = Paths()
     made.set_paths({"dsl": WAY})
     assert made.start_due(100.0) == ["dsl"]

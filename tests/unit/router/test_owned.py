@@ -1,5 +1,3 @@
-"""What outlives a killed daemon."""
-
 from ipaddress import ip_address
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Hours, and a clock that may be wrong."""
-
 import ctypes
 from datetime import UTC, datetime
 from pathlib import Path

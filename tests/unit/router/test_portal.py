@@ -1,5 +1,3 @@
-"""Login pages: what an answer tells, and when somebody asks."""
-
 from ipaddress import ip_address
 from pathlib import Path
 from socket import if_nametoindex

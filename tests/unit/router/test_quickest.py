@@ -1,5 +1,3 @@
-"""Which link begins sessions, by the round-trip times of equal links."""
-
 from collections.abc import Sequence
 
 import pytest

@@ -19,7 +19,6 @@ from tributary.mptcp.four_tuple import FourTuple
 
 @pytest.fixture
 def script() -> Script:
-    """With a link that was installed."""
     made = Script(house(DSL))
     made.step()
     return made
@@ -27,7 +26,6 @@ def script() -> Script:
 
 @pytest.fixture
 def both() -> Script:
-    """With both."""
     made = Script(house(DSL, LTE))
     made.step()
     return made

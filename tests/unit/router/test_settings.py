@@ -1,5 +1,3 @@
-"""What stands in a settings file, and the one line that a wrong one gets."""
-
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path

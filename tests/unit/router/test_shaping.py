@@ -1,5 +1,3 @@
-"""From links with rates to qdiscs: the steps, and the commands of each kind of queue."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""When a conversation that is no longer answered is worth a question."""
-
 from collections.abc import Callable
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""Probes over loopback, with real sockets."""
-
 import selectors
 import socket
 from collections.abc import Iterator

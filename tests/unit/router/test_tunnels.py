@@ -18,7 +18,6 @@ from tributary.wireguard.enrolment import text
 
 @pytest.fixture
 def both() -> Script:
-    """With two links."""
     script = Script()
     script.now(DSL, LTE)
     return script

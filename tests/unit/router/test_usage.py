@@ -1,5 +1,3 @@
-"""Monthly caps: what counters show in, what is used and until when out."""
-
 import json
 from datetime import date, datetime
 from pathlib import Path

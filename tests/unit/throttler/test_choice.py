@@ -1,5 +1,3 @@
-"""Which source a throttler has, and what that costs."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""Sessions that were closed before all was sent."""
-
 from throttler.sources.draining import PAUSE, DrainFilter
 from tributary.mptcp.events import Ended, Event, SessionClosed, SubflowClosed, SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple

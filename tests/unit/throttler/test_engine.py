@@ -1,5 +1,3 @@
-"""From events to plans, with clocks that the test sets."""
-
 from datetime import datetime
 from pathlib import Path
 
@@ -25,8 +23,6 @@ PATHS = '[paths.wired]\ninterface = "eth0"\n[paths.wireless]\ninterface = "eth1"
 
 
 class World:
-    """An engine, and the time that it is."""
-
     def __init__(self, policy: Policy) -> None:
         self.time = datetime(2026, 11, 21, 12, 0)
         self.engine = Engine(policy, Quotas(), lambda: self.time)

@@ -1,5 +1,3 @@
-"""The throttler's metrics, from its status."""
-
 from dataclasses import replace
 
 import pytest

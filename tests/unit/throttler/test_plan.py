@@ -1,5 +1,3 @@
-"""The class table: desired assignments against installed classes."""
-
 from dataclasses import replace
 
 import pytest

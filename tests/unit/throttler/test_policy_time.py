@@ -1,5 +1,3 @@
-"""Hours, days, periods and quotas: the policy and the clock."""
-
 from datetime import datetime
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which subflows a rule would be about, before it is set."""
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The text for tc and nft, whole policies at a time."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""What the daemon tells of itself: answers beside the loop, and questions that cost the loop nothing."""
-
 import threading
 import time
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Throttled subflows that carry nothing any more."""
-
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What happens between the packet socket and the handshakes; the socket itself is tested in tests/netns."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""What outlives the daemon."""
-
 from datetime import datetime
 from pathlib import Path
 

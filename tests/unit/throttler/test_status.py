@@ -1,5 +1,3 @@
-"""The status as JSON and back."""
-
 import pytest
 
 from tests.unit.throttler.answer import COUNTERS, answer, document, unread

@@ -1,5 +1,3 @@
-"""What is decided about the paths of sessions, by readings of made-up links."""
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

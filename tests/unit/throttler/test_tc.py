@@ -1,5 +1,3 @@
-"""tc as a process for life, by lines that it complains about; nothing is changed."""
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 

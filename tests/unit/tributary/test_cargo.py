@@ -1,5 +1,3 @@
-"""Whether what is written in Rust can be built here, and which programs are taken."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is shown of an address."""
-
 import pytest
 
 from tributary.settings.privacy import HIDDEN, Privacy, shortened

@@ -1,5 +1,3 @@
-"""Programs that are run: how long they may take, and what a Ctrl-C does to them."""
-
 import os
 import signal
 import time

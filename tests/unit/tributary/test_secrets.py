@@ -1,5 +1,3 @@
-"""No message shows a secret that stands in a settings file, whatever is wrong with the file."""
-
 import base64
 import tomllib
 

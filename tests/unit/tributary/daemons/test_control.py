@@ -26,7 +26,6 @@ CONTROL = Control("weather", "weather daemon", longest=100, timeout=10.0)
 
 @pytest.fixture(autouse=True)
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory, which is not there yet."""
     monkeypatch.setattr(directories, "RUN", tmp_path / "run")
     monkeypatch.setattr(control, "GROUP", "no-such-group-at-all")
     return tmp_path / "run"
@@ -34,7 +33,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def answering(handle: control.Handler) -> Iterator[None]:
-    """A daemon that answers so, in a thread."""
     ended = threading.Event()
     with CONTROL.server() as server, selectors.DefaultSelector() as selector:
         selector.register(server, selectors.EVENT_READ)

@@ -1,5 +1,3 @@
-"""The log's lines."""
-
 import io
 import json
 import os

@@ -51,8 +51,6 @@ class Noting:
 
 
 class Ground:
-    """What a loop stands on."""
-
     def __init__(self, stack: ExitStack, manager: socket.socket) -> None:
         self.signals = stack.enter_context(caught(STOP, LEAVE, RELOAD))
         self.manager = manager
@@ -68,7 +66,6 @@ class Ground:
         return Loop(self.signals, (STOP, LEAVE), servers, [self.reader], Log(as_text, self.written))
 
     def told(self) -> list[str]:
-        """What the service manager was told."""
         found = []
         while True:
             try:

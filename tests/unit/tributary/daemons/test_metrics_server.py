@@ -1,5 +1,3 @@
-"""The HTTP by which a daemon's metrics are asked for."""
-
 import http.client
 import selectors
 import socket

@@ -1,5 +1,3 @@
-"""sd_notify, with a real datagram socket."""
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Connections that ask one thing each, over Unix sockets: who is let in, whose turn it is, and late answers."""
-
 import selectors
 import socket
 from collections.abc import Iterator
@@ -46,7 +44,6 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 
 
 def served(ground: Ground, client: socket.socket, turns: int = 50) -> bytes:
-    """What the client gets, all of it."""
     client.setblocking(False)
     got = b""
     for _ in range(turns):

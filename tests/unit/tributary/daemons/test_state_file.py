@@ -1,5 +1,3 @@
-"""Files that outlive a daemon, and what becomes of one that is damaged."""
-
 import json
 import stat
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""How times and numbers are shown."""
-
 import pytest
 
 from tributary.daemons.text import age, scaled

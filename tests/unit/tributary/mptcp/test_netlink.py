@@ -1,5 +1,3 @@
-"""Messages of netlink, cut and broken in every way; the kernel's own answers."""
-
 import os
 import struct
 

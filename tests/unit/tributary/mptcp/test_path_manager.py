@@ -1,5 +1,3 @@
-"""The kernel's MPTCP events as Linux 6.18 sent them, whole and cut at every byte."""
-
 from contextlib import suppress
 
 import pytest

@@ -1,5 +1,3 @@
-"""What sockets tell against what is known; the dump itself is tested in tests/netns."""
-
 import socket
 from contextlib import ExitStack
 

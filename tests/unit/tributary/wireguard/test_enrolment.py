@@ -1,5 +1,3 @@
-"""What a router has to know of a gateway, and what its keys and addresses follow from."""
-
 import base64
 import tomllib
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
