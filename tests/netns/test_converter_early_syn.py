@@ -146,16 +146,6 @@ def test_the_client_gets_the_connection_that_was_begun(conv: World, source: str,
         eventually(lambda: converter.served() == ["ok"])
 
 
-def test_servers_that_speak_first_are_heard(conv: World) -> None:
-    greeting = b"220 ready\r\n"
-    with (
-        conv.converter(ONE_SECOND + CONFIG),
-        conv.serving(lambda one: one.sendall(greeting), PORT),
-        conv.connect(SERVER, PORT, MPTCP, CLIENT) as client,
-    ):
-        assert read_all(client)[0] == greeting
-
-
 def test_the_client_s_own_address_can_be_kept(conv: World) -> None:
     config = ONE_SECOND + CONFIG.replace(EARLY, EARLY + "keep_client_address = true\n")
     with conv.converter(config), conv.serving(echo, PORT) as service:
@@ -201,22 +191,6 @@ def test_malformed_syns_are_nothing(conv: World) -> None:
         send(conv, syn(CLIENT, SERVER, 40001, JOIN))
         eventually(lambda: seen(converter) == {"join": 1})
         assert left(conv) == []
-
-
-@pytest.mark.parametrize(
-    ("limits", "sources"),
-    [("connections = 5", 20), ("per_server = 5", 20), ("per_client = 5", 1)],
-)
-def test_there_are_limits_in_all_for_a_client_and_to_a_server(conv: World, limits: str, sources: int) -> None:
-    with conv.converter(ONE_SECOND + limits + "\n" + CONFIG) as converter, conv.serving(echo, PORT):
-        packets = [syn(f"10.0.1.{100 + number % sources}", SERVER, 42000 + number) for number in range(20)]
-        send(conv, *packets)
-        eventually(lambda: seen(converter) == {"started": 5, "limit-reached": 15})
-        assert left(conv) == [(SERVER, PORT)] * 5
-        # Who is not forged is served, if not early.
-        with conv.connect(SERVER, PORT, MPTCP, CLIENT) as client:
-            assert passes(client, client, b"here")
-        eventually(lambda: given_up(converter) == 5)
 
 
 def test_a_server_that_refuses_is_no_false_success(conv: World) -> None:

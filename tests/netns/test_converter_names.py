@@ -61,13 +61,9 @@ def socks_name(conv: World, name: str, port: int) -> int:
     ("lines", "named"),
     [
         (f"options edns0 retrans:1\nnameserver {SERVER}\n", "retrans:1"),
-        (f"nameserver {SERVER} 192.0.2.9\n", "192.0.2.9"),
-        (f"resolver strange\nnameserver {SERVER}\n", "resolver"),
-        (f"nameserver dns.test\nnameserver {SERVER}\n", "dns.test"),
-        (f"nameserver fe80::1%nowhere\nnameserver {SERVER}\n", "fe80::1%nowhere"),
         (f"; caf\xe9\noptions edns0 trust-ad ndots:2\nsearch a.test\nnameserver {SERVER} # the first\n", ""),
     ],
-    ids=["option", "two", "word", "name", "interface", "all-known"],
+    ids=["option", "all-known"],
 )
 def test_what_resolv_conf_has_besides_is_ignored_and_named_once(
     conv: World, tmp_path: Path, lines: str, named: str

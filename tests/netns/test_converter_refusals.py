@@ -28,12 +28,9 @@ from tests.netns.world import eventually
 # What a kept connection serves asks for no name.
 CONFIG = ALL + '[timeouts]\nrequest = "2s"\nconnect = "1s"\n[upstream]\nreuse = "never"\n'
 
-# By the reason that logs and metrics give.
-SPECIAL = """127.0.0.1 127.255.255.254 0.0.0.0 169.254.169.254 169.254.1.1 100.100.100.200 224.0.0.1 239.1.1.1
-    255.255.255.255 240.0.0.1 192.0.0.8 198.18.0.1 ::1 :: fe80::1 fec0::1 ff02::1 ff05::2 fd00:ec2::254 fc00::1 100::1
-    2001::1 10.9.8.7 10.7.0.2 172.16.0.1 192.168.1.1 100.64.0.1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::127.0.0.1
-    ::ffff:0:127.0.0.1 64:ff9b::127.0.0.1 64:ff9b::a9fe:a9fe 64:ff9b:1::7f00:1 2002:7f00:1:: 2002:a00:1::1 10.0.1.1
-    10.0.2.1 10.255.255.255 fd00:1::1"""
+# By the reason that logs and metrics give; tests/netns/test_guard.py holds the converter to the whole list.
+SPECIAL = """127.0.0.1 169.254.169.254 240.0.0.1 10.0.1.1 10.0.2.1 10.7.0.2 100.64.0.1 ::1 fe80::1 fec0::1 fd00:1::1
+    ::ffff:127.0.0.1 64:ff9b::a9fe:a9fe 2002:a00:1::1"""
 OWN = "203.0.113.1 192.0.2.1 2001:db8::1 2001:db8:5::1 ::ffff:203.0.113.1"
 BROADCAST = "203.0.113.255"
 # Hosts that the C library takes for addresses, and that are names by RFC 3986 section 3.2.2.
@@ -173,12 +170,8 @@ def test_own_address_is_reached_when_it_is_allowed_alone_and_never_at_a_listener
     ("name", "records", "reason"),
     [
         ("loopback.test", ["127.0.0.1"], "special-address"),
-        ("loopback6.test", ["::1"], "special-address"),
-        ("mapped.test", ["::ffff:127.0.0.1"], "special-address"),
-        ("metadata.test", ["169.254.169.254"], "special-address"),
         ("private.test", [SERVER_PRIVATE, "fd00:ec2::254"], "special-address"),
         ("own.test", ["203.0.113.1", "2001:db8::1"], "own-address"),
-        ("nat64.test", ["64:ff9b::a00:1"], "special-address"),
     ],
 )
 @NAMED_KINDS
