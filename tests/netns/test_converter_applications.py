@@ -204,26 +204,6 @@ def test_websocket_is_opened_and_carries_frames_both_ways(net: World, kind: str,
             assert unframed(client) == CONTENT[:size]
 
 
-def upgraded(connection: socket.socket) -> None:
-    """A server that reads the content of a request before it changes to bytes, which it sends back."""
-    take_head(connection)
-    content = take(connection, 16)
-    connection.sendall(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n" + content)
-    while data := connection.recv(1000):
-        connection.sendall(data)
-
-
-@ALL_KINDS
-def test_an_upgrade_that_carries_content_goes_on_as_another_protocol(net: World, kind: str) -> None:
-    """As Docker's clients run a command in a container."""
-    fields = "Connection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 16\r\n"
-    with net.serving(upgraded) as service, net.opened(kind, SERVER, service.port) as client:
-        client.sendall(request(kind, SERVER, service.port, "/exec/x/start", "POST", fields) + b'{"Detach":f')
-        client.sendall(b"alse}" + b"behind it")
-        assert take_head(client).startswith(b"HTTP/1.1 101 ")
-        assert take(client, 25) == b'{"Detach":false}behind it'
-
-
 @TUNNELS_IN_TURN
 def test_stream_both_ways_at_once_is_whole(net: World, kind: str, protocol: int) -> None:
     """As SSH does: small and large pieces at any time, in both directions."""

@@ -5,7 +5,6 @@ import fcntl
 import socket
 import struct
 import termios
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from experiments.testbed.topology import Profile, Topology
 from tests.netns.connections import MPTCP, TCP, passes, read_all, reset, seconds_to_reset, take, take_head
 from tests.netns.converter_clients import PROTOCOLS, authority, request
 from tests.netns.converter_process import SERVER, Converter
-from tests.netns.converter_services import CONTENT, echo, fetch, fields_of, heard, hold, respond
+from tests.netns.converter_services import echo, fetch, fields_of, heard, hold, respond
 from tests.netns.converter_world import ALL, CLIENT, GATEWAY, PORTS, World
 from tests.netns.early_answers import SMALL, TRAP, EarlyAnswers, length_of
 from tests.netns.world import eventually
@@ -79,17 +78,6 @@ def test_reset_of_a_client_reaches_the_server_that_still_thinks(
         running.wait_until_idle(1)
     eventually(lambda: running.served()[lines:] == ["client-reset"])
     assert running.status()["buffered_bytes"] == 0
-
-
-@PROTOCOLS
-def test_client_that_only_ends_its_direction_gets_its_response(net: World, protocol: int) -> None:
-    """The control: an end is no reset."""
-    with thinking(net, protocol) as (client, server):
-        client.shutdown(socket.SHUT_WR)
-        time.sleep(0.3)
-        respond(server, CONTENT)
-        assert take_head(client).startswith(b"HTTP/1.1 200 ")
-        assert read_all(client) == (CONTENT, "closed")
 
 
 # --- Servers that answer early ---
@@ -262,54 +250,3 @@ def test_upload_whose_success_is_told_early_goes_on_to_its_end(
     for line in running.lines()[lines:]:
         assert (line["outcome"], line["status"]) == ("ok", 200)
         assert line["up_bytes"] > len(BODY)
-
-
-@pytest.mark.parametrize("how", ["closes", "resets"])
-@PROTOCOLS
-def test_upload_that_its_server_does_not_take_to_the_end_is_no_success(
-    net: World, running: Converter, protocol: int, how: str
-) -> None:
-    """A server answers 200 when it has the head, reads a little, and goes."""
-
-    def leaving(connection: socket.socket) -> None:
-        take_head(connection)
-        respond(connection, b"stored")
-        told.wait(20)
-        take(connection, 10_000)
-        if how == "resets":
-            reset(connection)
-
-    told = threading.Event()
-    lines = len(running.lines())
-    with net.serving(leaving) as service, net.proxy("absolute", protocol) as client:
-        assert fetch(client, service.port, "/", "POST", length(BODY))[1] == b"stored"
-        told.set()
-        # It hears of the reset when it sends, or else when it reads.
-        with pytest.raises(ConnectionError):
-            send_and_read(client)
-    eventually(lambda: len(running.lines()) > lines)
-    assert running.served()[lines:] == ["server-reset"]
-
-
-def send_and_read(client: socket.socket) -> None:
-    client.sendall(BODY)
-    client.recv(1)
-
-
-@PROTOCOLS
-def test_client_whose_upload_is_refused_early_is_told_that_its_connection_ends(net: World, protocol: int) -> None:
-    """What it sends after all would be taken for its next request: neither is that read, nor the rest passed on."""
-
-    def forbidding(connection: socket.socket) -> None:
-        take_head(connection)
-        respond(connection, b"not here", status=b"403 Forbidden")
-        read_all(connection)
-
-    with net.serving(forbidding) as service, net.proxy("absolute", protocol) as client:
-        head, content = fetch(client, service.port, "/", "POST", length(BODY))
-        assert (head.split()[1], content) == (b"403", b"not here")
-        assert fields_of(head)[b"connection"] == b"close"
-        client.sendall(BODY + request("absolute", SERVER, service.port, "/next"))
-        client.shutdown(socket.SHUT_WR)
-        assert read_all(client) == (b"", "closed")
-        assert len(service.peers) == 1

@@ -90,31 +90,6 @@ def test_bytes_go_through_whole_each_way_ends_alone_and_the_log_counts_no_frames
             assert (line["outcome"], line["up_bytes"], line["down_bytes"]) == ("ok", size, size)
 
 
-@pytest.mark.parametrize("who", ["client", "server"])
-def test_a_reset_reaches_the_other_end_and_the_next_client_is_served(conv: World, who: str) -> None:
-    ends: list[str] = []
-
-    def reset_or_hear(connection: socket.socket) -> None:
-        connection.sendall(b"hello")
-        if who == "server":
-            connection.recv(1)
-            reset(connection)
-        else:
-            ends.append(read_all(connection)[1])
-
-    with reusing(conv), conv.serving(reset_or_hear) as service:
-        for _ in range(3):
-            with conv.opened("connect", SERVER, service.port) as client:
-                assert take(client, 5) == b"hello"
-                client.sendall(b"x")
-                if who == "client":
-                    reset(client)
-                else:
-                    assert read_all(client)[1] == "reset"
-        if who == "client":
-            eventually(lambda: ends == ["reset"] * 3)
-
-
 @pytest.mark.parametrize("kind", ["connect", "convert"])
 def test_a_converter_that_starts_again_is_asked_on_a_new_connection(conv: World, kind: str) -> None:
     way = ONE_THREAD + via(NODES["first"], "reuse = true", 'fallback = "refuse"')

@@ -64,36 +64,6 @@ def test_urgent_data_come_in_their_place_and_hold_nothing_back(net: World, kind:
             assert take(reader, 7) == b"abcXdef"
 
 
-@TUNNELS_IN_TURN
-def test_client_ends_first_and_the_answer_still_comes(net: World, kind: str, protocol: int) -> None:
-    def answer_at_the_end(connection: socket.socket) -> None:
-        heard, _ = read_all(connection)
-        connection.sendall(heard + CONTENT)
-
-    with net.serving(answer_at_the_end) as service, net.opened(kind, SERVER, service.port, protocol) as client:
-        client.sendall(b"question")
-        client.shutdown(socket.SHUT_WR)
-        assert read_all(client) == (b"question" + CONTENT, "closed")
-
-
-@TUNNELS_IN_TURN
-def test_server_ends_first_and_still_hears_everything(net: World, kind: str, protocol: int) -> None:
-    heard: list[tuple[bytes, str]] = []
-
-    def end_and_listen(connection: socket.socket) -> None:
-        connection.sendall(b"question")
-        connection.shutdown(socket.SHUT_WR)
-        heard.append(read_all(connection))
-
-    with net.serving(end_and_listen) as service, net.opened(kind, SERVER, service.port, protocol) as client:
-        assert read_all(client) == (b"question", "closed")
-        client.settimeout(10)
-        client.sendall(CONTENT)
-        client.shutdown(socket.SHUT_WR)
-        eventually(lambda: heard)
-    assert heard == [(CONTENT, "closed")]
-
-
 # One relay serves all kinds of tunnels; requests have an exchange of their own.
 WAYS = [*product(("client", "server"), ("nothing", "up", "down"), (TCP, MPTCP))]
 

@@ -63,14 +63,6 @@ def test_client_that_ends_behind_its_answer_leaves_the_connection_to_the_next(
             assert (text.endswith(b"/%d 1" % number), end) == (True, "closed")
 
 
-@pytest.mark.parametrize("method", ["POST", "PATCH"])
-def test_first_request_that_may_not_be_repeated_has_a_connection_of_its_own(
-    net: World, service: Service, method: str
-) -> None:
-    assert ask(net, service) == b"/ 1"
-    assert ask(net, service, "/", method, "Content-Length: 0\r\n") == b"/ 2"
-
-
 @pytest.mark.parametrize(
     ("settings", "method", "by"),
     [('reuse = "never"', "GET", b"2"), ('reuse = "always"', "POST", b"1"), ("proxy_protocol = true", "GET", b"2")],
@@ -117,11 +109,6 @@ def test_server_that_just_leaves_costs_the_next_client_nothing(
         assert len(service.peers) == 2
 
 
-def test_server_that_asks_for_another_request_in_time_is_heard(net: World) -> None:
-    with net.serving(time_out) as service, net.proxy("absolute") as client:
-        assert fetch(client, service.port)[0].startswith(b"HTTP/1.1 408 ")
-
-
 @pytest.mark.parametrize(("ends", "seconds"), [(True, 2), (False, 9)], ids=["its-server-ends-it", "nobody-uses-it"])
 def test_connection_is_closed_in_order_at_once_when_its_server_ends_it_and_after_some_seconds_of_rest(
     net: World, running: Converter, ends: bool, seconds: int
@@ -151,10 +138,6 @@ def test_connection_is_closed_in_order_at_once_when_its_server_ends_it_and_after
     ("to_server", "to_client"),
     [
         ("Authorization: NTLM TlRMTVNTUAAD\r\n", b""),
-        ("Authorization: negotiate YIIJ\r\n", b""),
-        ("Authorization:\tNTLM\tTlRMTVNTUAAD\r\n", b""),
-        ("Authorization: CredSSP MIIJ\r\n", b""),
-        ("", b"WWW-Authenticate: Negotiate\r\n"),
         ("", b"WWW-Authenticate: Basic realm=x, NTLM TlRMTVNTUAAC\r\n"),
     ],
 )
@@ -176,38 +159,10 @@ def test_connection_that_a_client_has_logged_in_to_is_that_clients(
         assert ask(net, service) == b"2"
 
 
-def test_content_that_a_server_may_take_for_a_request_is_followed_by_no_other_client(net: World) -> None:
-    """A server that answers at once and reads the content as the beginning of its next request."""
-    evil = b"GET /evil HTTP/1.1\r\nX: "
-
-    def serve(connection: socket.socket) -> None:
-        number = len(service.connections)
-        respond(connection, path_of(take_head(connection)) + b" %d" % number)
-        respond(connection, path_of(take_head(connection)) + b" %d" % number)
-
-    with net.serving(serve) as service:
-        with net.proxy("absolute") as client:
-            fields = f"Content-Length: {len(evil)}\r\n"
-            assert fetch(client, service.port, "/first", "PUT", fields, evil)[1] == b"/first 1"
-        assert ask(net, service, "/mine") == b"/mine 2"
-
-
-def test_credentials_in_each_request_make_no_connection_ones_own(net: World, service: Service) -> None:
-    assert ask(net, service, "/", "GET", "Authorization: Basic YTpi\r\n") == b"/ 1"
-    assert ask(net, service) == b"/ 1"
-
-
 def test_connection_is_not_another_listeners(net: World, service: Service) -> None:
     assert ask(net, service) == b"/ 1"
     with net.connect(GATEWAY, 3129) as client:
         assert fetch(client, service.port)[1] == b"/ 2"
-
-
-def test_connection_is_not_another_servers(net: World, service: Service) -> None:
-    with net.serving(lambda connection: answer(connection, other)) as other:
-        assert ask(net, service, "/a") == b"/a 1"
-        assert ask(net, other, "/b") == b"/b 1"
-        assert len(service.peers) == len(other.peers) == 1
 
 
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -219,10 +174,6 @@ HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
         ("Content-Length: 0\r\n", HIDDEN),
         (f"Content-Length: {len(HIDDEN)}\r\n", HIDDEN),
         ("Transfer-Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN),
-        ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", b"0\r\n\r\n" + HIDDEN),
-        (f"Content-Length: 0\r\nContent-Length: {len(HIDDEN)}\r\n", HIDDEN),
-        ("Transfer-Encoding: xchunked\r\n", HIDDEN),
-        ("Transfer_Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN),
         ("Connection: close\r\n", HIDDEN),
     ],
 )
@@ -326,44 +277,3 @@ def test_what_may_be_repeated_is_asked_again_on_a_kept_connection_that_just_ends
         for path, by in ((b"/first", "GET"), (b"/second", method)):
             assert fetch(client, service.port, path.decode(), by)[1] == path
         assert (seen, len(service.peers)) == ([method.encode()], 2)
-
-
-@pytest.mark.parametrize(("how", "content"), [("end", b""), ("reset", b""), ("end", b"abc")])
-def test_post_on_a_kept_connection_that_just_ends_is_not(net: World, how: str, content: bytes) -> None:
-    seen: list[bytes] = []
-    with net.serving(leaving(seen, how, len(content))) as service, net.proxy("absolute") as client:
-        fetch(client, service.port)
-        length = f"Content-Length: {len(content)}\r\n"
-        assert fetch(client, service.port, "/", "POST", length, content)[0].startswith(b"HTTP/1.1 502 ")
-        assert (seen, len(service.peers)) == ([b"POST"], 1)
-
-
-def test_get_that_nobody_answers_is_asked_twice_and_no_more(net: World) -> None:
-    def never_again(connection: socket.socket) -> None:
-        if len(service.connections) == 1:
-            respond(connection, path_of(take_head(connection)))
-        take_head(connection)
-
-    with net.serving(never_again) as service, net.proxy("absolute") as client:
-        fetch(client, service.port)
-        assert fetch(client, service.port)[0].startswith(b"HTTP/1.1 502 ")
-        assert len(service.peers) == 2
-
-
-@pytest.mark.parametrize(("method", "content"), [("POST", b""), ("PATCH", b"abc"), ("DELETE", b"abc"), ("GET", b"")])
-def test_what_may_not_be_repeated_takes_a_new_connection_when_the_kept_one_has_rested(
-    net: World, method: str, content: bytes
-) -> None:
-    """A server may end a connection that rests just when the request is sent (RFC 9112 section 9.3.1)."""
-
-    def serve(connection: socket.socket) -> None:
-        while True:
-            connection.recv(1 << 16)
-            respond(connection, b"done")
-
-    with net.serving(serve) as service, net.proxy("absolute") as client:
-        length = f"Content-Length: {len(content)}\r\n" if method != "GET" else ""
-        for rest in (0, 0, 1):  # seconds, of which one is too long
-            time.sleep(rest)
-            assert fetch(client, service.port, "/", method, length, content)[1] == b"done"
-        assert len(service.peers) == (1 if method == "GET" else 2)

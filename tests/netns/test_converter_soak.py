@@ -55,12 +55,3 @@ def test_connections_that_rest_live_until_their_time_is_over_and_leave_nothing(n
         assert running.resident() - before[1] < LITTLE
     outcomes = running.served()[lines:]
     assert outcomes.count("idle-timeout") == told["client"]["reaped"]
-
-
-def test_connections_that_are_reset_before_their_time_are_found(net: World) -> None:
-    """The control: the converter's time-outs are shorter than the soak is told."""
-    with soaked(net) as load:
-        done = soak(net, load, 1, "--resting", "8", "--idle", str(4 * IDLE), "--half-closed", str(4 * HALF_CLOSED))
-        told = json.loads(done.stdout)
-        assert done.returncode == 1
-        assert told["client"]["broken"] > 0

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
-from tests.netns.connections import MPTCP, meanwhile, read_all, reset, seconds_to_reset, take
+from tests.netns.connections import MPTCP, meanwhile, read_all, take
 from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
 from tests.netns.converter_process import SERVER, Converter
-from tests.netns.converter_services import echo, greet, hold
+from tests.netns.converter_services import echo, greet
 from tests.netns.converter_world import ALL, CLIENT, CLIENT6, GATEWAY, LAN, LAN6, PORTS, SERVER6, Service, World
 from tests.netns.world import eventually, sysctl
 
@@ -232,21 +232,6 @@ def test_what_the_gateway_says_of_the_server_is_passed_on_and_is_not_its_absence
             home.wait_until_idle()
         eventually(lambda: home.served() == ["refused-by-server", "denied"])
         assert "is unavailable" not in home.log
-
-
-@pytest.mark.parametrize("who", ["device", "server"])
-def test_reset_goes_all_the_way(conv: World, who: str) -> None:
-    with (
-        conv.converter(ALL),
-        router(conv),
-        conv.serving(hold) as service,
-        from_lan(conv, SERVER, service.port) as client,
-    ):
-        server = service.connection()
-        client.sendall(b"x")
-        take(server, 1)
-        reset(client if who == "device" else server)
-        assert seconds_to_reset(server if who == "device" else client) < 1
 
 
 COOKIES = ALL.replace('name = "convert"\n', 'name = "convert"\ncookies = true\n')
