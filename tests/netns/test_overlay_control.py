@@ -125,51 +125,6 @@ def until_refused(overlay: Overlay) -> list[str]:
     return overlay.refusals()
 
 
-def test_chains_and_refusals_by_what_nodes_publish(empty: Overlay) -> None:
-    empty.etcd()
-    empty.measured("A", B=20, C=12, D=20)
-    empty.measured("B", C=9, D=20)
-    empty.measured("C", D=20)
-    empty.measured("D")
-    empty.controller("c1")
-    until(lambda: "A" in empty.tables())
-    chains = empty.tables()["A"]["chains"]
-    assert chains["B"] == [{"rounds": 1, "through": []}, {"rounds": 2, "through": ["C"]}]
-    assert chains["D"] == [{"rounds": 1, "through": []}]
-
-    # C is loaded: farther from A and from B, so that the detour pays for long transfers only, then not at all.
-    empty.put("health/C", {"pressure_percent": 40})
-    until(lambda: empty.tables()["A"]["chains"]["B"][1]["rounds"] == 5)
-    empty.put("health/C", {"pressure_percent": 60})
-    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 1)
-    empty.put("health/C", {"pressure_percent": 101})
-    until(empty.refusals)
-    assert "health/C: 101 is no pressure: accepted: percent from 0 to 100" in empty.refusals()[0]
-    empty.delete("health/C")
-    until(lambda: len(empty.tables()["A"]["chains"]["B"]) == 2 and not empty.refusals())
-
-    # What is no value: named, and nobody else's changes.
-    before = empty.tables()
-    empty.put("delays/D", {"round_trip_us": {"A": -1}})
-    (refused,) = until_refused(empty)
-    assert refused.startswith("tributary/overlay/delays/D: -1 is no round-trip time: accepted: microseconds from 1")
-    empty.put("delays/D", {"anew": 1}, form=2)
-    until(lambda: "format 2: accepted: 1" in empty.refusals()[0])
-    assert empty.tables() == before
-    empty.put("tables/Z", {"anew": 1}, form=2)
-    assert "tributary/overlay/tables/Z: format 2: accepted: 1" in empty.refusals()[0]
-    before = empty.tables()
-
-    # A node that claims to be next to all, which nobody else measured: everything would go through it.
-    empty.measured("A", B=1, C=1, D=1)
-    until(lambda: any("have no way but through A: accepted: 90 %" in line for line in empty.refusals()))
-    assert empty.tables() == before
-    empty.measured("A", B=20, C=30, D=20)
-    empty.measured("D")
-    until(lambda: not any("new tables" in line for line in empty.refusals()))
-    assert [each["through"] for each in empty.tables()["A"]["chains"]["B"]] == [[]]
-
-
 def test_a_connection_to_a_peers_converter_tells_the_delay_where_no_ping_is_answered(empty: Overlay) -> None:
     empty.etcd()
     empty.put("nodes/B", {"address": "127.0.0.12:5460", "converter": "127.0.0.12:5124"})
@@ -358,11 +313,6 @@ AGENT = "agent a --address 127.0.0.1:5460"
 @pytest.mark.parametrize(
     ("arguments", "accepted"),
     [
-        ("agent a/b --address 127.0.0.1:5460", "accepted: 1 to 64 of A-Z"),
-        ("agent a --address 0.0.0.0:5460", "accepted: an address of this machine"),
-        (f"{AGENT} --endpoints https://a:1", "accepted: with --identity FOLDER"),
-        (f"{AGENT} --endpoints http://192.0.2.9:1", "accepted: https, or http on this machine"),
-        (f"{AGENT} --converter london:5124", "accepted: an address of this"),
         (f"{AGENT} --routes /run/routes", "--egresses <FILE>"),
         (f"{AGENT} --peers 3", "3 is not in 4..=1000"),
         (f"controller a --endpoints {ETCD} --port 5", "cannot be used with"),

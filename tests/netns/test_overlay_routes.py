@@ -154,14 +154,6 @@ def test_egresses_are_read_anew_and_wrong_ones_change_nothing(ingress: Ingress) 
     assert ingress.overlay.processes["A"].popen.wait(30) == Exit.BAD_DATA
 
 
-def test_a_port_has_a_route_and_an_explanation_of_its_own(ingress: Ingress) -> None:
-    ingress.put_egresses("203.0.113.0/24 B\n203.0.113.0/24 port 22 B 1\n")
-    ingress.has(BY_C, f"203.0.113.0/24 port 22  {B} or {C} {B} or direct")
-    for port, rounds_by, nodes in (("22", "port", ["A", "B"]), ("80", "network", ["A", "C", "B"])):
-        answer = ingress.explained("203.0.113.7", "--port", port)
-        assert (answer["rounds_by"], answer["chains"][0]["nodes"]) == (rounds_by, nodes)
-
-
 def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> None:
     for_size = [
         f"203.0.113.0/24 above 0kB  {B} or {C} {B} or direct",
@@ -173,59 +165,6 @@ def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> N
     node.run(str(native.build().converter), "--check", "--config", str(config))
     ingress.overlay.delete("nodes/C")
     until(lambda: ingress.all_lines() == [TO_B])
-
-
-def test_of_several_nodes_the_one_by_which_a_transfer_takes_least_time_is_the_egress(ingress: Ingress) -> None:
-    overlay = ingress.overlay
-
-    def explained() -> Any:
-        return ingress.explained("203.0.113.7")
-
-    def far(node: str, milliseconds: float) -> None:
-        overlay.put(f"servers/{node}", {"round_trip_us": {"203.0.113.0/24": round(milliseconds * 1000)}})
-
-    def first() -> str:
-        return ingress.lines()[0].split(" or ")[0]
-
-    ingress.put_egresses("203.0.113.0/24 B|C probe 203.0.113.9:443\n")
-    # Nothing is measured: the first, by its best chain, with the other one to fall back on.
-    ingress.has(f"203.0.113.0/24  {C} {B} or {B} or {C} or direct")
-    assert (explained()["node"], explained()["node_by"]) == ("B", "order")
-    far("B", 30)
-    far("C", 10)
-    # 12 and 10 ms by C: 1/2 * 22 + 4 * 12; by B 1/2 * (20 + 30) + 4 * 30.
-    until(lambda: first() == f"203.0.113.0/24  {C}")
-    answer = explained()
-    assert (answer["node"], answer["node_by"], answer["chains"][0]["time_ms"]) == ("C", "measurement", 59)
-    compared = [(each["node"], each["to_servers_ms"], each["time_ms"]) for each in answer["candidates"]]
-    assert compared == [("B", 30, 145), ("C", 10, 59)]
-    # B comes as near, and stays behind, since C was chosen before; then nearer by enough.
-    published = overlay.found("tables/")["A"]
-    far("B", 2)
-    until(lambda: explained()["candidates"][0]["time_ms"] == 59)
-    far("B", 1)
-    far("C", 12)
-    until(lambda: explained()["candidates"][1]["time_ms"] == 60)
-    assert overlay.found("tables/")["A"] == published
-    far("C", 18)
-    until(lambda: first() == f"203.0.113.0/24  {C} {B}")
-    # A dead one is out at once, as measured as it may be.
-    far("B", 40)
-    until(lambda: first() == f"203.0.113.0/24  {C}")
-    overlay.delete("nodes/C")
-    until(lambda: first() == f"203.0.113.0/24  {B}")
-    overlay.put("servers/B", {"round_trip_us": {"203.0.113.0/33": 1}})
-    until(lambda: any("servers/B: " in line for line in overlay.refusals()))
-
-
-def test_a_node_without_a_converter_is_passed_by_nobody_and_has_a_table(ingress: Ingress) -> None:
-    """By its delays, the detour by way of D would be the best one."""
-    overlay = ingress.overlay
-    overlay.put("nodes/D", {"address": "192.0.2.4:5460"})
-    overlay.put("delays/D", {"round_trip_us": {"A": 4000, "B": 4000}})
-    until(lambda: "D" in overlay.tables())
-    assert [chain["through"] for chain in overlay.tables()["A"]["chains"]["B"]] == [[], ["C"]]
-    assert set(overlay.tables()["D"]["chains"]) == {"A", "B", "C"}
 
 
 def test_the_explanation(ingress: Ingress) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from overlay.authority import enrol
 from tests.netns.overlay_members import Secure
-from tests.netns.overlay_world import Overlay, until
+from tests.netns.overlay_world import Overlay
 from tests.netns.world import needs
 from tributary.settings.errors import Exit
 
@@ -19,14 +19,6 @@ def secure(empty: Overlay, tmp_path: Path) -> Secure:
     secure = Secure(empty, tmp_path / "a", members=1)
     secure.start()
     return secure
-
-
-def test_agents_and_a_controller_with_certificates(secure: Secure) -> None:
-    secure.enrol("n1", "n2", "c1")
-    secure.agent("n1", 11)
-    secure.agent("n2", 12)
-    secure.controller("c1")
-    until(lambda: secure.egresses("n1") == {"n1": 1, "n2": 1})
 
 
 def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> None:
@@ -44,11 +36,3 @@ def test_others_are_refused_with_one_line(secure: Secure, tmp_path: Path) -> Non
     mixed.joinpath("node.key").chmod(0o644)
     code, output = secure.asked("stranger", "status", identity=mixed)
     assert code == Exit.NO_PERMISSION and "accepted: mode 0600" in output
-
-
-def test_an_agent_that_is_refused_waits_and_says_so(secure: Secure, tmp_path: Path) -> None:
-    identity = str(enrol(tmp_path / "b", "n1", 1))
-    secure.overlay.agent("n1", 11, "--endpoints", secure.endpoints, "--identity", identity)
-    agent = secure.overlay.processes["n1"]
-    until(lambda: "trying again" in agent.output())
-    assert agent.popen.poll() is None
