@@ -3,12 +3,8 @@ import socket
 import time
 
 import pytest
-from scapy.layers.inet import TCP
-from scapy.layers.l2 import Ether
 
-from tests.netns.captures import ETH_P_ALL
 from tests.netns.connections import MPTCP
-from tests.netns.forging import ACK, SYN, segment
 from tests.netns.links_world import AT_CLIENT, AT_GATEWAY, CLIENT, GATEWAY, IPV4, IPV6, connection, endpoint, link
 from tests.netns.throttler_world import (
     BOTH_VERSIONS,
@@ -22,11 +18,9 @@ from tests.netns.throttler_world import (
     status,
     throttled,
     throttler,
-    tributary,
 )
-from tests.netns.world import connected, eventually, listener_at, on, socket_at
+from tests.netns.world import connected, eventually, listener_at, on
 from tributary.settings.errors import Exit
-from tributary.wire.options import MpJoinAck, MpJoinSyn, emit
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -181,35 +175,6 @@ def test_a_link_that_was_down_is_watched_on() -> None:
             on(GATEWAY, f"ip {change}")
         with connection():
             eventually(elements)
-
-
-def forge_join(token: int) -> None:
-    """One from an address that nobody has, whose third ACK has a wrong HMAC."""
-    forger, server = ("10.0.1.77", 5555), (IPV4, 3128)
-    to_gateway = bytes.fromhex(link(GATEWAY, "wired")["address"].replace(":", "")) + bytes(6) + b"\x08\x00"
-    with socket_at(AT_CLIENT, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as wire:
-        wire.bind(("wired", ETH_P_ALL))
-        wire.send(to_gateway + segment(forger, server, SYN, (1000, 0), emit(MpJoinSyn(False, 9, token, b"abcd"))))
-        answer = next(
-            each for each in iter(lambda: Ether(wire.recv(2000)), None) if TCP in each and each[TCP].dport == forger[1]
-        )
-        assert answer[TCP].flags == "SA", answer[TCP].flags
-        numbers = (1001, answer[TCP].seq + 1)
-        wire.send(to_gateway + segment(forger, server, ACK, numbers, emit(MpJoinAck(bytes(20)))))
-
-
-def test_a_forged_join_gets_no_element(source: str) -> None:
-    with throttled(source):
-        on(GATEWAY, f"ip neighbour replace 10.0.1.77 lladdr {link(CLIENT, 'wired')['address']} dev wired")
-        forge_join(int(status()["sessions"][0]["token"], 16))
-        eventually(lambda: source == "kernel" or status()["counters"].get("wrong HMACs") == 1)
-        assert not [element for element in elements() if "10.0.1.77" in element]
-        assert len(status()["sessions"][0]["subflows"]) == 2
-
-
-def test_without_a_throttler_status_says_so() -> None:
-    refusal = tributary("status", "throttler", code=Exit.UNAVAILABLE)
-    assert refusal == "tributary: no throttler runs in this network namespace\n"
 
 
 def test_a_limit_lasts_until_all_is_sent_that_was_written_before_the_close(source: str) -> None:

@@ -1,5 +1,4 @@
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.netns.links_world import GATEWAY, connection
-from tests.netns.throttler_world import WIRED_SLOW, ask, elements, status, throttled, throttler
+from tests.netns.throttler_world import ask, elements, status, throttled, throttler
 from tests.netns.world import ENVIRONMENT, Child, eventually, in_namespace, program, ready
 from tests.ordinary_user import NOBODY
 from tributary.settings.errors import Exit
@@ -92,20 +91,3 @@ def test_a_request_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         let_everybody_in()
         with nobody_connected(tmp_path, 1, b"[" * 60000 + b"\n"):
             assert status()["rules"] and child.poll() is None
-
-
-def test_who_takes_the_abstract_name_keeps_no_throttler_out() -> None:
-    """Any user can bind an abstract name; the throttler's is a file where root alone makes files."""
-    held = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('\\0tributary/throttler');"
-    held += " print('ready', flush=True); sys.stdin.read()"
-    with ready(*in_namespace(GATEWAY, *NOBODY, sys.executable, "-c", held)), throttler("kernel"):
-        assert status()["rules"]
-
-
-def test_a_throttler_that_was_killed_keeps_no_second_one_out() -> None:
-    with throttler("kernel") as child:
-        child.stop(signal.SIGKILL)
-        assert SOCKET.is_symlink()
-        with throttler("kernel"):
-            assert status()["rules"]
-            assert "already runs" in ask("run", "--policy", str(WIRED_SLOW), code=Exit.IN_USE)

@@ -22,19 +22,9 @@ from tests.netns.world import Child, connected, eventually, on, socket_at
 from throttler.sources.draining import PAUSE, SECOND
 from throttler.sources.limits import Limits
 from tributary.wire.options import (
-    MPTCP,
-    AddAddr,
-    Dss,
     MpCapable,
-    MpFail,
-    MpFastclose,
     MpJoinAck,
     MpJoinSyn,
-    MpJoinSynAck,
-    MpPrio,
-    MpTcpRst,
-    RemoveAddr,
-    Unknown,
     emit,
 )
 from tributary.wire.segments import Flags
@@ -202,71 +192,6 @@ def test_a_join_to_a_closed_session_comes_to_nothing(source: str, ethernet: byte
         found = status()
         assert (found["sessions_total"], found["subflows_total"], found["counters"]["elements added"]) == (1, 2, 2)
         assert not elements()
-
-
-WHOLE = [
-    emit(option)
-    for option in (
-        MpCapable(1, 1),
-        MpCapable(1, 1, bytes(8)),
-        MpCapable(1, 1, bytes(8), bytes(8)),
-        MpCapable(1, 1, bytes(8), bytes(8), 4, 0),
-        MpJoinSyn(False, 9, 0x12345678, bytes(4)),
-        MpJoinSynAck(False, 9, bytes(8), bytes(4)),
-        MpJoinAck(bytes(20)),
-        Dss(0, bytes(17)),
-        AddAddr(False, 9, "10.66.0.1", 3128, bytes(8)),
-        AddAddr(False, 9, "fd00::1", None, bytes(8)),
-        AddAddr(True, 9, "fd00::1"),
-        RemoveAddr((7, 8, 9)),
-        MpPrio(True),
-        MpFail(0, bytes(9)),
-        MpFastclose(bytes(8)),
-        MpTcpRst(1, b"\5"),
-        Unknown(12, 3, bytes(30)),
-    )
-]
-
-
-def broken(whole: bytes) -> Iterator[bytes]:
-    """The option cut off everywhere, with its own length and with the length that is left, and with wrong lengths."""
-    for end in range(1, len(whole)):
-        yield whole[:end]
-        if end > 1:
-            yield bytes([MPTCP, end]) + whole[2:end]
-    for length in (0, 1, len(whole) - 1, len(whole) + 1, 40, 41, 255):
-        yield bytes([MPTCP, length]) + whole[2:]
-
-
-def malformed() -> list[bytes]:
-    """Segments with broken options of every kind, on every kind of segment, and with headers that are cut off."""
-    blocks = [block for whole in WHOLE for block in broken(whole)]
-    kinds = (SYN, SYN | ACK, ACK, FIN | ACK, RST, SYN | FIN | RST)
-    segments = [packet(address(number), 1024, kind, block) for number, block in enumerate(blocks) for kind in kinds]
-    offsets = [packet(address(0), 1025 + offset, SYN, WHOLE[0], offset) for offset in range(16)]
-    whole = packet(address(1), 1024, SYN, WHOLE[-1])
-    return segments + offsets + [whole[:end] for end in range(len(whole))]
-
-
-def test_broken_options_and_headers_are_passed_over(ethernet: bytes) -> None:
-    with throttler("sniffer") as child, connection() as client:
-        held = eventually(lambda: elements() and (elements(), classes()))
-        # The client's own held subflow says them too; its sequence number is none that the gateway takes.
-        port = int(re.sub(r".* ", "", held[0][0]))
-        own = [packet("10.0.1.2", port, ACK, block) for whole in WHOLE for block in broken(whole)]
-        frames = malformed() + own
-        before = resident(child)
-        send(ethernet, frames)
-        settled(counted)
-        found = status()
-        assert child.poll() is None
-        assert (elements(), classes()) == held
-        assert found["counters"]["malformed TCP options"] > len(frames) // 2
-        assert found["counters"]["elements added"] == found["sessions_total"] == 1
-        assert resident(child) - before < MOST_GROWTH
-        client.transfer(1000)
-        with connection():
-            eventually(lambda: len(elements()) == 2)
 
 
 MORE_ADDRESSES = ("10.0.1.12", "10.0.1.13", "10.0.1.14")

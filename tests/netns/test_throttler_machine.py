@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.netns.links_world import CLIENT, GATEWAY, connection
-from tests.netns.throttler_world import KERNEL, TEXT, WIRED_SLOW, classes, elements, status, throttled, throttler
+from tests.netns.throttler_world import KERNEL, TEXT, classes, elements, status, throttled, throttler
 from tests.netns.world import eventually, in_namespace, on, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
@@ -111,12 +111,6 @@ def test_with_the_sniffer_a_subflow_that_carries_nothing_for_long_is_throttled_n
             assert status()["counters"]["throttled subflows silent for too long"] == 1
         finally:
             on(CLIENT, "nft delete table inet lost")
-
-
-def test_a_damaged_quota_file_is_set_aside_and_the_throttler_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "quotas.json").write_text('{"meters": [')
-    with throttled("kernel", WIRED_SLOW, "--state-directory", str(tmp_path)):
-        assert (tmp_path / "quotas.json.broken").exists()
 
 
 def test_a_throttler_that_has_nothing_to_do_does_nothing(source: str) -> None:

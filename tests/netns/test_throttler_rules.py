@@ -76,16 +76,6 @@ def test_both_directions_have_a_class_each(source: str) -> None:
         eventually(lambda: status()["classes_total"] == 0)
 
 
-@pytest.mark.parametrize(("shared_by", "expected"), [("subflow", 4), ("session", 2), ("client", 1), ("rule", 1)])
-def test_shared_by_says_how_many_classes_there_are(shared_by: str, expected: int) -> None:
-    rule, count = f'path = "wired"\nrate = "4mbit"\nshared_by = "{shared_by}"', 4 if shared_by == "subflow" else 2
-    with throttler("kernel", policy(rule)), ExitStack() as stack:
-        for _ in range(count):
-            stack.enter_context(connection())
-        eventually(lambda: status()["classes_total"] == expected)
-        assert len(elements()) == count
-
-
 def test_the_rate_of_a_link_holds_for_what_no_rule_is_about() -> None:
     links = '[links.wired]\ndownload = "8mbit"\nupload = "6mbit"\n'
     with throttler("kernel", policy('path = "wired"\nports = [25]\nrate = "1mbit"', links)), connection() as client:
@@ -153,15 +143,6 @@ def test_plain_tcp_is_never_throttled(source: str) -> None:
             assert status()["sessions"] == [] and not elements()
     finally:
         on(CLIENT, "nft delete table inet strip")
-
-
-def test_a_rule_out_of_its_hours_is_not_active() -> None:
-    # Two hours that are twelve away from now, local time.
-    start = (time.localtime().tm_hour + 12) % 24
-    hours = f"{start:02}:00-{(start + 1) % 24:02}:00"
-    with throttler("kernel", policy(f'rate = "4mbit"\nmin_subflows = 1\nhours = "{hours}"')), connection():
-        eventually(lambda: len(status()["sessions"]) == 1)
-        assert not status()["rules"][0]["active"] and not elements()
 
 
 def quota(answer: dict[str, Any]) -> dict[str, Any]:
