@@ -7,7 +7,6 @@ import pytest
 
 from tests.netns.router_world import BOTH, DSL, LTE, PROBED, SERVER_4, SERVER_6, SETTINGS, World, world
 from tests.netns.world import eventually, in_namespace, program, ready
-from tests.unit.tributary.test_secrets import SECRET, WRONG
 
 pytestmark = pytest.mark.slow
 
@@ -165,25 +164,6 @@ def test_metrics_are_served_where_the_settings_say_and_a_taken_port_stops_no_lin
         assert "metrics not served" in child.complaints()
 
 
-def test_when_the_probed_target_is_away_no_link_is_taken_out(house: World) -> None:
-    with house.daemon(PROBED):
-        eventually(lambda: all(link["probe"]["rtt_ms"] is not None for link in house.status().values()))
-        house.filter("in iifname isp-* drop")
-        eventually(lambda: all(link["probe"]["failures"] > 2 for link in house.status().values()))
-        assert {link["state"] for link in house.status().values()} == {"up"}
-        assert set(BOTH) <= set(house.endpoints())
-
-
-def test_the_first_subflow_takes_the_link_of_the_best_rank_and_a_backup_is_told_so(house: World) -> None:
-    text = '[wan.dsl]\ninterface = "dsl"\nuse = "backup"\n[wan.lte]\ninterface = "lte"\n'
-    with house.daemon(text), house.transfer():
-        house.has_subflows(*BOTH)
-        assert "dev lte" in house.on_router(f"ip route get {SERVER_4}")
-        assert "src 10.2.0.2" in house.on_router(f"ip route get {SERVER_4}")
-        assert "backup" in house.endpoints()[DSL]
-        assert "backup" not in house.endpoints()[LTE]
-
-
 def test_an_ipv4_default_route_by_an_ipv6_neighbour_leads_out(house: World) -> None:
     house.on_router("ip -4 route replace default via inet6 fd00:2::1 dev lte proto dhcp metric 1025")
     with house.daemon(PROBED), house.transfer():
@@ -197,15 +177,6 @@ def test_a_link_is_found_by_an_alternative_name_of_its_interface(house: World) -
     with house.daemon(SETTINGS.replace("lt*", "enx001122334455")), house.transfer():
         house.has_subflows(*BOTH)
         assert house.status()["lte"]["interface"] == "lte"
-
-
-def test_a_modem_that_gives_the_lans_network_is_told_in_words_and_the_other_link_goes_on(house: World) -> None:
-    house.on_router("ip link add lan0 type bridge")
-    house.on_router("ip addr add 10.1.0.1/24 dev lan0")
-    house.on_router("ip link set lan0 up")
-    with house.daemon(), house.transfer():
-        house.has_subflows(LTE)
-        assert house.status()["dsl"]["reason"] == "its network is the LAN's own"
 
 
 def test_a_point_to_point_link_without_a_gateway_is_used(house: World) -> None:
@@ -237,18 +208,6 @@ def test_a_flapping_link_ends_as_it_should_and_a_transfer_outlives_it(house: Wor
         house.has_subflows(*BOTH)
         assert transfer.goes_on()
         eventually(lambda: house.status()["dsl"]["state"] == "up")
-
-
-def test_a_reload_that_is_refused_tells_no_secret(house: World) -> None:
-    """Settings with an enrolment and a contradiction, while the daemon runs: its log has the reason alone."""
-    with house.daemon(stderr=subprocess.PIPE) as child:
-        house.settings().write_text(WRONG["an option that needs another"])
-        child.send_signal(signal.SIGHUP)
-        house.status()
-        child.stop()
-        log = child.complaints()
-    assert "not reloaded" in log and "accepted" in log
-    assert SECRET[2:-3] not in log
 
 
 def test_a_daemon_whose_files_are_damaged_starts_all_the_same_and_tells_it(house: World) -> None:

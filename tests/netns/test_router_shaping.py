@@ -123,14 +123,6 @@ def test_a_reload_changes_rates_in_place_and_a_plan_shows_the_commands(house: Wo
         assert house.on_router(f"cat /sys/class/net/{IN}/ifindex") == index
 
 
-def test_a_qdisc_of_somebody_else_s_is_left_alone(house: World) -> None:
-    house.on_router("tc qdisc add dev lte root handle 77: tbf rate 9mbit burst 3028 limit 30280")
-    with house.daemon(SHAPED):
-        assert house.status()["lte"]["shaper"]["unmanaged_qdisc"]
-        assert not roots(house) and not led(house)
-    assert "tbf 77:" in house.on_router("tc qdisc show dev lte")
-
-
 def round_trip(house: World) -> float:
     """Milliseconds, the median of some."""
     said = house.on_router(f"ping -n -c 15 -i 0.05 {SERVER_4}")

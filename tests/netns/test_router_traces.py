@@ -51,16 +51,6 @@ def test_what_a_killed_daemon_or_one_that_is_told_to_leaves_is_taken_over_and_no
     assert house.everything() == before
 
 
-def test_a_killed_daemons_work_that_nobody_wants_any_more_is_taken_away(house: World) -> None:
-    before = house.everything()
-    with house.daemon() as first:
-        first.stop(signal.SIGKILL)
-    with house.daemon(DSL_ALONE):
-        assert house.rules() == set(house.endpoints()) == {"10.1.0.2", "fd00:1::2"}
-        assert house.on_router("ip route show table 8402", check=False) == ""
-    assert house.everything() == before
-
-
 def test_what_others_made_is_left_alone(house: World) -> None:
     for command in (
         "ip rule add from 10.2.0.2 lookup 77 priority 8400 protocol static",

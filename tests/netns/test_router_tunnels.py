@@ -250,16 +250,6 @@ def test_a_reload_leads_nothing_past_the_tunnels_and_takes_no_secret_that_others
         eventually(lambda: "subflows 4" in house.on_router("ip mptcp limits"))
 
 
-def test_an_interface_of_somebody_elses_that_has_a_tunnels_name_is_left_alone(house: House) -> None:
-    house.on_router(f"ip link add {PREFIX}0 type veth peer name other")
-    house.on_router(f"ip address add 10.99.0.1/24 dev {PREFIX}0")
-    with house.daemon(house.enrolled), house.transfer(house.inside):
-        house.has_subflows(BY_DSL, BY_LTE)
-        assert f"{PREFIX}0" not in house.on_router("ip route show default")
-    assert "10.99.0.1/24" in house.on_router(f"ip -br address show dev {PREFIX}0")
-    house.on_router(f"ip link delete {PREFIX}0")
-
-
 def test_it_leaves_nothing_behind_and_a_restart_loses_nothing(house: House) -> None:
     before = house.everything()
     with house.at_work() as first, house.transfer(house.inside) as transfer:
