@@ -13,8 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from command import box
 from console.password import hashed
@@ -26,7 +24,7 @@ from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
-from tributary.api.console import EXAMINED, FIXES
+from tributary.api.console import EXAMINED
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -277,14 +275,6 @@ def set_password(password: str) -> None:
         documents.CONTROL.ask("password", password=password)
 
 
-def test_who_may_not_look_has_to_log_in(tmp_path: Path) -> None:
-    with throttler("kernel", FREE), console(tmp_path / "state", 'reading = "closed"') as (browser, _):
-        for path in ("look", "stream", "history", "sessions", "journal", "explain/x"):
-            assert browser.ask("GET", f"/api/v1/{path}")[0] == 401
-        browser.login()
-        assert browser.get("look")["links"]
-
-
 def test_a_daemon_that_never_answers_or_answers_nonsense_is_named(tmp_path: Path) -> None:
     with Node(GATEWAY, Path()).entered():
         path = THROTTLER.path
@@ -340,27 +330,18 @@ def test_a_killed_console_leaves_limits_and_the_journal(tmp_path: Path) -> None:
         assert limits()["wired"] is None
 
 
-def test_whatever_is_asked_has_an_answer_that_says_what_is_wrong(browser: Browser) -> None:
-    """Each call of the API's own description, with values that are none."""
+def test_values_that_are_none_are_refused_and_said_to_be_wrong(browser: Browser) -> None:
     browser.login()
-    paths = browser.get("openapi.json")["paths"]
-    calls = [(path, method) for path, methods in paths.items() for method in methods if not path.endswith("/stream")]
-    values = st.none() | st.booleans() | st.integers() | st.just(1 << 63) | st.text(max_size=50)
-    members = ("path", "rate", "link", "key", "value", "entry", "token", "password", "other")
-
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.sampled_from(calls), st.dictionaries(st.sampled_from(members), values | st.lists(values)) | values)
-    def ask(call: tuple[str, str], body: object) -> None:
-        path, method = call
-        address = path.replace("{token}", "x%00%2Fy")
-        query = f"?seconds={'9' * 5000}&limit=-1&offset=-1&client=%ff&sort=%00" if method == "get" else ""
-        status, answer = browser.ask(method.upper(), address + query, body if method == "post" else None)
-        assert status < 500 or (status == 503 and answer["error"]), (call, body, answer)
-        assert status < 400 or answer["error"]
-        if path.endswith(("logout", "login")):
-            browser.login()
-
-    ask()
+    for path in (
+        f"history?seconds={'9' * 5000}",
+        "sessions?limit=-1&offset=-1&client=%ff&sort=%00",
+        "explain/x%00%2Fy",
+    ):
+        status, answer = browser.ask("GET", f"/api/v1/{path}")
+        assert 400 <= status < 500 and answer["error"], path
+    for entry in (1 << 63, "one", None, [1]):
+        status, answer = browser.ask("POST", "/api/v1/undo", {"entry": entry})
+        assert 400 <= status < 500 and answer["error"], entry
 
 
 def remotely(port: int, *words: str, token: str = "") -> "subprocess.CompletedProcess[str]":
@@ -471,20 +452,3 @@ def test_who_has_logged_in_has_the_doctor_fix_what_it_found(browser: Browser) ->
     assert (entry["who"], entry["subject"], entry["key"]) == ("root", "check mptcp", "state")
     assert (entry["before"], entry["after"]) == ("wrong", "ok")
     assert "accepted: a change of" in browser.post("undo", 400, entry=entry["id"])["error"]
-
-
-@pytest.mark.usefixtures("unjoined")
-def test_a_doctor_that_is_away_is_named_and_of_nonsense_the_journal_has_no_outcome(browser: Browser) -> None:
-    eventually(lambda: browser.get("look")["examined"])
-    browser.login()
-    assert browser.get("look")["fixes"] is False
-    assert "is tributary-doctor-fix.socket active?" in browser.post("fix", 503, name="mptcp")["error"]
-    assert browser.get("journal")["entries"] == []
-    for nonsense in (b"", b"5", b"{}", b'{"failure": "x", "code": 999}', b"[" * 10_000):
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(FIXES))
-            listener.listen()
-            with serving(listener.dup(), answering(nonsense)):
-                assert "the doctor" in browser.post("fix", 503, name="mptcp")["error"]
-        FIXES.unlink()
-    assert [each["after"] for each in browser.get("journal")["entries"]] == ["not known"] * 5
