@@ -11,7 +11,7 @@ from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 from tributary.kernel import mptcp_pm, rtnetlink
 from tributary.kernel.interfaces import driver_and_bus
 from tributary.kernel.netlink import ROUTE, Malformed, Message, Netlink, attribute
-from tributary.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK, EVERY_ROUTE, EVERY_RULE
+from tributary.kernel.rtnetlink import EVERY_ADDRESS, EVERY_LINK
 from tributary.kernel.state import EVERYWHERE, Endpoint, Flags, Limits, Mark, Route, Rule
 
 ROUTES = [
@@ -128,10 +128,6 @@ def test_a_tunnels_address_is_no_mac_and_a_name_may_be_any_bytes() -> None:
 def test_both_addresses_of_a_card_are_its_macs() -> None:
     found = rtnetlink.interface(message(LINK + attribute(54, bytes.fromhex("020000000001"))))
     assert found.macs == ("00:00:00:00:00:00", "02:00:00:00:00:01")
-
-
-def test_a_look_asks_for_every_address_family() -> None:
-    assert {body[0] for body in (EVERY_LINK, EVERY_ADDRESS, EVERY_ROUTE, EVERY_RULE)} == {socket.AF_UNSPEC}
 
 
 def route_message(extra: bytes, kind: int = 1, flags: int = 0) -> list[Route]:

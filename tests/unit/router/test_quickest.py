@@ -21,38 +21,24 @@ def of(dsl: float, lte: float, cable: float, answers: int = 3) -> dict[str, Sequ
     return {name: [ms / 1000] * answers for name, ms in (("dsl", dsl), ("lte", lte), ("cable", cable))}
 
 
-def test_without_probes_it_is_the_first_by_rank_and_without_links_none() -> None:
-    assert quickest(EQUALS, {}, None) == "dsl"
-    assert quickest([], {}, "dsl") is None
-
-
-def test_a_link_that_is_much_quicker_takes_over() -> None:
-    assert quickest(EQUALS, of(dsl=60, lte=40, cable=20), None) == "cable"
-
-
-@pytest.mark.parametrize(("dsl", "lte"), [(27, 20), (4, 1)], ids=["by a quarter", "by three milliseconds"])
-def test_one_that_is_a_little_quicker_does_not(dsl: float, lte: float) -> None:
-    assert quickest(EQUALS, of(dsl=dsl, lte=lte, cable=200), None) == "dsl"
-
-
-def test_two_answers_are_too_few() -> None:
-    assert quickest(EQUALS, of(dsl=60, lte=20, cable=60, answers=2), None) == "dsl"
-
-
-def test_the_shortest_of_several_counts_since_others_have_waited_in_a_queue() -> None:
-    recent = {"dsl": [0.2, 0.02, 0.2], "lte": [0.04, 0.04, 0.04]}
-    assert quickest(EQUALS, recent, None) == "dsl"
-
-
-def test_what_was_chosen_stays_while_it_is_quicker_and_not_when_it_is_slower() -> None:
-    assert quickest(EQUALS, of(dsl=50, lte=45, cable=90), "lte") == "lte"
-    assert quickest(EQUALS, of(dsl=50, lte=51, cable=90), "lte") == "dsl"
-
-
-def test_what_was_chosen_stays_while_nothing_is_known_of_the_first_one() -> None:
-    known = {"lte": [0.02] * 6}
-    assert quickest(EQUALS, known, "lte") == "lte"
-    assert quickest(EQUALS, known, None) == "dsl"
+@pytest.mark.parametrize(
+    ("recent", "before", "found"),
+    [
+        pytest.param({}, None, "dsl", id="without probes the first by rank"),
+        pytest.param(of(dsl=60, lte=40, cable=20), None, "cable", id="one that is much quicker"),
+        pytest.param(of(dsl=27, lte=20, cable=200), None, "dsl", id="one that is quicker by a quarter is not enough"),
+        pytest.param(of(dsl=4, lte=1, cable=200), None, "dsl", id="nor one by three milliseconds"),
+        pytest.param(of(dsl=60, lte=20, cable=60, answers=2), None, "dsl", id="two answers are too few"),
+        # The others have waited in a queue.
+        pytest.param({"dsl": [0.2, 0.02, 0.2], "lte": [0.04] * 3}, None, "dsl", id="the shortest of several counts"),
+        pytest.param(of(dsl=50, lte=45, cable=90), "lte", "lte", id="what was chosen stays while it is quicker"),
+        pytest.param(of(dsl=50, lte=51, cable=90), "lte", "dsl", id="and not when it is slower"),
+        pytest.param({"lte": [0.02] * 6}, "lte", "lte", id="it stays while nothing is known of the first one"),
+        pytest.param({"lte": [0.02] * 6}, None, "dsl", id="and is not chosen then"),
+    ],
+)
+def test_the_quickest_is_chosen(recent: dict[str, Sequence[float]], before: str | None, found: str) -> None:
+    assert quickest(EQUALS, recent, before) == found
 
 
 def test_round_trip_times_that_cross_to_and_fro_by_little_change_nothing() -> None:
@@ -64,6 +50,7 @@ def test_round_trip_times_that_cross_to_and_fro_by_little_change_nothing() -> No
 
 
 def test_a_link_that_is_gone_gives_way_to_those_that_work() -> None:
+    assert quickest([], {}, "dsl") is None
     assert quickest(EQUALS[:2], of(dsl=60, lte=50, cable=20), "cable") == "dsl"
 
 

@@ -13,7 +13,7 @@ from scapy.packet import fuzz
 from tests.unit.throttler.test_options import CAPTURED, TABLE
 from throttler.sources.dissect import segment
 from tributary.wire import scapy_layer
-from tributary.wire.options import MpCapable, MpJoinSyn, MpPrio, Option, Unknown, emit, parse
+from tributary.wire.options import MpCapable, MpJoinSyn, Option, Unknown, emit, parse
 
 scapy_layer.install()
 
@@ -56,11 +56,6 @@ def test_each_form_is_built_and_dissected_among_other_options(wire: str, option:
         assert packet[TCP].options[:3] == around
         assert bytes.fromhex(wire) in bytes(packet)
         assert bytes(packet[TCP].payload) == b"payload"
-
-
-def test_several_mptcp_options_stand_in_one_header() -> None:
-    several = [("MPTCP", MpCapable(1, 1)), ("MPTCP", MpPrio(True)), ("EOL", None)]
-    assert TCP(bytes(TCP(options=several))).options == several
 
 
 @pytest.mark.parametrize(
