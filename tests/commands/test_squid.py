@@ -1,5 +1,3 @@
-"""The command squid: what it prints, and what it ends with."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Defects: the Info TLV."""
-
 from collections.abc import Callable
 from typing import Any
 

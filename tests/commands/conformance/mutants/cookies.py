@@ -1,5 +1,3 @@
-"""Defects: cookies."""
-
 from tests.commands.conformance.mutants.mutant import ANY, mutant, only, simple
 from tests.commands.conformance.reading import Refused, Request
 from tests.commands.conformance.reference import Converter

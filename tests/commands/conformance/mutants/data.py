@@ -1,5 +1,3 @@
-"""Defects: user data."""
-
 import select
 import socket
 

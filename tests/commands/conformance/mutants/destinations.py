@@ -1,5 +1,3 @@
-"""Defects: servers that cannot or must not be reached."""
-
 import socket
 
 from tests.commands.conformance.mutants.mutant import mutant, only, refuse, simple

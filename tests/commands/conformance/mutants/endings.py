@@ -1,5 +1,3 @@
-"""Defects: how a connection ends."""
-
 import select
 import socket
 from contextlib import suppress

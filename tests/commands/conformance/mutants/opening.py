@@ -1,5 +1,3 @@
-"""Defects: how a connection is opened."""
-
 import select
 import socket
 from collections.abc import Callable

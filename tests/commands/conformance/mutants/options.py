@@ -1,5 +1,3 @@
-"""Defects: tCP options."""
-
 import socket
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,3 @@
-"""Defects: messages to refuse."""
-
 import select
 import socket
 import time
