@@ -322,9 +322,3 @@ def test_wrong_arguments(arguments: str, accepted: str, empty: Overlay) -> None:
     code, output = empty.refused(*arguments.split())
     assert code == Exit.USAGE
     assert accepted in output
-
-
-def test_status_without_etcd_says_where_it_asked(empty: Overlay) -> None:
-    code, output = empty.refused("status")
-    assert code == Exit.UNAVAILABLE
-    assert output.startswith(f"tributary-overlay: {ETCD}: etcd: ")

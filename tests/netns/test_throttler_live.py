@@ -1,6 +1,5 @@
 import json
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tests.netns.throttler_world import (
     throttler_beside,
     tributary,
 )
-from tests.netns.world import ENVIRONMENT, eventually, on
+from tests.netns.world import eventually, on
 from tributary.settings.errors import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
@@ -247,24 +246,6 @@ def test_the_log_is_json_if_asked_for(source: str) -> None:
         lines = [json.loads(line) for line in child.complaints().splitlines()]
         assert [line["event"] for line in lines].count("throttle") == 1
         assert lines[0]["rule"] == "wired-slow"
-
-
-def test_the_service_manager_is_notified(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, pytest.MonkeyPatch.context() as patch:
-        manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(10)
-        patch.setitem(ENVIRONMENT, "NOTIFY_SOCKET", str(tmp_path / "notify"))
-        patch.setitem(ENVIRONMENT, "WATCHDOG_USEC", "400000")
-        with throttler("kernel") as child:
-            told = [manager.recv(1000).decode() for _ in range(3)]
-            child.send_signal(signal.SIGHUP)
-            while "RELOADING" not in told[-1]:
-                told.append(manager.recv(1000).decode())
-            assert child.stop() == 0
-        while "STOPPING" not in told[-1]:
-            told.append(manager.recv(1000).decode())
-    assert told[0].startswith("READY=1")
-    assert "WATCHDOG=1" in told
 
 
 def test_a_join_to_a_session_older_than_the_throttler_is_seen(source: str) -> None:
