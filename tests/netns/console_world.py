@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from typing import Any
 from experiments.testbed.node import Node
 from tests.netns.links_world import GATEWAY
 from tests.netns.throttler_world import PATHS, tributary
-from tests.netns.world import Child, in_namespace, ready
-from tributary.api.console import CONTROL
+from tests.netns.world import Child, in_namespace, on, ready, run
+from tributary.api.console import CONTROL, EXAMINED
+from tributary.daemons.state_file import write_atomic
 
 FREE = PATHS + '[[rules]]\nname = "free"\npath = "wired"\n'
 """A policy that throttles nothing."""
@@ -88,3 +90,29 @@ def console(state: Path, settings: str = "", namespace: str = GATEWAY) -> Iterat
         wrapped = in_namespace(namespace, "bash", "-c", line, "bash", *command)
         with ready(*wrapped, stderr=subprocess.DEVNULL, inherits=[own]) as child:
             yield Browser(listener.getsockname()[1], namespace=namespace), child
+
+
+@contextmanager
+def found(**finding: object) -> Iterator[None]:
+    """The doctor's record has this finding and one that is fine."""
+    fine = {"check": "MPTCP", "state": "ok", "message": "it is on", "fix": []}
+    findings = [{**each, "advice": ""} for each in (fine, {**finding, "state": "wrong"})]
+    write_atomic(EXAMINED, json.dumps({"time": time.time(), "role": "gateway", "findings": findings}).encode(), 0o644)
+    try:
+        yield
+    finally:
+        EXAMINED.unlink(missing_ok=True)
+
+
+@contextmanager
+def examined(subflows: int = 8) -> Iterator[None]:
+    """The gateway lets no more subflows join, and the doctor has looked at that."""
+    on(GATEWAY, f"ip mptcp limits set subflows {subflows}")
+    EXAMINED.parent.mkdir(exist_ok=True)
+    command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
+    run(*in_namespace(GATEWAY, *command), check=False)
+    try:
+        yield
+    finally:
+        on(GATEWAY, "ip mptcp limits set subflows 8")
+        EXAMINED.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from command import box
 from console.password import hashed
 from experiments.testbed.node import Node
 from tests.doctor_fix import listening
-from tests.netns.console_world import FREE, Browser, console, token
+from tests.netns.console_world import FREE, Browser, console, examined, token
 from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
@@ -407,30 +407,17 @@ def test_a_token_reads_where_reading_is_closed_and_changes_nothing(tmp_path: Pat
 
 def test_the_page_has_what_the_doctor_found(browser: Browser) -> None:
     assert browser.get("look")["examined"] is None
-    EXAMINED.parent.mkdir(exist_ok=True)
-    try:
-        command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
-        run(*in_namespace(GATEWAY, *command), check=False)
+    with examined():
         found = eventually(lambda: browser.get("look")["examined"])
         assert (found["role"], {each["check"] for each in found["findings"]}) == ("gateway", {"MPTCP"})
         EXAMINED.write_text("{")
         assert any(str(EXAMINED) in note for note in eventually(lambda: browser.get("look")["notes"]))
-    finally:
-        EXAMINED.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def unjoined() -> Iterator[None]:
-    """The gateway lets no subflow join, and the doctor has found that."""
-    on(GATEWAY, "ip mptcp limits set subflows 0")
-    EXAMINED.parent.mkdir(exist_ok=True)
-    command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
-    run(*in_namespace(GATEWAY, *command), check=False)
-    try:
+    with examined(subflows=0):
         yield
-    finally:
-        on(GATEWAY, "ip mptcp limits set subflows 8")
-        EXAMINED.unlink(missing_ok=True)
 
 
 @pytest.mark.usefixtures("unjoined")

@@ -1,8 +1,6 @@
 """The console's page in a real browser (Debian's Chromium), beside a real throttler and traffic."""
 
-import json
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +11,12 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.doctor_fix import listening
 from tests.netns.browser import ALL_SIZES, PHONE, WIDE, check_view, new_page
-from tests.netns.console_world import FREE, console, login_page, token
+from tests.netns.console_world import FREE, console, examined, found, login_page, token
 from tests.netns.gateway_world import World, needs_tools
 from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection, link
 from tests.netns.test_gateway_service import served
 from tests.netns.throttler_world import throttler
-from tests.netns.world import eventually, in_namespace, on, run, sysctl
-from tributary.api.console import EXAMINED
-from tributary.daemons.state_file import write_atomic
+from tests.netns.world import eventually, in_namespace, on, sysctl
 
 pytestmark = pytest.mark.usefixtures("world")
 SEND_BUFFERS = "4096 16384 131072"
@@ -127,60 +123,42 @@ def test_a_rule_is_tried_and_nothing_changes(chromium: Chromium, address: str) -
 
 
 def test_the_page_shows_what_the_doctor_found_and_what_fixes_it(chromium: Chromium, address: str) -> None:
-    wrong = {"check": "settings", "state": "wrong", "message": "tcp_rmem is small", "fix": ["sysctl --system"]}
-    fine = {"check": "MPTCP", "state": "ok", "message": "it is on", "fix": []}
-    found = [{**each, "advice": ""} for each in (fine, wrong)]
-    write_atomic(EXAMINED, json.dumps({"time": time.time(), "role": "gateway", "findings": found}).encode(), 0o644)
-    try:
+    with found(check="settings", message="tcp_rmem is small", fix=["sysctl --system"]):
         page = opened(chromium, address)
         page.get_by_role("link", name="The doctor found something wrong").click()
         expect(page.get_by_role("heading", name="Health")).to_be_visible()
         assert page.get_by_role("row").all_inner_texts()[1].split("\t") == [
             "wrong", "settings", "tcp_rmem is small", "sysctl --system",
         ]  # fmt: skip
-    finally:
-        EXAMINED.unlink(missing_ok=True)
 
 
 def test_the_doctor_fixes_what_it_found_after_a_question(chromium: Chromium, address: str) -> None:
-    on(GATEWAY, "ip mptcp limits set subflows 0")
-    command = (sys.executable, "-m", "doctor", "--only", "mptcp", "--record", str(EXAMINED))
-    run(*in_namespace(GATEWAY, *command), check=False)
-    try:
-        with listening(in_namespace(GATEWAY)):
-            page = opened(chromium, address, PHONE)
-            page.goto(f"{address}#/health")
-            expect(page.get_by_text("Log in to have the doctor fix something")).to_be_visible()
-            assert page.get_by_role("button", name=re.compile("^Fix")).count() == 0
-            page = logged_in(chromium, address, PHONE)
-            page.goto(f"{address}#/health")
-            page.get_by_role("button", name="Fix: a session may have only 0 subflows").click()
-            expect(page.get_by_role("region", name="What would be run")).to_contain_text("limits set subflows 8")
-            check_view(page, PHONE)
-            page.get_by_role("button", name="Leave it").click()
-            assert "subflows 0" in on(GATEWAY, "ip mptcp limits show")
-            page.get_by_role("button", name=re.compile("^Fix")).click()
-            page.get_by_role("button", name="Run it now").click()
-            expect(page.get_by_text("1 command run.")).to_be_visible()
-            expect(page.get_by_text("a session may have 8 subflows")).to_be_visible()
-            page.get_by_role("link", name="Journal").click()
-            expect(page.get_by_text("state of check mptcp")).to_be_visible()
-    finally:
-        on(GATEWAY, "ip mptcp limits set subflows 8")
-        EXAMINED.unlink(missing_ok=True)
+    with examined(subflows=0), listening(in_namespace(GATEWAY)):
+        page = opened(chromium, address, PHONE)
+        page.goto(f"{address}#/health")
+        expect(page.get_by_text("Log in to have the doctor fix something")).to_be_visible()
+        assert page.get_by_role("button", name=re.compile("^Fix")).count() == 0
+        page = logged_in(chromium, address, PHONE)
+        page.goto(f"{address}#/health")
+        page.get_by_role("button", name="Fix: a session may have only 0 subflows").click()
+        expect(page.get_by_role("region", name="What would be run")).to_contain_text("limits set subflows 8")
+        check_view(page, PHONE)
+        page.get_by_role("button", name="Leave it").click()
+        assert "subflows 0" in on(GATEWAY, "ip mptcp limits show")
+        page.get_by_role("button", name=re.compile("^Fix")).click()
+        page.get_by_role("button", name="Run it now").click()
+        expect(page.get_by_text("1 command run.")).to_be_visible()
+        expect(page.get_by_text("a session may have 8 subflows")).to_be_visible()
+        page.get_by_role("link", name="Journal").click()
+        expect(page.get_by_text("state of check mptcp")).to_be_visible()
 
 
 def test_without_the_doctors_socket_the_page_has_its_commands_alone(chromium: Chromium, address: str) -> None:
-    wrong = {"check": "MPTCP", "state": "wrong", "message": "off", "fix": ["sysctl -w a=1"], "fix_name": "mptcp"}
-    found = [{**wrong, "advice": ""}]
-    write_atomic(EXAMINED, json.dumps({"time": time.time(), "role": "gateway", "findings": found}).encode(), 0o644)
-    try:
+    with found(check="MPTCP", message="off", fix=["sysctl -w a=1"], fix_name="mptcp"):
         page = logged_in(chromium, address)
         page.goto(f"{address}#/health")
         expect(page.get_by_text("sysctl -w a=1")).to_be_visible()
         assert page.get_by_role("button", name=re.compile("^Fix")).count() == 0
-    finally:
-        EXAMINED.unlink(missing_ok=True)
 
 
 @needs_tools
