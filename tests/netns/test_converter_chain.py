@@ -26,7 +26,7 @@ from tests.netns.converter_services import SERVED, SERVICE, answer, echo, fetch,
 from tests.netns.converter_world import ALL, GATEWAY, SERVER6, World
 from tests.netns.world import eventually
 
-_PASSED, _AHEAD = 192, 193
+_PASSED = 192
 
 
 @pytest.mark.parametrize(
@@ -357,32 +357,6 @@ def test_a_request_on_a_kept_connection_takes_another_way_where_the_next_convert
 def test_without_a_way_that_works_the_client_is_refused(conv: World) -> None:
     with node(conv, "first", MEMBER), conv.converter(named("third first", "first second")):
         assert conv.hears("connect", SERVER, 8000) == "502"
-
-
-def ahead(*converters: str) -> bytes:
-    """The TLV of type 193, as a client that forges it would write it."""
-    addresses = b""
-    for converter in converters:
-        host, port = converter.rsplit(":", 1)
-        mapped = bytes(10) + b"\xff\xff" + socket.inet_aton(host)
-        addresses += struct.pack("!HH16s", 0, int(port), mapped)
-    return struct.pack("!BBH", _AHEAD, 1 + len(addresses) // 4, 0) + addresses
-
-
-@pytest.mark.parametrize("names", [(), ("second",)], ids=["none", "one"])
-def test_a_client_names_no_chain(conv: World, names: tuple[str, ...]) -> None:
-    with (
-        node(conv, "second", MEMBER) as second,
-        conv.converter(ALL + MEMBER) as converter,
-        conv.serving(greet) as service,
-        conv.proxy("convert") as client,
-    ):
-        forged = ahead(*(NODES[name] for name in names))
-        client.sendall(convert_message(convert_connect(SERVER, service.port), forged))
-        with pytest.raises(Refused, match="convert 32"):
-            convert_reply(client)
-        eventually(lambda: converter.served() == ["chain-forbidden"])
-        assert second.lines() == []
 
 
 def test_a_chain_with_a_stranger_in_it_goes_nowhere(conv: World) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.netns.connections import MPTCP, read_all, take, take_head
-from tests.netns.converter_clients import TUNNELS, request
+from tests.netns.connections import MPTCP, read_all, take
+from tests.netns.converter_clients import TUNNELS
 from tests.netns.converter_process import METRICS, SERVER, complaint, run
 from tests.netns.converter_services import answer, greet, stream
 from tests.netns.converter_world import ALL, CLIENTS, EXTRA, GATEWAY, GATEWAY6, LISTENERS, PORTS, World
@@ -75,18 +75,6 @@ def test_listener_can_be_one_family_s_alone(conv: World, address: str) -> None:
         conv.connect(address, 3128, MPTCP).close()
         with pytest.raises(ConnectionRefusedError):
             conv.connect(GATEWAY6 if address == GATEWAY else GATEWAY, 3128)
-
-
-def test_converter_is_no_open_proxy_by_default(conv: World) -> None:
-    """Without client networks it serves its own machine, at loopback alone."""
-    default = '[[listen]]\nkind = "http"\naddress = "127.0.0.1:3129"\n'
-    conv.intercept("")
-    with conv.converter(default + '[metrics]\naddress = "127.0.0.1:9099"\n'), conv.serving(answer) as service:
-        with pytest.raises(ConnectionError):
-            conv.connect(GATEWAY, 3129)
-        with conv.connect("127.0.0.1", 3129, node=conv.gateway) as connection:
-            connection.sendall(request("absolute", SERVER, service.port))
-            assert take_head(connection).startswith(b"HTTP/1.1 200 ")
 
 
 # --- A new configuration at SIGHUP, which disturbs nobody who is served ---

@@ -134,26 +134,6 @@ def test_options_for_the_converter_is_answered_and_logged_by_it(net: World, runn
     assert (line["outcome"], line["status"]) == ("options", 204)
 
 
-def test_hop_by_hop_fields_stay_and_no_via_is_added(net: World) -> None:
-    seen: list[bytes] = []
-
-    def recording(connection: socket.socket) -> None:
-        seen.append(take_head(connection))
-        respond(connection, b"", b"Connection: x-hop\r\nX-Hop: 1\r\nX-End: 1\r\n")
-
-    fields = "Connection: x-mine\r\nX-Mine: 1\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\nX-End: 1\r\n"
-    with net.serving(recording) as service, net.proxy("absolute") as client:
-        answer = fetch(client, service.port, "/a?b", "GET", fields)[0].lower()
-    (asked,) = seen
-    assert asked.startswith(b"GET /a?b HTTP/1.1\r\n")
-    for hop in (b"x-mine", b"proxy-connection"):
-        assert hop not in asked.lower()
-    assert b"x-end: 1" in asked.lower()
-    assert b"via:" not in asked.lower() + answer
-    assert b"x-hop" not in answer
-    assert b"x-end: 1" in answer
-
-
 def test_five_gigabytes_come_whole_and_take_no_memory(net: World, running: Converter) -> None:
     size, block = 5_000_000_000, bytes(1 << 20)
 
@@ -250,31 +230,6 @@ def test_a_malformed_field_is_left_out_counted_and_told_in_the_log(net: World, r
     assert b"Secured" not in head
     running.wait_for(f'{SERVER}:{port} sent a malformed field line, which is left out: "Secured by')
     assert running.metrics()["tributary_converter_malformed_fields_total"] == 1
-
-
-@pytest.mark.parametrize(
-    "framing", ["Content-Length: 100", "Transfer-Encoding: identity", "Transfer-Encoding: gzip, chunked"]
-)
-def test_head_and_304_have_no_content_whatever_their_coding_says(net: World, framing: str) -> None:
-    starts = {b"HEAD /": "200 OK", b"GET /204": "204 No Content", b"GET /304": "304 Not Modified"}
-
-    def coding(connection: socket.socket) -> None:
-        while asked := take_head(connection).partition(b" HTTP/")[0]:
-            if asked == b"GET /after":
-                respond(connection, b"after")
-            else:
-                field = "X: y" if asked == b"GET /204" else framing
-                connection.sendall(f"HTTP/1.1 {starts[asked]}\r\n{field}\r\n\r\n".encode())
-
-    with net.serving(coding) as service, net.proxy("absolute") as client:
-        for method, path, status in (("HEAD", "/", b"200"), ("GET", "/204", b"204"), ("GET", "/304", b"304")):
-            client.sendall(request("absolute", SERVER, service.port, path, method))
-            head = take_head(client)
-            assert head.split()[1] == status
-            assert b"transfer-encoding" not in fields_of(head)
-            assert fetch(client, service.port, "/after")[1] == b"after"
-        if framing == "Content-Length: 100":
-            assert len(service.peers) == 1
 
 
 def test_ten_thousand_provisional_responses_take_no_memory_of_a_slow_client(net: World, running: Converter) -> None:

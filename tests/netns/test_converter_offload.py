@@ -162,17 +162,6 @@ def test_a_reset_of_either_end_is_told_the_other_one(conv: World, who: str) -> N
         converter.wait_until_idle()
 
 
-def test_a_forged_reset_breaks_nothing_off(conv: World) -> None:
-    """As if from the client, by who knows its address and port, and not the sequence numbers."""
-    with conv.converter(SOON) as converter, offloaded_half_way(conv, converter) as (client, _):
-        send(conv.client, forged(client.getsockname(), client.getpeername(), [RST], [1]))
-        # The converter looks at it once a second.
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            take(client, 1 << 20)
-        assert converter.lines() == []
-
-
 def test_an_upload_that_was_left_goes_on_for_longer_than_the_converter_would_probe_its_client(conv: World) -> None:
     """A kilobyte now and then, to a server that says nothing: the frozen socket hears no answer to a probe."""
     swallowed = [0]

@@ -56,22 +56,6 @@ def test_a_small_object_is_relayed_once_it_is_known_and_a_large_one_is_handed_ov
     assert (after["small"] - before.get("small", 0), after["handed-over"] - before["handed-over"]) == (2, 1)
 
 
-def test_what_is_below_the_operators_number_is_relayed(handoff: HandOff, tmp_path: Path) -> None:
-    relay_below(handoff, "3MB")
-    paths = (f"b/{SIZE}", f"b/{SIZE}", f"b/{LONG}", f"b/{LONG}")
-    assert outcomes(handoff, *paths) == ["handed-over", "ok", "handed-over", "handed-over"]
-    handoff.curl("--head", URL + f"b/{LONG}")
-    eventually(lambda: handoff.lines()[-1]["outcome"] == "ok")
-    for name, size, outcome in (("small", SIZE, "ok"), ("large", 2 * SIZE, "handed-over")):
-        source, before = tmp_path / name, len(handoff.lines())
-        source.write_bytes(pattern(name, size))
-        upload = ("--header", "Expect: 100-continue", "--upload-file", str(source))
-        handoff.curl("--fail", *upload, URL + f"b/{name}")
-        has_lines(handoff, before + 1)
-        assert handoff.lines()[-1]["outcome"] == outcome
-        assert (handoff.network.objects("b") / "b" / name).read_bytes() == source.read_bytes()
-
-
 def test_a_connection_goes_from_a_back_end_to_the_front_for_a_small_object_of_another_one(
     handoff: HandOff, tmp_path: Path
 ) -> None:
