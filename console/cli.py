@@ -1,13 +1,12 @@
 """The command line of the console."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from console.settings import ConsoleSettings, read
 from tributary.daemons import directories
 from tributary.daemons.logs import Format, to_stderr
-from tributary.settings.cli import Arguments, Subcommands
+from tributary.settings.cli import Arguments, Subcommands, program
 
 _STATE = Path("/var/lib/tributary-console")
 
@@ -35,11 +34,6 @@ The history of links and the journal are kept in the state directory ($STATE_DIR
 _CHECK = """\
 Reads settings and prints 'valid', or says what is accepted instead.
 """
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the command in ``arguments``; returns its exit code or raises CommandError."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -70,3 +64,6 @@ def _run(settings: Path | None, state_directory: Path | None, log: str) -> None:
 
     with closing(to_stderr(Format(log))) as events:
         serve(asked, state, events)
+
+
+main = program(parser)

@@ -78,11 +78,6 @@ examples
   scripts/build-deb --repository results/repository --key FINGERPRINT --url https://packages.example.net"""
 
 
-def main(words: Sequence[str]) -> int:
-    """Run build-deb; raises CommandError."""
-    return parser().dispatch(words)
-
-
 def _perform(
     suite: str | None,
     arch: str | None,
@@ -232,6 +227,8 @@ def _show_sources(sources: Sequence[Path], as_json: bool) -> None:
     for path in sources:
         print(f"{path.parent.name}  {path}")
 
+
+main = cli.program(parser)
 
 if __name__ == "__main__":
     cli.run(main, "build-deb")

@@ -14,7 +14,7 @@ from pathlib import Path
 from doctor import fixing, lock
 from doctor.examination import Role, checks, examine, own_role, path_to
 from doctor.findings import Command, Finding, State, fixes
-from tributary.settings.cli import Arguments, Contradiction, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import host_and_port
 
@@ -56,11 +56,6 @@ exit codes:
   77  not root
 """
 _MARKS = {State.OK: "ok", State.NOTE: "note", State.WRONG: "WRONG", State.UNKNOWN: "?"}
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Examine, fix if asked to, report; returns the exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -163,6 +158,8 @@ def _report(findings: Sequence[Finding], as_json: bool) -> None:
             for line in (*map(shlex.join, finding.fix), *filter(None, [finding.advice])):
                 print(f"         {line}")
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "doctor")

@@ -12,7 +12,7 @@ from gateway.settings import GatewaySettings
 from gateway.tunnels import Gateway
 from tributary.daemons import directories
 from tributary.daemons.logs import Format, to_stderr
-from tributary.settings.cli import Arguments, Subcommands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import load
 from tributary.wireguard import addresses
@@ -70,11 +70,6 @@ Prints which tunnels 'sync' would add and remove, and the rules. Changes nothing
 _CHECK = """\
 Reads the settings and the routers' files, and prints 'valid'. Changes nothing.
 """
-
-
-def main(words: Sequence[str]) -> int:
-    """Run one command; raises CommandError as the commands do."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -197,3 +192,6 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
 def _check(settings: Path, state_directory: Path | None) -> None:
     open_gateway(settings, state_directory).registry.read()
     print("valid")
+
+
+main = program(parser)

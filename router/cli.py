@@ -1,7 +1,7 @@
 """The command line of the home router's daemon."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from time import time
 
@@ -12,7 +12,7 @@ from router.links.usage_file import UsageFile
 from router.settings import Multipath, Wan, read
 from router.state import owned, plan
 from tributary.daemons import directories, logs
-from tributary.settings.cli import Arguments, Subcommands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
@@ -62,11 +62,6 @@ only if a daemon has left a record of its endpoints.
 _CHECK = """\
 Reads the settings, and prints 'valid'. Needs no root.
 """
-
-
-def main(words: Sequence[str]) -> int:
-    """Run one command; raises CommandError as the commands do."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -161,3 +156,6 @@ def _kept() -> UsageFile:
 def _check(settings: Path) -> None:
     read(settings)
     print("valid")
+
+
+main = program(parser)

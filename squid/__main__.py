@@ -46,11 +46,6 @@ example
   printf 'client_networks = ["10.0.0.0/8"]\\n' > squid.toml && sudo scripts/squid run squid.toml"""
 
 
-def main(words: Sequence[str]) -> int:
-    """Run one command; raises CommandError as the commands do."""
-    return parser().dispatch(words)
-
-
 def parser() -> cli.Arguments:
     """All commands and their arguments."""
     made = cli.Arguments(prog="squid", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", _keys()))
@@ -116,6 +111,8 @@ def _keys() -> str:
         for name, field in SquidSettings.model_fields.items()
     )
 
+
+main = cli.program(parser)
 
 if __name__ == "__main__":
     cli.run(main, "squid")

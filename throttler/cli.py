@@ -15,7 +15,7 @@ from tributary.daemons.control import Response
 from tributary.daemons.text import plural
 from tributary.kernel import interfaces
 from tributary.settings import metrics as exporting
-from tributary.settings.cli import Arguments, Subcommands, need_root
+from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.errors import invalid_value
 from tributary.settings.hosts import Target
 
@@ -98,11 +98,6 @@ _PLAN = """\
 Prints what a policy would do to the kernel: the text for tc and nft when the throttler starts, when each rule throttles
 and releases a subflow, and when it stops. Nothing is asked of the kernel, nothing is changed; needs no root.
 """
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the command in ``arguments``; returns its exit code or raises CommandError."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -220,3 +215,6 @@ def _changed(answer: Response, as_json: bool) -> None:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else dumps(value)
+
+
+main = program(parser)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from experiments.bench.parts import MEASUREMENTS, PEERS
 from experiments.study.arguments import Allowed, add_measuring
 from experiments.study.catalogue import EVERYTHING
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Share
 
@@ -97,11 +97,6 @@ _ALL = {
     "console": Benchmark("what it takes beside 10,000 sessions, with 100 pages open", ("bench-console",)),
     "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("bench-accuracy",)),
 }
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run one ``bench`` command; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -209,6 +204,8 @@ def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str]) -> None
     if absent:
         console.print(f"not here, and left out: {', '.join(absent)}", highlight=False)
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "bench")

@@ -18,7 +18,7 @@ from experiments.testbed.node import Process
 from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import joined
 
@@ -42,11 +42,6 @@ _DOWNLOADS = (
 )
 _RATE = "2500k"
 """Of each download, in bytes per second: a path that has room can take over what another one no longer carries."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the demo; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -139,6 +134,8 @@ def start_console(testbed: Testbed, listener: socket.socket) -> Process:
         popen = subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[own], start_new_session=True)
     return Process(popen, log).wait_until_ready()
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "demo console")

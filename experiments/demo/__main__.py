@@ -26,7 +26,7 @@ from experiments.testbed.selfcheck import Reading, as_json, check_links
 from experiments.testbed.server import File, random_file, start_server
 from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import read
 from tributary.settings.units import Rate, Share, Size
@@ -51,11 +51,6 @@ exit codes:
 After kill -9, scripts/testbed down removes what was left.
 """
 _SEED = 1
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the demo; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def _demo(
@@ -201,6 +196,8 @@ def _show(run: Run, size: Size, folder: Path) -> None:
     console.print(f"\n{run.enforcement.milliseconds:.1f} ms from the join's third ACK to the first packet held")
     console.print(f"results in {folder}", soft_wrap=True)
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "demo")

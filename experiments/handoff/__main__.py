@@ -3,7 +3,6 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from json import dumps
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from experiments.handoff.demo import fetch_by_one_connection
 from experiments.handoff.network import BACK_ENDS, Network, standing_network
 from experiments.handoff.running import wait_until_handed_over
-from tributary.settings.cli import Arguments, need_root, run
+from tributary.settings.cli import Arguments, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -31,11 +30,6 @@ exit codes:
 _TOOLS = ("ip", "sysctl", "curl", "nginx", "nft")
 _SHARE = 0.1
 """Of the objects' bytes; requests, messages and what keeps connections alive pass the front all the same."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Do what a ``handoff`` command does; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -90,6 +84,8 @@ def _as_text(fetched: dict[str, Any]) -> str:
     lines += ["", "the front carried no payload" if fetched["holds"] else "NOT as it should be"]
     return "\n".join(lines)
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "handoff")

@@ -1,6 +1,5 @@
 """The command ``demo home``."""
 
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import as_json
 from experiments.testbed.tolerance import add_tolerance
 from experiments.testbed.topology import Profile
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, program, run
 from tributary.settings.files import load
 from tributary.settings.units import Share
 
@@ -44,11 +43,6 @@ _SECONDS = 6.0
 """Of each download that is measured."""
 _EVERY = 2.0
 """Seconds between a link's addresses."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the demo; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -98,6 +92,8 @@ def _shown(home: Household, console: Console) -> Shown:
     console.print("a stranger who knocks at the gateway, and a router that is shut out")
     return Shown(by_link, bonded, stripped, cut, wandered, events.knock(home), events.revoke(home))
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "demo")

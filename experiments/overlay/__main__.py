@@ -16,7 +16,7 @@ from experiments.overlay.mesh import MOST_NODES, SERVER, Mesh, standing_mesh
 from experiments.overlay.running import ENDPOINT, PROXY, REACHED, URL, running
 from experiments.testbed.links import need_an_emulator
 from overlay import calculator, control
-from tributary.settings.cli import Arguments, need_root, run, whole_number
+from tributary.settings.cli import Arguments, need_root, program, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -43,11 +43,6 @@ exit codes:
 _DEFAULT_NODES = 12
 _FEWEST_NODES = 3
 _TOOLS = ("ip", "sysctl", "ethtool", "etcd")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Do what ``overlay up`` does; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -156,6 +151,8 @@ def _stay(said: str) -> int:
     _progress("ending")
     return 0
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "overlay up")

@@ -21,7 +21,7 @@ from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.native import measure_released
-from tributary.settings.cli import Arguments, Contradiction, run
+from tributary.settings.cli import Arguments, Contradiction, program, run
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Share
 
@@ -100,11 +100,6 @@ _TEMPLATE = Path(__file__).parent / "template.py.txt"
 _NAME = re.compile("[a-z][a-z0-9-]*")
 _NAMED = 4
 """So many experiments are called by their names in an error."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run one ``experiment`` command; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -382,6 +377,8 @@ def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
         console.print(f"[bold]{name}[/]")
         tell(console, each)
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "experiment")

@@ -17,7 +17,7 @@ from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.selfcheck import check_links
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import PROXY_PORT, Topology
-from tributary.settings.cli import Arguments, run
+from tributary.settings.cli import Arguments, program, run
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = """\
@@ -39,11 +39,6 @@ exit codes:
 """
 _FILE_SIZE = 50_000_000
 _APPLIANCE = ("squid", "converter", "throttler")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run one ``testbed`` command; returns its exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -191,6 +186,8 @@ def _down(all: bool, name: str, dry_run: bool) -> None:
     gone += take_down_orphans()
     print(f"removed: {', '.join(gone)}" if gone else "nothing to remove")
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "testbed")

@@ -12,7 +12,7 @@ from image.check.examination import BOARDS, examine
 from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import source
-from tributary.settings.cli import Arguments, Contradiction, run
+from tributary.settings.cli import Arguments, Contradiction, program, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -34,11 +34,6 @@ exit status
   143 SIGTERM"""
 
 _NAME = re.compile(rf"tributary-({'|'.join(Role)})-({'|'.join(BOARDS)})-")
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -97,6 +92,8 @@ def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
     for finding in findings:
         print(f"{'fine ' if finding.fine else 'WRONG'}  {finding}")
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "check-image")

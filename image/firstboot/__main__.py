@@ -2,7 +2,7 @@
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from image.firstboot.reading import Wrong, read
 from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wifi
 from image.firstboot.wan import Wan
-from tributary.settings.cli import Arguments, Contradiction, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -65,11 +65,6 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("bypass.", Bypass),
     ("forward.", Forward),
 )
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def _run(
@@ -169,6 +164,8 @@ def _keys() -> Iterator[str]:
             text = f"{prefix}{name}: {key.title}. {key.description}"
             yield textwrap.fill(text, 118, initial_indent="  ", subsequent_indent="      ")
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "firstboot")

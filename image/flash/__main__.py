@@ -1,7 +1,6 @@
 """The command ``flash-pi``: write an image to a card, and prove that it arrived."""
 
 import sys
-from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -75,11 +74,6 @@ class Task(Enum):
     WRITE = "write, and read back"
     CHECK = "check and show all, write nothing"
     VERIFY = "read alone: is the card what the image says?"
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def _act(
@@ -212,6 +206,8 @@ def parser() -> cli.Arguments:
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object a line")
     return parser
 
+
+main = cli.program(parser)
 
 if __name__ == "__main__":
     cli.run(main, "flash-pi")

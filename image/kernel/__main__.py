@@ -1,7 +1,6 @@
 """The command scripts/build-kernel."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from image.debian import base, unpacked
@@ -21,7 +20,7 @@ from image.kernel.build import (
     unpack_source,
 )
 from tributary.paths import CACHE, ROOT
-from tributary.settings.cli import Arguments, need_root, run, whole_number
+from tributary.settings.cli import Arguments, need_root, program, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 
 _DESCRIPTION = f"""\
@@ -44,11 +43,6 @@ exit codes:
   71  a step failed, see what it printed
   77  not root
 """
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Merge, build, say where the files are; returns the exit code."""
-    return parser().dispatch(arguments)
 
 
 def parser() -> Arguments:
@@ -96,6 +90,8 @@ def _folder(path: Path) -> Path:
         raise CommandError(Exit.SYSTEM, f"--output {path}: {error.strerror}") from error
     return path
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "build-kernel")

@@ -1,7 +1,7 @@
 """The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
 
 from argparse import ArgumentTypeError
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from image.make.boards import BOARDS, SUITE, Role
 from image.progress import Json, Text
 from image.sizes import sized
 from tributary.paths import CACHE, ROOT
-from tributary.settings.cli import Arguments, Contradiction, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = f"""\
@@ -72,11 +72,6 @@ exit status
 
 example
   sudo scripts/build-image --board rpi --role router && ls results/images"""
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def _build(
@@ -156,6 +151,8 @@ def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:
         print(f"{stage['stage']:8}  {'from the cache' if stage['cached'] else f'about {minutes}:{seconds:02d}'}")
     print(*outlook["files"], sep="\n")
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "build-image")

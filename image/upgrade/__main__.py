@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.trial import Trial
-from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -50,11 +49,6 @@ example
 _EVERY = 2.0  # seconds between two looks at the units
 _ALIKE = 5  # looks in a row with the same outcome are a verdict
 _PATIENCE = 300.0  # seconds that a start may take until then: slow disks, links that take their time
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -218,6 +212,8 @@ def _settled() -> Verdict:
         time.sleep(_EVERY)
     return last
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "tributary-upgrade")

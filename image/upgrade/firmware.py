@@ -4,22 +4,16 @@ RAUC's reference, "Custom bootloader backend interface", has the first four verb
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from image.upgrade.boot_partition import BOOT, BootPartition, fill
 from image.upgrade.choice import SLOTS, folder
-from tributary.settings.cli import Arguments
+from tributary.settings.cli import Arguments, program
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
 Tells a Raspberry Pi's boot partition which of two slots to start, for RAUC and for the hooks of Debian's kernels: a
 person calls tributary-upgrade."""
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -71,3 +65,6 @@ _VERBS: dict[str, tuple[tuple[str, ...], str]] = {
     "fill": ((), "let the slot that runs start its newest kernel"),
 }
 """Which arguments each takes, and its help."""
+
+
+main = program(parser)

@@ -112,6 +112,11 @@ def need_root(what: str) -> None:
         raise CommandError(Exit.NO_PERMISSION, f"{what} needs root: use sudo")
 
 
+def program(parser: Callable[[], Arguments]) -> Callable[[Sequence[str]], int]:
+    """The ``main`` of a program: runs the command in the words that it gets; raises CommandError as that does."""
+    return lambda words: parser().dispatch(words)
+
+
 def run(main: Callable[[Sequence[str]], int], name: str) -> NoReturn:
     """Call ``main`` with the arguments of the command line and exit with what it returns.
 

@@ -1,7 +1,7 @@
 """The command ``first-start``: a page for the LAN that asks for what makes a home router of this box."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
@@ -15,7 +15,7 @@ from image.firstboot.page.app import Box, Page
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
 from tributary.daemons.state_file import write_atomic
-from tributary.settings.cli import Arguments, Contradiction, need_root, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -51,11 +51,6 @@ example
   first-start --dry-run --at 192.168.1.5:8080      for a look from a phone"""
 
 _EVERY = 1.0  # seconds between two looks at the ports
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; raises CommandError."""
-    return parser().dispatch(words)
 
 
 def parser() -> Arguments:
@@ -187,6 +182,8 @@ def _watch(renew: Callable[[], None], proposed: Lan | None) -> Callable[[], bool
 
     return goes_on
 
+
+main = program(parser)
 
 if __name__ == "__main__":
     run(main, "first-start")
