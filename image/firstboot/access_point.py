@@ -37,22 +37,18 @@ def _channel(value: object) -> int:
 class WirelessNetwork(Settings):
     """By WPA2, with a passphrase that all share."""
 
-    country: Country = Field(title="where the box stands, which decides about channels", description=values.COUNTRY)
-    ssid: Ssid = Field(title="the network's name", description=values.SSID)
-    passphrase: Passphrase = Field(title="its passphrase", description=values.PASSPHRASE)
+    country: Country = Field(title="where the box stands, which decides about channels")
+    ssid: Ssid = Field(title="the network's name")
+    passphrase: Passphrase = Field(title="its passphrase")
 
 
 class AccessPoint(WirelessNetwork):
     """A wireless network of the box's own, by WPA3 as well where its interface can do that."""
 
-    interface: Wireless = Field(
-        None, title="by which interface; none: the first wireless one that is no link", description=values.WIRELESS
-    )
-    channel: Annotated[int, accepting(CHANNEL, _channel)] = Field(6, title="its channel", description=CHANNEL)
+    interface: Wireless = Field(None, title="by which interface; none: the first wireless one that is no link")
+    channel: Annotated[int, accepting(CHANNEL, _channel)] = Field(6, title="its channel")
     width: Literal[20, 40, 80] = Field(20, title="its channel's width, in MHz", description=WIDTH)
-    wpa3: bool = Field(
-        False, title="let devices in by WPA3 as well; the Pi's own interface cannot", description="true or false"
-    )
+    wpa3: bool = Field(False, title="let devices in by WPA3 as well; the Pi's own interface cannot")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

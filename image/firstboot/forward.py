@@ -32,11 +32,9 @@ class Forward(Settings):
     ports: list[ServicePorts] = Field(
         min_length=1, max_length=MOST_PORTS, title="ports of the gateway's public address", description=PORTS
     )
-    device: Annotated[IPv4Address, accepting(ADDRESS, _address)] = Field(
-        title="the device's address", description=ADDRESS
-    )
+    device: Annotated[IPv4Address, accepting(ADDRESS, _address)] = Field(title="the device's address")
     mac: Annotated[str | None, accepting(DEVICE, or_none(mac_address))] = Field(
-        None, title="the device's MAC address: it then gets that address by DHCP", description=DEVICE
+        None, title="the device's MAC address: it then gets that address by DHCP"
     )
     to_port: int | None = Field(
         None, ge=1, le=65535, title="the device's port; none: the same as outside", description=TO_PORT

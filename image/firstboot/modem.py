@@ -38,14 +38,12 @@ _FOLDER = "/etc/NetworkManager"
 class Modem(Settings):
     """How the modem dials."""
 
-    apn: Annotated[str, matching(r"[A-Za-z0-9.-]{1,100}", APN)] = Field(title="where it dials in", description=APN)
+    apn: Annotated[str, matching(r"[A-Za-z0-9.-]{1,100}", APN)] = Field(title="where it dials in")
     pin: Annotated[str | None, matching(r"[0-9]{4,8}", PIN)] = Field(
-        None, title="the SIM card's PIN; none: it asks for none", description=PIN
+        None, title="the SIM card's PIN; none: it asks for none"
     )
-    user: Annotated[str | None, matching(_SIGNS, USER)] = Field(None, title="the name to log in by", description=USER)
-    password: Annotated[str | None, matching(_SIGNS, PASSWORD)] = Field(
-        None, title="its password", description=PASSWORD
-    )
+    user: Annotated[str | None, matching(_SIGNS, USER)] = Field(None, title="the name to log in by")
+    password: Annotated[str | None, matching(_SIGNS, PASSWORD)] = Field(None, title="its password")
 
 
 def link(name: str, modem: Modem, said: Said) -> Iterator[Action]:

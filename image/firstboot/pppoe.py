@@ -27,8 +27,8 @@ _SIGNS = r"[ -~]{1,255}"
 class Pppoe(Settings):
     """How the provider knows the line."""
 
-    user: Annotated[str, matching(_SIGNS, USER)] = Field(title="the name to log in by", description=USER)
-    password: Annotated[str, matching(_SIGNS, PASSWORD)] = Field(title="its password", description=PASSWORD)
+    user: Annotated[str, matching(_SIGNS, USER)] = Field(title="the name to log in by")
+    password: Annotated[str, matching(_SIGNS, PASSWORD)] = Field(title="its password")
     vlan: int | None = Field(
         None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=VLAN
     )

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from console import password
 from console.settings import PasswordHash as ConsolePasswordHash
 from gateway.settings import HOST, GatewaySettings, Host
 from image.firstboot import bypass, forward, names, public_key, values
@@ -34,8 +33,8 @@ from squid import targets
 from squid.values import CLIENTS, ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
-from tributary.settings.hours import TIME_ZONE, TimeZone
-from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
+from tributary.settings.hours import TimeZone
+from tributary.settings.lan_ipv6 import LanIpv6, PrivatePrefix
 from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
 from tributary.settings.probing import Probe
 from tributary.wireguard.addresses import GLOBAL
@@ -54,7 +53,6 @@ STATIC_OR_DHCP = "either dhcp = true, which nobody needs to say, or an address"
 ROUTED = (
     "a gateway only with an address, at most one of each IP version, inside a network of an address, or in fe80::/10"
 )
-BOOLEAN = "true or false"
 CONSOLE = "'open' (whoever reaches it may look), 'closed' (who has logged in), or 'off'"
 IPV6 = "'gateway', 'link', 'translated' or 'off'"
 MOST_PORTS = 64
@@ -91,20 +89,16 @@ class Routers(GatewaySettings):
 class Wifi(WirelessNetwork):
     """One wireless network to join."""
 
-    interface: Wireless = Field(
-        None, title="by which interface; none: the first wireless one", description=values.WIRELESS
-    )
+    interface: Wireless = Field(None, title="by which interface; none: the first wireless one")
 
 
 class Network(Settings):
     """How one interface gets its addresses."""
 
-    dhcp: bool | None = Field(
-        None, title="by DHCP and router advertisements; none: true without an address", description=BOOLEAN
-    )
-    address: HostAddresses = Field((), title="its addresses", description=values.HOST_ADDRESSES)
-    gateway: Addresses = Field((), title="where its default routes lead", description=values.ADDRESSES)
-    dns: Addresses = Field((), title="DNS servers, with DHCP further ones", description=values.ADDRESSES)
+    dhcp: bool | None = Field(None, title="by DHCP and router advertisements; none: true without an address")
+    address: HostAddresses = Field((), title="its addresses")
+    gateway: Addresses = Field((), title="where its default routes lead")
+    dns: Addresses = Field((), title="DNS servers, with DHCP further ones")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -129,17 +123,11 @@ class Network(Settings):
 class Lan(Settings):
     """The side of a home router where the devices are."""
 
-    interface: Interface = Field(title="its interface", description=values.INTERFACE)
-    address: LanAddress = Field(title="this box's address there", description=values.LAN_ADDRESS)
-    dhcp_range: DhcpRange = Field(
-        None,
-        title="what devices get; none: the half of the network that address is not in",
-        description=values.DHCP_RANGE,
-    )
+    interface: Interface = Field(title="its interface")
+    address: LanAddress = Field(title="this box's address there")
+    dhcp_range: DhcpRange = Field(None, title="what devices get; none: the half of the network that address is not in")
     quic: bool | None = Field(
-        None,
-        title="let HTTP/3 pass, which takes one link instead of all; none: where tunnels keep its address",
-        description=BOOLEAN,
+        None, title="let HTTP/3 pass, which takes one link instead of all; none: where tunnels keep its address"
     )
     not_bonded_ports: list[TcpPorts] = Field(
         [Ports("tcp", 25, 25)],
@@ -155,14 +143,11 @@ class Lan(Settings):
         title="whose IPv6 addresses devices have; none: the gateway's, if there is a prefix in the enrolment",
         description=IPV6,
     )
-    ipv6_prefix: PrivatePrefix = Field(None, title="the prefix of ipv6 = 'translated'", description=PRIVATE)
-    bond_ipv6: bool = Field(
-        False, title="with addresses of links: bond TCP over IPv6; the gateway must have IPv6", description=BOOLEAN
-    )
+    ipv6_prefix: PrivatePrefix = Field(None, title="the prefix of ipv6 = 'translated'")
+    bond_ipv6: bool = Field(False, title="with addresses of links: bond TCP over IPv6; the gateway must have IPv6")
     dns: Dns = Field(
         None,
         title="who is asked for names while no tunnel leads to the gateway; none: nobody, without tunnels the links",
-        description=names.DNS,
     )
 
     @field_validator("dhcp_range")
@@ -194,10 +179,8 @@ class Card(Settings):
     role: Role | None = Field(
         None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'router'"
     )
-    hostname: Hostname = Field("tributary", title="its name", description=values.HOSTNAME)
-    time_zone: TimeZone = Field(
-        None, title="router: where the times and days of links are meant; none: UTC", description=TIME_ZONE
-    )
+    hostname: Hostname = Field("tributary", title="its name")
+    time_zone: TimeZone = Field(None, title="router: where the times and days of links are meant; none: UTC")
     ssh_keys: list[PublicKey] = Field(
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
     )
@@ -206,26 +189,20 @@ class Card(Settings):
         title="from where SSH is let in, beside private addresses; on a gateway private ones reach the page, too",
         description=f"a list of {values.ADMINS}",
     )
-    password_hash: PasswordHash = Field(
-        None, title="for logins at the console; none: locked", description=values.PASSWORD_HASH
-    )
+    password_hash: PasswordHash = Field(None, title="for logins at the console; none: locked")
     console: Literal["open", "closed", "off"] = Field(
         "open",
         title="the page of links and sessions, for a router's LAN or a gateway's admin_networks",
         description=CONSOLE,
     )
     console_password_hash: ConsolePasswordHash = Field(
-        None,
-        title="for logins at that page; none: only by what `tributary console login` prints",
-        description=password.HASH,
+        None, title="for logins at that page; none: only by what `tributary console login` prints"
     )
     metrics: Metrics | None = Field(
         None, title="figures for Prometheus; none: nobody else reads them", description="a table [metrics]"
     )
     client_networks: list[ClientNetwork] = Field(
-        [],
-        title="gateway: who may use the converters; none: this machine alone",
-        description=f"a list of {CLIENTS}",
+        [], title="gateway: who may use the converters; none: this machine alone", description=f"a list of {CLIENTS}"
     )
     public_name: Host | None = Field(
         None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST
@@ -233,7 +210,7 @@ class Card(Settings):
     routers: Routers = Field(
         Routers(), title="gateway: how home routers are let in, beside its name", description="a table [routers]"
     )
-    gateway: Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'", description=values.GATEWAY)
+    gateway: Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'")
     leg: Leg | None = Field(
         None,
         strict=False,
@@ -261,9 +238,7 @@ class Card(Settings):
     )
     lan: Lan | None = Field(None, title="router: the side of the devices", description="a table [lan]")
     first_start_page: bool = Field(
-        True,
-        title="router: while no link and no gateway stands here, a page for the LAN asks for them",
-        description=BOOLEAN,
+        True, title="router: while no link and no gateway stands here, a page for the LAN asks for them"
     )
     bypass: list[Bypass] = Field(
         [],

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from image.firstboot import modem, pppoe, values, vlans
+from image.firstboot import modem, pppoe, vlans
 from image.firstboot.modem import Modem
 from image.firstboot.pppoe import Pppoe
 from image.firstboot.values import Bus, Driver, Mac, Pattern
@@ -17,10 +17,10 @@ MATCHES = "at least one of the keys interface, driver, mac, bus, or a table mode
 class Wan(LinkPolicy):
     """One access link of a home router: the interface that fits every given rule."""
 
-    interface: Pattern = Field(None, title="name of the interface", description=values.PATTERN)
-    driver: Driver = Field(None, title="its driver", description=values.DRIVER)
-    mac: Mac = Field(None, title="its MAC address", description=values.MAC)
-    bus: Bus = Field(None, title="where it is plugged in, which tells two alike apart", description=values.BUS)
+    interface: Pattern = Field(None, title="name of the interface")
+    driver: Driver = Field(None, title="its driver")
+    mac: Mac = Field(None, title="its MAC address")
+    bus: Bus = Field(None, title="where it is plugged in, which tells two alike apart")
     vlan: int | None = Field(
         None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=vlans.VLAN
     )

@@ -11,8 +11,12 @@ from pydantic_core import ErrorDetails
 
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.secrets import HIDDEN, is_secret
+from tributary.settings.values import Accepting
 
 M = TypeVar("M", bound="Settings")
+
+BOOLEAN = "true or false"
+_BOOLEANS = (bool, bool | None)
 
 
 class Settings(BaseModel):
@@ -29,6 +33,14 @@ class Settings(BaseModel):
         hide_input_in_errors=True,
         defer_build=True,
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_options: object) -> None:
+        for field in cls.model_fields.values():
+            accepted = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
+            field.description = field.description or next(
+                iter(accepted), BOOLEAN if field.annotation in _BOOLEANS else None
+            )
 
     @property
     def written(self) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """Building blocks for types of settings: parsers that raise, and the one message for the user."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from pydantic import GetCoreSchemaHandler, PlainValidator
@@ -25,7 +26,14 @@ class Text:
         return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
 
 
-def accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
+@dataclass(frozen=True)
+class Accepting(PlainValidator):
+    """A validator that knows what it accepts: the description of a key whose type has it, unless that has another."""
+
+    accepted: str = ""
+
+
+def accepting(accepted: str, read: Callable[[object], T]) -> Accepting:
     """A validator that returns what ``read`` returns; if that raises, the error says what is ``accepted``."""
 
     def check(value: object) -> T:
@@ -34,7 +42,7 @@ def accepting(accepted: str, read: Callable[[object], T]) -> PlainValidator:
         except (ValueError, TypeError) as error:
             raise ValueError(accepted) from error
 
-    return PlainValidator(check)
+    return Accepting(check, accepted=accepted)
 
 
 def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:
