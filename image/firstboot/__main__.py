@@ -134,8 +134,7 @@ def _check(path: Path, role: Role, as_json: bool) -> int:
 
 
 def _show(task: Task, as_json: bool) -> None:
-    ahead = boot.look_ahead(task)
-    found = (*ahead.upkeep, *ahead.actions)
+    found = (*boot.due(task.system), *boot.foresee(task, boot.content(task.card)).actions)
     if as_json:
         print(dumps({"changes": [actions.facts(each) for each in found]}, default=str))
     else:

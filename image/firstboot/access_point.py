@@ -1,12 +1,12 @@
-"""What the card may say of a Wi-Fi access point for the LAN, and what does not go with the rest. Pure."""
+"""What the card may say of a Wi-Fi access point for the LAN. Pure."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from image.firstboot import values
-from image.firstboot.values import Contradiction, Country, Passphrase, Ssid, Wireless
+from image.firstboot.values import Country, Passphrase, Ssid, Wireless
 from tributary.settings.files import Settings
 from tributary.settings.values import accepting, require
 
@@ -57,32 +57,3 @@ class AccessPoint(WirelessNetwork):
         if self.wpa3 and len(self.passphrase) == values.KEY_DIGITS:
             raise ValueError(PLAIN_TEXT)
         return self
-
-
-def contradictions(
-    point: AccessPoint,
-    joining: str | None,
-    joins: bool,
-    wans: Mapping[str, Callable[[str], bool]],
-    tables: Collection[str],
-) -> Iterator[Contradiction]:
-    """Keys, values, and what is accepted instead.
-
-    ``joining`` is the interface of [wifi], None if it names none, and ``joins`` whether there is such a table; ``wans``
-    say by the name of each link whether an interface may be it; ``tables`` are the names of all [network.NAME].
-    """
-    if joins and (point.interface is None or joining is None or point.interface == joining):
-        accepted = (
-            f"{values.WIRELESS}, other than wifi.interface, which has to be given as well: one interface cannot do both"
-        )
-        yield "access_point.interface", point.interface or "(missing)", accepted
-    interface = point.interface or FIRST_WIRELESS
-    for name, may_be in wans.items():
-        if may_be(interface):
-            yield (
-                f"wan.{name}.interface",
-                "(given)",
-                f"one that access_point.interface, {interface!r}, does not fit",
-            )
-    if interface in tables:
-        yield f"network.{interface}", "(given)", "no such table: the access point belongs to the LAN"

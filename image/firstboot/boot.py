@@ -1,10 +1,10 @@
 """One boot: what is looked after in any case, then the card's file, if it is not the one that was applied last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from image.firstboot import addresses, look, memory, upkeep
+from image.firstboot import interfaces, look, memory, upkeep
 from image.firstboot.actions import Action, Upkeep
 from image.firstboot.apply import System, apply, keep_up, run
 from image.firstboot.facts import Facts
@@ -33,7 +33,6 @@ class Task:
 class Outlook:
     """What there is to do; there are no ``actions`` if the file was applied already."""
 
-    upkeep: tuple[Upkeep, ...]
     card: Card
     facts: Facts
     digest: str
@@ -51,22 +50,17 @@ def content(folder: Path) -> bytes:
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}: {hint}") from error
 
 
-def look_ahead(task: Task) -> Outlook:
-    """All that a boot would do; changes nothing. Raises CommandError (64, 66, 69) as ``read`` and ``plan`` do."""
-    ahead = foresee(task, content(task.card))
-    return replace(ahead, upkeep=_due(task.system))
-
-
 def foresee(task: Task, text: bytes) -> Outlook:
-    """What would come of ``text`` as the card's file, beside upkeep; raises CommandError as ``look_ahead`` does."""
+    """What would come of ``text`` as the card's file; raises CommandError (64, 69) as ``read`` and ``plan`` do."""
     card = read(text, task.role)
     last = Memory.read(task.system.root)
     digest = memory.digest(text, task.role)
     facts = look.facts(task.system.root, task.role, last)
-    return Outlook((), card, facts, digest, plan(card, facts) if task.again or digest != last.digest else ())
+    return Outlook(card, facts, digest, plan(card, facts) if task.again or digest != last.digest else ())
 
 
-def _due(system: System) -> tuple[Upkeep, ...]:
+def due(system: System) -> tuple[Upkeep, ...]:
+    """What is looked after in any case."""
     return upkeep.due(system.root) if system.running else ()
 
 
@@ -79,7 +73,7 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
     if task.system.running:
         run(["udevadm", "settle", f"--timeout={_SETTLE_SECONDS}"], 1)
     try:
-        ahead = look_ahead(task)
+        ahead = foresee(task, content(task.card))
         if ahead.actions:
             apply(ahead.actions, ahead.digest, task.system)
     except CommandError as failure:
@@ -96,7 +90,7 @@ def boot(task: Task, report: Report) -> Sequence[Action]:
 def _keep_up(system: System, report: Report) -> list[CommandError]:
     """One that fails keeps no other from being done, and nobody out: keys and settings matter more than room."""
     failed = []
-    for action in _due(system):
+    for action in due(system):
         try:
             keep_up(action, system)
         except CommandError as failure:
@@ -115,4 +109,4 @@ def tell_again(task: Task, report: Report) -> None:
     """Say it with the addresses that the box has by now, unless the file is not the one that was applied."""
     text, last = content(task.card), Memory.read(task.system.root)
     if memory.digest(text, task.role) == last.digest:
-        tell(read(text, task.role), look.facts(task.system.root, task.role, last), report, addresses.own())
+        tell(read(text, task.role), look.facts(task.system.root, task.role, last), report, interfaces.own_addresses())

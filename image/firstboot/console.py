@@ -7,9 +7,9 @@ that are private: it is in clear. From elsewhere SSH leads to loopback.
 from collections.abc import Iterator, Sequence
 
 from image.firstboot.actions import Action, EnableUnit, Owner, WriteFile
-from image.firstboot.document import document
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
+from image.firstboot.texts import document
 from squid.targets import Network, inside_private
 from tributary.api.console import PORT
 from tributary.settings.hosts import joined

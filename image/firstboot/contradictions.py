@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from gateway.settings import HOST
-from image.firstboot import access_point, bypass, forward, names, pppoe, values, vlans
+from image.firstboot import bypass, forward, names, pppoe, values, vlans
+from image.firstboot.access_point import FIRST_WIRELESS, AccessPoint
 from image.firstboot.settings import ENROLMENTS, MOST_WANS, WANS, Card, Lan, Leg, Role
 from image.firstboot.values import Contradiction
 from image.firstboot.wan import Wan
@@ -23,6 +24,8 @@ def contradictions(card: Card, role: Role) -> Iterator[Contradiction]:
         yield "routers.name", card.routers.name, "no such key: public_name is the name"
     yield from _between_wans(card)
     yield from _by_kind(card)
+    if card.access_point is not None:
+        yield from _of_access_point(card, card.access_point)
     yield from bypass.contradictions(card.bypass, card.wan)
     if card.forward and not card.enrolment:
         yield "enrolment", "(missing)", f"{ENROLMENTS}, since [[forward]] needs the gateway's tunnels"
@@ -98,22 +101,47 @@ def _of_tunnels(card: Card) -> Iterator[Contradiction]:
 
 
 def _by_kind(card: Card) -> Iterator[Contradiction]:
-    """Links that are more than an interface with DHCP, and the access point."""
+    """Links that are more than an interface with DHCP."""
     for name, wan in card.wan.items():
         if wan.pppoe:
-            yield from pppoe.contradictions(name, list(wan.by_device), wan.interface)
+            yield from _on_named(name, wan, "pppoe", pppoe.interface("NAME"))
             yield from _alone(card, name, wan)
         if wan.vlan is not None:
+            yield from _on_named(name, wan, "vlan", vlans.interface("NAME"))
             yield from _tagged(card, name, wan)
         if (wan.pppoe or wan.modem) and wan.interface in card.network:
             yield f"network.{wan.interface}", "(given)", f"no such table: wan.{name} gets its address from its provider"
     modems = [name for name, wan in card.wan.items() if wan.modem]
     for name in modems[1:]:
         yield f"wan.{name}.modem", "(given)", f"one link with a modem, and wan.{modems[0]} is one"
-    if card.access_point is not None:
-        rules = {name: wan.may_be for name, wan in card.wan.items()}
-        joining = card.wifi.interface if card.wifi else None
-        yield from access_point.contradictions(card.access_point, joining, card.wifi is not None, rules, card.network)
+
+
+def _of_access_point(card: Card, point: AccessPoint) -> Iterator[Contradiction]:
+    joins = card.wifi and (None in (point.interface, card.wifi.interface) or point.interface == card.wifi.interface)
+    if joins:
+        accepted = (
+            f"{values.WIRELESS}, other than wifi.interface, which has to be given as well: one interface cannot do both"
+        )
+        yield "access_point.interface", point.interface or "(missing)", accepted
+    interface = point.interface or FIRST_WIRELESS
+    for name, wan in card.wan.items():
+        if wan.may_be(interface):
+            accepted = f"one that access_point.interface, {interface!r}, does not fit"
+            yield f"wan.{name}.interface", "(given)", accepted
+    if interface in card.network:
+        yield f"network.{interface}", "(given)", "no such table: the access point belongs to the LAN"
+
+
+def _on_named(name: str, wan: Wan, key: str, made: str) -> Iterator[Contradiction]:
+    """A link with this ``key`` has an interface like ``made``, which is made on one that is named."""
+    if len(name) > vlans.LONGEST_NAME:
+        accepted = f"a name of up to {vlans.LONGEST_NAME} signs, since with {key} the interface is called {made}"
+        yield f"wan.{name}", "(given)", accepted
+    if wan.interface is None or "*" in wan.interface or "?" in wan.interface:
+        accepted = f"with {key} the whole name of the interface that the modem is plugged into, such as 'end0'"
+        yield f"wan.{name}.interface", wan.interface or "(missing)", accepted
+    for each in wan.by_device:
+        yield f"wan.{name}.{each}", "(given)", f"no such key with {key}: interface alone says where the modem is"
 
 
 def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
@@ -131,19 +159,10 @@ def _alone(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
 
 
 def _tagged(card: Card, name: str, wan: Wan) -> Iterator[Contradiction]:
-    """A link with a VLAN is made on an interface that is named."""
-    if len(name) > vlans.LONGEST_NAME:
-        made = vlans.interface("NAME")
-        accepted = f"a name of up to {vlans.LONGEST_NAME} signs, since with vlan the interface is called {made}"
-        yield f"wan.{name}", "(given)", accepted
+    """The tag of a link is in one place, and what is below it has no addresses."""
     if wan.pppoe or wan.modem:
         accepted = "no such key with a modem" if wan.modem else f"in the table [wan.{name}.pppoe]"
         yield f"wan.{name}.vlan", wan.vlan, accepted
-    if wan.interface is None or "*" in wan.interface or "?" in wan.interface:
-        accepted = "with vlan the whole name of the interface that the modem is plugged into, such as 'end0'"
-        yield f"wan.{name}.interface", wan.interface or "(missing)", accepted
-    for key in wan.by_device:
-        yield f"wan.{name}.{key}", "(given)", "no such key with vlan: interface alone says where the modem is"
     if wan.interface in card.network:
         accepted = f"no such table with vlan; for fixed addresses interface = '{wan.interface}.{wan.vlan}' without vlan"
         yield f"network.{wan.interface}", "(given)", accepted

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from gateway.settings import GatewaySettings
 from image.firstboot import figures
 from image.firstboot.actions import Action, EnableUnit, WriteFile
-from image.firstboot.document import document
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
+from image.firstboot.texts import document
 from tributary.settings.hosts import CONVERT_PORT
 from tributary.wireguard.addresses import gateway as inside_address
 

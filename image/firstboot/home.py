@@ -9,9 +9,9 @@ from ipaddress import IPv6Network
 from image.firstboot import figures, names
 from image.firstboot import lan as lan_side
 from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFile
-from image.firstboot.document import document
 from image.firstboot.gateway import CONVERTER, IDLE
 from image.firstboot.settings import Card, Lan
+from image.firstboot.texts import document
 from image.firstboot.wan import Wan
 from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import table

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from image.firstboot import code
+from image.firstboot import first_start
 from image.firstboot.actions import ROOT, Owner
 from image.firstboot.facts import Facts
 from image.firstboot.identity import USER
@@ -40,7 +40,7 @@ def facts(root: Path, role: Role, last: Memory, sys: Path = Path("/sys")) -> Fac
         owner=owner,
         units=frozenset(units),
         steering_group=_group(root / "etc/group", STEERING_GROUP),
-        code=code.kept(root),
+        code=first_start.kept(root),
         owned_files=last.files,
         owned_units=last.units,
     )

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
-from image.firstboot.ini import sections
 from image.firstboot.said import Said
+from image.firstboot.texts import sections
 from image.firstboot.values import matching
 from tributary.settings.files import Settings
 

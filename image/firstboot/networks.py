@@ -8,12 +8,12 @@ tributary-router, which chooses among the links.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from image.firstboot import hostapd, modem, names, pppoe, vlans, wifi
+from image.firstboot import modem, names, pppoe, vlans, wifi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
-from image.firstboot.ini import sections
 from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network
+from image.firstboot.texts import sections
 from image.firstboot.vlans import Vlan
 from image.firstboot.wan import Wan
 from tributary.prefix_delegation import TOKEN
@@ -65,13 +65,13 @@ def networks(card: Card, facts: Facts) -> Iterator[Action]:
     """All that the card says of interfaces."""
     yield WriteFile("/etc/systemd/networkd.conf.d/50-tributary.conf", _DAEMON)
     yield WriteFile("/etc/systemd/system/systemd-networkd-wait-online.service.d/50-tributary.conf", _ONLINE)
-    lan = hostapd.bridged(card, facts).lan
+    lan = wifi.bridged(card, facts).lan
     tagged = _tagged(card, lan)
     for each in tagged:
         yield WriteFile(f"{_FOLDER}/20-tributary-{each.name}.netdev", each.netdev)
     if lan is not None:
         yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan, vlans.lines(tagged, lan.interface)))
-        yield from hostapd.access_point(card, facts, _FOLDER)
+        yield from wifi.access_point(card, facts, _FOLDER)
     domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
     places = _places(card, facts)
     named = {place.match.get("Name") for place in places} | {lan.interface if lan else None}
@@ -85,7 +85,7 @@ def networks(card: Card, facts: Facts) -> Iterator[Action]:
     if card.wifi is not None:
         interface = wireless(card, facts)
         path = f"/etc/wpa_supplicant/wpa_supplicant-{interface}.conf"
-        yield WriteFile(path, wifi.configuration(card.wifi), PRIVATE)
+        yield WriteFile(path, wifi.joining(card.wifi), PRIVATE)
         # A restart cuts the link for seconds.
         yield EnableUnit(f"wpa_supplicant@{interface}.service", reads=(path,))
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from image.firstboot import console, first_start
-from image.firstboot.code import shown
 from image.firstboot.facts import Facts
+from image.firstboot.first_start import shown
 from image.firstboot.gateway import HTTP_PORT, SOCKS_PORT, client_side
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.identity import USER

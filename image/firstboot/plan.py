@@ -11,11 +11,11 @@ from image.firstboot.first_start import UNIT as FIRST_START
 from image.firstboot.first_start import first_start
 from image.firstboot.gateway import CONVERTER, SQUID, THROTTLER, TUNNELS, gateway
 from image.firstboot.home import DNSMASQ, LAN, ROUTER, home
-from image.firstboot.hostapd import bridged
 from image.firstboot.identity import identity
 from image.firstboot.modem import DIALLER, MANAGER
 from image.firstboot.networks import networks
 from image.firstboot.settings import Card, Role
+from image.firstboot.wifi import bridged
 from tributary.settings.errors import CommandError, Exit
 
 _BY_ROLE = (

@@ -4,7 +4,7 @@ pppd makes an interface of its own, ``ppp-NAME`` for [wan.NAME], with the addres
 metric. The interface below it carries PPPoE's frames alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -12,8 +12,8 @@ from pydantic import Field
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
-from image.firstboot.values import Contradiction, matching
-from image.firstboot.vlans import LONGEST_NAME, VLAN, bare
+from image.firstboot.values import matching
+from image.firstboot.vlans import VLAN, bare
 from tributary.settings.files import Settings
 
 USER = "the name that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
@@ -37,21 +37,6 @@ class Pppoe(Settings):
 def interface(name: str) -> str:
     """The one that pppd makes for [wan.NAME]."""
     return f"ppp-{name}"
-
-
-def contradictions(name: str, others: Collection[str], below: str | None) -> Iterator[Contradiction]:
-    """Keys, values, and what is accepted instead, for [wan.NAME] on the interface ``below``, or what stands for it.
-
-    ``others`` are the keys beside ``interface`` that say which interface it is.
-    """
-    if len(name) > LONGEST_NAME:
-        accepted = f"a name of up to {LONGEST_NAME} signs, since with pppoe the interface is called {interface('NAME')}"
-        yield f"wan.{name}", "(given)", accepted
-    if below is None or "*" in below or "?" in below:
-        accepted = "with pppoe the whole name of the interface that the modem is plugged into, such as 'end0'"
-        yield f"wan.{name}.interface", below or "(missing)", accepted
-    for key in others:
-        yield f"wan.{name}.{key}", "(given)", "no such key with pppoe: interface alone says where the modem is"
 
 
 def link(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from image.firstboot.ini import sections
+from image.firstboot.texts import sections
 
 VLAN = "a whole number from 1 to 4094"
 LONGEST_NAME = 10

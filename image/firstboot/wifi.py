@@ -1,8 +1,115 @@
-"""A wireless network for wpa_supplicant.conf(5). Pure."""
+"""Wi-Fi: a network to join, for wpa_supplicant.conf(5); the LAN's own, for hostapd(8), with its bridge. Pure."""
 
 import hashlib
+from collections.abc import Iterator
 
-from image.firstboot.settings import Wifi
+from image.firstboot.access_point import CENTRES, FIRST_WIRELESS, LOW, AccessPoint
+from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
+from image.firstboot.facts import Facts
+from image.firstboot.settings import Card, Wifi
+from image.firstboot.texts import sections
+
+BRIDGE = "br-lan"
+"""The LAN's interface where it is wired and wireless."""
+
+
+def interface(card: Card, facts: Facts) -> str:
+    """The interface that is the access point."""
+    said = card.access_point.interface if card.access_point else None
+    free = [name for name in facts.wireless if not any(wan.may_be(name) for wan in card.wan.values())]
+    mine = [card.lan.interface] if card.lan and card.lan.interface in free else free
+    return said or next(iter(mine), FIRST_WIRELESS)
+
+
+def bridged(card: Card, facts: Facts) -> Card:
+    """The card for whoever serves the LAN: with the bridge as the LAN's interface, where there is one."""
+    if card.lan is None or not _has_bridge(card, facts):
+        return card
+    return card.model_copy(update={"lan": card.lan.model_copy(update={"interface": BRIDGE})})
+
+
+def _has_bridge(card: Card, facts: Facts) -> bool:
+    """Whether the LAN has an interface beside the access point's."""
+    return card.access_point is not None and card.lan is not None and card.lan.interface != interface(card, facts)
+
+
+def access_point(card: Card, facts: Facts, folder: str) -> Iterator[Action]:
+    """Files and unit; ``folder`` is systemd-networkd's."""
+    if card.access_point is None or card.lan is None:
+        return
+    name, has_bridge = interface(card, facts), _has_bridge(card, facts)
+    if has_bridge:
+        yield WriteFile(f"{folder}/20-tributary-bridge.netdev", _NETDEV)
+        yield WriteFile(f"{folder}/21-tributary-lan-port.network", _port(card.lan.interface))
+    path = f"/etc/hostapd/{name}.conf"
+    # hostapd adds its interface to the bridge: before it is an access point, the kernel refuses that.
+    yield WriteFile(path, configuration(card.access_point, name, BRIDGE if has_bridge else None), PRIVATE)
+    # A restart sends all devices away for seconds.
+    yield EnableUnit(f"hostapd@{name}.service", reads=(path,))
+
+
+_NETDEV = sections(
+    ("NetDev", [("Name", BRIDGE), ("Kind", "bridge")]), ("Bridge", [("STP", "no"), ("ForwardDelaySec", 0)])
+)
+
+
+def _port(wired: str) -> str:
+    return sections(
+        ("Match", [("Name", wired)]),
+        ("Link", [("RequiredForOnline", "no")]),
+        ("Network", [("Bridge", BRIDGE), ("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no")]),
+    )
+
+
+def configuration(point: AccessPoint, interface: str, bridge: str | None) -> str:
+    """The text of hostapd.conf for ``point`` on ``interface``, which joins ``bridge``, if any."""
+    return "".join(f"{name}={value}\n" for name, value in _lines(point, interface, bridge))
+
+
+def _lines(point: AccessPoint, interface: str, bridge: str | None) -> Iterator[tuple[str, object]]:
+    yield "interface", interface
+    if bridge is not None:
+        yield "bridge", bridge
+    yield "driver", "nl80211"
+    yield "ctrl_interface", "/run/hostapd"
+    yield "country_code", point.country
+    yield "ieee80211d", 1
+    # In hexadecimal, since it may hold any sign.
+    yield "ssid2", point.ssid.encode().hex()
+    yield from _radio(point)
+    yield from _security(point)
+
+
+def _radio(point: AccessPoint) -> Iterator[tuple[str, object]]:
+    yield "hw_mode", "g" if point.channel in LOW else "a"
+    yield "channel", point.channel
+    yield "wmm_enabled", 1
+    yield "ieee80211n", 1
+    if point.width > 20:
+        above = CENTRES[40][point.channel] > point.channel
+        yield "ht_capab", f"[HT40{'+' if above else '-'}]"
+    if point.channel not in LOW:
+        yield "ieee80211ac", 1
+        yield "vht_oper_chwidth", 1 if point.width == 80 else 0
+        if point.width == 80:
+            yield "vht_oper_centr_freq_seg0_idx", CENTRES[80][point.channel]
+
+
+def _security(point: AccessPoint) -> Iterator[tuple[str, object]]:
+    yield "wpa", 2
+    yield "rsn_pairwise", "CCMP"
+    if not point.wpa3:
+        yield "wpa_key_mgmt", "WPA-PSK"
+        yield "wpa_psk", key(point.ssid, point.passphrase)
+        return
+    # What WPA3's transition mode asks for: protected management frames for those who can, and for all who use SAE; by
+    # hash-to-element or by the older hunting and pecking.
+    yield "wpa_key_mgmt", "WPA-PSK SAE"
+    yield "ieee80211w", 1
+    yield "sae_require_mfp", 1
+    yield "sae_pwe", 2
+    yield "wpa_passphrase", point.passphrase
+
 
 _ROUNDS = 4096
 _BYTES = 32
@@ -18,7 +125,7 @@ def key(ssid: str, passphrase: str) -> str:
     return hashlib.pbkdf2_hmac("sha1", passphrase.encode("ascii"), ssid.encode(), _ROUNDS, _BYTES).hex()
 
 
-def configuration(wifi: Wifi) -> str:
+def joining(wifi: Wifi) -> str:
     """The text of wpa_supplicant.conf. The network's name stands in hexadecimal, since it may hold any sign."""
     return (
         "ctrl_interface=DIR=/run/wpa_supplicant GROUP=root\n"

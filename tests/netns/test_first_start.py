@@ -23,7 +23,7 @@ import pytest
 from experiments.testbed.network import standing_nodes
 from experiments.testbed.node import Node, Process
 from image.firstboot import first_start
-from image.firstboot.code import PLACE
+from image.firstboot.first_start import PLACE
 from image.firstboot.page import ports
 from image.firstboot.page.app import LARGEST
 from image.firstboot.reading import read

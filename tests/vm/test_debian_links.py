@@ -19,9 +19,8 @@ import pytest
 
 from experiments.testbed import native
 from image.firstboot.access_point import AccessPoint
-from image.firstboot.hostapd import configuration
 from image.firstboot.settings import Wifi
-from image.firstboot.wifi import configuration as joining
+from image.firstboot.wifi import configuration, joining
 from tests.vm.machine import debian_folder, emulated, printed
 from tests.vm.said import SHELL, addresses, section, write, write_card
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 
-from image.firstboot import boot, code, first_start, interfaces, look, reading
+from image.firstboot import boot, first_start, interfaces, look, reading
 from image.firstboot.apply import System
 from image.firstboot.apply import run as perform
 from image.firstboot.boot import Outlook, Task
-from image.firstboot.page import lan_side, ports, serving
+from image.firstboot.page import ports, serving
 from image.firstboot.page.app import Box, Page
 from image.firstboot.plan import plan
 from image.firstboot.settings import Card, Lan, Role
@@ -64,7 +64,7 @@ def parser() -> Arguments:
     parser.add_argument(
         "--wait",
         type=float,
-        default=lan_side.QUIET_SECONDS,
+        default=ports.QUIET_SECONDS,
         metavar="SECONDS",
         help="how long nobody may have answered at a port (default: %(default)s)",
     )
@@ -110,12 +110,12 @@ def _show(card: Path | None, address: IPv4Address, port: int) -> None:
 
     def foresee(given: bytes) -> Outlook:
         found = reading.read(given, Role.ROUTER)
-        return Outlook((), found, facts, "", plan(found, facts))
+        return Outlook(found, facts, "", plan(found, facts))
 
-    box = Box(code.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
+    box = Box(first_start.fresh(), lambda: text, interfaces.interfaces, foresee, lambda _: None)
     page = Page(box, f"{address}:{port}", settings, str(first_start.address(settings)))
     listener = serving.listening(address, port, None)
-    print(f"http://{address}:{port}/ Code: {code.shown(box.code)}. Nothing will be changed.", flush=True)
+    print(f"http://{address}:{port}/ Code: {first_start.shown(box.code)}. Nothing will be changed.", flush=True)
     serving.serve(page, listener, lambda: True)
 
 
@@ -143,9 +143,11 @@ def _serve(task: Task, card: Card, wait: float) -> None:
 
 
 def _code(root: Path) -> str:
-    if not (root / code.PLACE).exists():
-        raise CommandError(Exit.UNAVAILABLE, f"{root / code.PLACE} is missing: tributary-firstboot --again makes one")
-    return code.kept(root)
+    if not (root / first_start.PLACE).exists():
+        raise CommandError(
+            Exit.UNAVAILABLE, f"{root / first_start.PLACE} is missing: tributary-firstboot --again makes one"
+        )
+    return first_start.kept(root)
 
 
 def _accept(task: Task, text: bytes) -> None:
@@ -160,8 +162,8 @@ def _port(address: IPv4Interface, wait: float) -> str:
         found = ports.looked_at(address)
         providers &= {port.name for port in found if port.carrier}
         left = [replace(port, upstream=port.upstream or port.name in providers) for port in found]
-        quiet = lan_side.quiet_since(quiet, left, time.monotonic())
-        if name := lan_side.found(quiet, time.monotonic(), wait):
+        quiet = ports.quiet_since(quiet, left, time.monotonic())
+        if name := ports.found(quiet, time.monotonic(), wait):
             if not ports.is_answered_by_pppoe(name):
                 return name
             providers.add(name)

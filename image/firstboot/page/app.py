@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Any
 
 from image.firstboot.boot import Outlook
-from image.firstboot.code import fits
 from image.firstboot.console import home_page
+from image.firstboot.first_start import fits
 from image.firstboot.interfaces import Interface
 from image.firstboot.next_steps import next_steps
 from image.firstboot.page import views

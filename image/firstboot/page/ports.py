@@ -1,22 +1,51 @@
-"""The kernel's view of ports and of who is behind them, by ip(8), and who answers there by PPPoE."""
+"""Which port is the LAN's, before anybody has said so: one at which nobody gives addresses.
+
+The page must never be where strangers are, nor may the box give addresses in somebody else's network. A link to the
+Internet answers whoever asks for an address, mostly within a second. So a port on the board counts as the LAN's once
+something has been connected to it for half a minute, and nobody has answered the box's own asking, nor asks by PPPoE.
+USB adapters and Wi-Fi never do.
+"""
 
 import json
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
 
-from image.firstboot import addresses
-from image.firstboot.interfaces import Interface, Kind, interfaces
-from image.firstboot.page.lan_side import Port
+from image.firstboot.interfaces import Interface, Kind, interfaces, own_addresses
 from tributary.kernel import process
 
 _DISCOVERY = 0x8863  # PPPoE's own Ethernet type, RFC 2516 section 4
 _ANSWER = 0x07  # PADO, section 5.2
 _WAIT = 2.0
 _EVERYBODY = b"\xff" * 6
+
+
+QUIET_SECONDS = 30.0
+"""Bridges that look for loops may be silent for as long before they forward (IEEE 802.1D-2004 table 17-1: twice 15)."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """``upstream``: whether anybody there gave the box an address, or a way to the Internet."""
+
+    name: str
+    carrier: bool
+    upstream: bool
+
+
+def quiet_since(before: Mapping[str, float], ports: Iterable[Port], now: float) -> dict[str, float]:
+    """Since when (seconds) each port has been connected without such an answer; ``before`` is the last result."""
+    return {port.name: before.get(port.name, now) for port in ports if port.carrier and not port.upstream}
+
+
+def found(quiet: Mapping[str, float], now: float, wait: float = QUIET_SECONDS) -> str | None:
+    """The port to serve: of several the one that has been quiet for longest, and then the first by name."""
+    waited = [(since, name) for name, since in quiet.items() if now - since >= wait]
+    return min(waited)[1] if waited else None
 
 
 def looked_at(own: IPv4Interface, sys: Path = Path("/sys")) -> tuple[Port, ...]:
@@ -37,7 +66,7 @@ def _port(found: Interface, own: IPv4Interface) -> Port:
 
 def has_upstream(name: str, own: IPv4Interface) -> bool:
     """Whether the interface has an address that others know of, beside ``own``, or a default route."""
-    others = set(addresses.own(name)) - {str(own.ip)}
+    others = set(own_addresses(name)) - {str(own.ip)}
     return bool(others) or any(_default_routes(version, name) for version in ("-4", "-6"))
 
 

@@ -72,11 +72,9 @@ def form(
     keeps_password: bool,
 ) -> str:
     """The form as it was filled in, without what was secret in it, below the verdict on it."""
-    about = {"wrong": verdict.wrong, "steps": verdict.steps, "files": verdict.files}
     kept = {"keeps_tables": keeps_tables, "keeps_password": keeps_password}
-    return _page(
-        "form", form=given, card=card, interfaces=interfaces, link=LINK, shortest=password.SHORTEST, **about, **kept
-    )
+    about = {"form": given, "card": card, "interfaces": interfaces, "link": LINK, "shortest": password.SHORTEST}
+    return _page("form", **about, **vars(verdict), **kept)
 
 
 def started(steps: Sequence[str], console: str | None) -> str:

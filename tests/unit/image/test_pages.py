@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from image.firstboot import bypass, code, first_start, forward
+from image.firstboot import bypass, first_start, forward
 from image.firstboot.actions import Owner
 from image.firstboot.bypass import Bypass
 from image.firstboot.facts import Facts
 from image.firstboot.forward import Forward
 from image.firstboot.gateway import IDLE
 from image.firstboot.next_steps import next_steps
-from image.firstboot.page import lan_side, serving, views
+from image.firstboot.page import ports, serving, views
 from image.firstboot.page.app import LARGEST
 from image.firstboot.page.serving import CONNECTIONS, LARGEST_HEAD, SILENCE
 from image.firstboot.plan import plan
@@ -41,8 +41,8 @@ def blocks(text: str, first: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("first-start", f"{len(code.fresh())} letters and digits of 31"),
-        ("first-start", f"connected for {lan_side.QUIET_SECONDS:.0f} seconds"),
+        ("first-start", f"{len(first_start.fresh())} letters and digits of 31"),
+        ("first-start", f"connected for {ports.QUIET_SECONDS:.0f} seconds"),
         ("first-start", f"{LARGEST_HEAD >> 10} kB of headers, {LARGEST >> 10} kB of a form"),
         ("first-start", f"{CONNECTIONS} connections, {SILENCE} seconds"),
         ("first-start", f"**http://{first_start.address(Card()).ip}/**"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from image.firstboot import code, look
+from image.firstboot import first_start, look
 from image.firstboot.actions import Owner
 from image.firstboot.interfaces import interfaces
 from image.firstboot.memory import Memory
@@ -70,18 +70,18 @@ def test_a_code_that_was_made_stays(tmp_path: Path) -> None:
     root = make_system(tmp_path)
     first, second = (look.facts(root, Role.ROUTER, Memory()).code for _ in range(2))
     assert first != second and len(first) == len(second) == 8
-    (root / code.PLACE).parent.mkdir(parents=True)
-    (root / code.PLACE).write_text(f"{first}\n")
+    (root / first_start.PLACE).parent.mkdir(parents=True)
+    (root / first_start.PLACE).write_text(f"{first}\n")
     assert look.facts(root, Role.ROUTER, Memory()).code == first
 
 
 def test_a_code_fits_however_it_is_typed() -> None:
-    assert code.shown("abcdefgh") == "abcd-efgh"
+    assert first_start.shown("abcdefgh") == "abcd-efgh"
     for given in ("abcd-efgh", "ABCDEFGH", " ab cd-ef gh ", "abcdefgh"):
-        assert code.fits(given, "abcdefgh")
+        assert first_start.fits(given, "abcdefgh")
     for given in ("", "abcdefg", "abcdefghj", "abcdefg\u00e9"):
-        assert not code.fits(given, "abcdefgh")
-    assert not code.fits("", "")
+        assert not first_start.fits(given, "abcdefgh")
+    assert not first_start.fits("", "")
 
 
 def test_an_image_without_the_user_is_named(tmp_path: Path) -> None:

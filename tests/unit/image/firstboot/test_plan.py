@@ -9,8 +9,8 @@ import pytest
 
 from image.firstboot.actions import DisableUnit, EnableUnit, MakeFolder, OnMachine, RemoveFile, SetPassword, WriteFile
 from image.firstboot.apply import System, commands
-from image.firstboot.code import PLACE
 from image.firstboot.facts import Facts
+from image.firstboot.first_start import PLACE
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import ACCESS_POINT, HOME, LOGIN, MODEM
 from tests.unit.image.firstboot.systems import UNITS, YESCRYPT, facts, planned, public_key, texts

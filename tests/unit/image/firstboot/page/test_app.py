@@ -55,7 +55,7 @@ class Browser:
 
     def _foresee(self, text: bytes) -> Outlook:
         card = read(text, Role.ROUTER)
-        return Outlook((), card, facts(Role.ROUTER), "", plan(card, facts(Role.ROUTER)))
+        return Outlook(card, facts(Role.ROUTER), "", plan(card, facts(Role.ROUTER)))
 
     def _accept(self, text: bytes) -> None:
         if self.broken:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from image.firstboot.page.lan_side import QUIET_SECONDS, Port, found, quiet_since
+from image.firstboot.page.ports import QUIET_SECONDS, Port, found, quiet_since
 
 UP, DOWN, UPSTREAM = (True, False), (False, False), (True, True)
 

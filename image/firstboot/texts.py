@@ -1,0 +1,18 @@
+"""Texts of files: sections of ``key=value`` for systemd and NetworkManager, TOML for other parts. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import tomli_w
+
+
+def sections(*given: tuple[str, Iterable[tuple[str, object]]]) -> str:
+    """One section for each name with its entries, in their order; a key may come again."""
+    return "\n".join(f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in given)
+
+
+_HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n\n"
+
+
+def document(settings: Mapping[str, object]) -> str:
+    """A file with ``settings``; each Mapping in them is a table, each list of them an array of tables."""
+    return _HEAD + tomli_w.dumps(settings)
