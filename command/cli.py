@@ -330,10 +330,8 @@ def _explain(which: list[str], json: bool, remote: str | None) -> None:
 
 
 def _explain_link(found: Link, as_json: bool) -> None:
-    if as_json:
-        show.print_object(links=[found.model_dump(mode="json")])
-        return
-    print("\n".join((f"{found.name}: {found.condition}", *(f"  {sentence}" for sentence in found.advice))))
+    lines = (f"{found.name}: {found.condition}", *(f"  {sentence}" for sentence in found.advice))
+    show.print_either(lines, as_json, links=[found.model_dump(mode="json")])
 
 
 def _plan(folder: Path) -> int:
@@ -351,8 +349,4 @@ def _check(folder: Path) -> int:
 
 def _version(json: bool) -> None:
     versions = box.versions()
-    if json:
-        show.print_object(versions=versions)
-        return
-    for name, each in versions.items():
-        print(f"{name} {each}")
+    show.print_either((f"{name} {each}" for name, each in versions.items()), json, versions=versions)

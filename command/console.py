@@ -52,10 +52,7 @@ def add(commands: Subcommands, epilog: str) -> None:
 
 def _login(name: str, json: bool) -> None:
     pages = CONTROL.ask("login", name=name)["pages"]
-    if json:
-        show.print_object(pages=pages)
-        return
-    print("\n".join(pages))
+    show.print_either(pages, json, pages=pages)
 
 
 def _password(remove: bool) -> None:
@@ -80,11 +77,7 @@ def _token(name: str, remove: bool) -> None:
 
 def _tokens(json: bool) -> None:
     names = CONTROL.ask("tokens")["tokens"]
-    if json:
-        show.print_object(tokens=names)
-        return
-    for name in names:
-        print(name)
+    show.print_either(names, json, tokens=names)
 
 
 def _logout() -> None:

@@ -1,7 +1,7 @@
 """Documents as tables that line up, or as JSON: filtered, sorted, cut."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -236,6 +236,15 @@ def print_json(
 def print_object(indent: int | None = 2, **members: object) -> None:
     """One JSON object, with the version of all documents."""
     print(json.dumps({"version": VERSION, **members}, indent=indent), flush=True)
+
+
+def print_either(lines: Iterable[str], as_json: bool, **members: Any) -> None:
+    """One JSON object, or ``lines`` for a person."""
+    if as_json:
+        print_object(**members)
+        return
+    for line in lines:
+        print(line)
 
 
 def view(listed: Listed[D], columns: Sequence[Column[D]], selection: Selection, room: int | None = None) -> Group:

@@ -5,7 +5,6 @@ import os
 import platform
 from collections.abc import Sequence
 from itertools import product
-from json import dumps
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -115,8 +114,10 @@ def _perform(
 def _build(order: build.Order, as_json: bool, dry_run: bool) -> None:
     if dry_run:
         _show_plan(build.plan(order), as_json)
-    else:
-        _show(build.packages(order), as_json)
+        return
+    made = build.packages(order)
+    facts = [{**vars(each), "file": str(each.file)} for each in made]
+    cli.show(facts, (f"{each.sha256}  {each.file}" for each in made), as_json=as_json)
 
 
 def _publish(
@@ -128,7 +129,14 @@ def _publish(
         return
     repository.check(asked)  # before anything long begins
     built = [repository.read(made.file) for order in orders for made in build.packages(order)]
-    _show_sources(repository.publish(asked, [*debs, *built]), as_json)
+    sources = repository.publish(asked, [*debs, *built])
+    facts = [{"suite": path.parent.name, "sources": str(path)} for path in sources]
+    cli.show(facts, (f"{path.parent.name}  {path}" for path in sources), as_json=as_json)
+
+
+def _show_plan(plan: dict[str, object], as_json: bool) -> None:
+    lines = (f"{key}: {', '.join(value) if isinstance(value, list) else value}" for key, value in plan.items())
+    cli.show(plan, lines, as_json=as_json)
 
 
 def _order(suite: str, architecture: str, output: Path, converter: Path | None) -> build.Order:
@@ -202,30 +210,6 @@ def _here() -> tuple[str, str]:
         suite = ""
     machines = {each.machine: each.name for each in ARCHITECTURES.values()}
     return suite if suite in SUITES else "trixie", machines.get(platform.machine(), "amd64")
-
-
-def _show_plan(plan: dict[str, object], as_json: bool) -> None:
-    if as_json:
-        print(dumps(plan, indent=2))
-        return
-    for key, value in plan.items():
-        print(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
-
-
-def _show(made: Sequence[build.Made], as_json: bool) -> None:
-    if as_json:
-        print(dumps([{**vars(each), "file": str(each.file)} for each in made], indent=2))
-        return
-    for each in made:
-        print(f"{each.sha256}  {each.file}")
-
-
-def _show_sources(sources: Sequence[Path], as_json: bool) -> None:
-    if as_json:
-        print(dumps([{"suite": path.parent.name, "sources": str(path)} for path in sources], indent=2))
-        return
-    for path in sources:
-        print(f"{path.parent.name}  {path}")
 
 
 main = cli.program(parser)

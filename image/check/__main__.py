@@ -2,17 +2,15 @@
 
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from image.check.examination import BOARDS, examine
-from image.check.findings import Finding
 from image.firstboot.settings import Role
 from image.flash import source
-from tributary.settings.cli import Arguments, Contradiction, program, run
+from tributary.settings.cli import Arguments, Contradiction, program, run, show
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = """\
@@ -56,7 +54,8 @@ def _check(image: Path, board: str | None, role: str | None, json: bool) -> int:
     _check_whole(image)
     with _plain(image) as plain:
         findings = examine(plain, board, role)
-    _show(findings, as_json=json)
+    facts = [{"what": each.what, "wrong": each.wrong} for each in findings]
+    show(facts, (f"{'fine ' if each.fine else 'WRONG'}  {each}" for each in findings), as_json=json, indent=1)
     return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
 
 
@@ -83,14 +82,6 @@ def _plain(path: Path) -> Iterator[Path]:
         if done.returncode != 0:
             raise CommandError(Exit.SYSTEM, f"{path}: cannot be unpacked into {folder}: {done.stderr.strip()}")
         yield plain
-
-
-def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
-    if as_json:
-        print(dumps([{"what": each.what, "wrong": each.wrong} for each in findings], indent=1))
-        return
-    for finding in findings:
-        print(f"{'fine ' if finding.fine else 'WRONG'}  {finding}")
 
 
 main = program(parser)

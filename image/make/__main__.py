@@ -1,8 +1,7 @@
 """The command ``build-image``: an image of the appliance, from Debian's packages and this checkout."""
 
 from argparse import ArgumentTypeError
-from collections.abc import Mapping
-from json import dumps
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ from image.make.boards import BOARDS, SUITE, Role
 from image.progress import Json, Text
 from image.sizes import sized
 from tributary.paths import CACHE, ROOT
-from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
+from tributary.settings.cli import Arguments, Contradiction, need_root, program, run, show
 from tributary.settings.errors import CommandError, Exit
 
 DESCRIPTION = f"""\
@@ -94,7 +93,8 @@ def _build(
 
     asked = order.Order(BOARDS[board], Role(role), output, CACHE / "image", url, certificate, key, locked)
     if dry_run:
-        _show_outlook(order.outlook(order.Making.of(asked)), json)
+        outlook = order.outlook(order.Making.of(asked))
+        show(outlook, _lines(outlook), as_json=json, indent=None)
         return
     need_root("build-image")
     tools.require(bundle=key is not None)
@@ -142,14 +142,11 @@ def _url(text: str) -> str:
     return text
 
 
-def _show_outlook(outlook: Mapping[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(dumps(outlook))
-        return
+def _lines(outlook: Mapping[str, Any]) -> Iterator[str]:
     for stage in outlook["stages"]:
         minutes, seconds = divmod(round(stage["seconds"]), 60)
-        print(f"{stage['stage']:8}  {'from the cache' if stage['cached'] else f'about {minutes}:{seconds:02d}'}")
-    print(*outlook["files"], sep="\n")
+        yield f"{stage['stage']:8}  {'from the cache' if stage['cached'] else f'about {minutes}:{seconds:02d}'}"
+    yield from outlook["files"]
 
 
 main = program(parser)

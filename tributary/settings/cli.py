@@ -4,9 +4,10 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from inspect import signature
+from json import dumps
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -104,6 +105,12 @@ def whole_number(least: int, most: int, of: str = "") -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def show(document: object, lines: Iterable[str], *, as_json: bool, indent: int | None = 2) -> None:
+    """Print ``document`` as JSON, for a program, or ``lines``, for a person."""
+    for line in [dumps(document, indent=indent)] if as_json else lines:
+        print(line)
 
 
 def need_root(what: str) -> None:
