@@ -68,7 +68,9 @@ def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], so
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.tar")
         try:
-            _bootstrap(suite, architecture, chosen, partial, sources)
+            command = bootstrapping(suite, architecture, chosen, partial, sources=sources)
+            if subprocess.run(command, check=False).returncode != 0:
+                raise CommandError(Exit.SYSTEM, f"mmdebstrap made no system {suite} for {architecture}: see above")
             partial.rename(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -86,12 +88,6 @@ def bootstrapping(
         raise CommandError(Exit.UNAVAILABLE, "mmdebstrap is not here: apt-get install mmdebstrap")
     given = ["--variant=apt", f"--architectures={architecture}", f"--components={_COMPONENTS}", *options]
     return ["mmdebstrap", *given, f"--include={packages}", suite, str(target), *sources]
-
-
-def _bootstrap(suite: str, architecture: str, packages: str, target: Path, sources: Sequence[str]) -> None:
-    command = bootstrapping(suite, architecture, packages, target, sources=sources)
-    if subprocess.run(command, check=False).returncode != 0:
-        raise CommandError(Exit.SYSTEM, f"mmdebstrap could not make a system {suite} for {architecture}: see above")
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from image.check.filesystems import run
-from image.check.findings import Disk, Finding, found
+from image.check.findings import Disk, Finding, found, run
 from image.check.kernel_files import initramfs_flaw, kernel_flaw
 from image.partitions import FAT32, LINUX, Partition, Table
 from image.upgrade.boot_partition import COMMAND_LINE

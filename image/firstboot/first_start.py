@@ -13,6 +13,12 @@ from image.firstboot.settings import Card
 UNIT = "tributary-first-start.service"
 PORT = 80
 
+PLACE = Path("var/lib/tributary/firstboot/code")
+
+_SIGNS = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Without those that look alike."""
+_LENGTH = 8
+"""Signs: 2^39 codes, years of work for who tries a thousand a second."""
 _ADDRESS = IPv4Interface("192.168.77.1/24")
 
 
@@ -25,14 +31,6 @@ def first_start(facts: Facts) -> Iterator[Action]:
     """The code, and the unit that serves the page. Both go when the card has more to say."""
     yield WriteFile(f"/{PLACE}", f"{facts.code}\n", PRIVATE)
     yield EnableUnit(UNIT)
-
-
-PLACE = Path("var/lib/tributary/firstboot/code")
-
-_SIGNS = "abcdefghjkmnpqrstuvwxyz23456789"
-"""Without those that look alike."""
-_LENGTH = 8
-"""Signs: 2^39 codes, years of work for who tries a thousand a second."""
 
 
 def fresh() -> str:

@@ -7,9 +7,9 @@ initramfs, device trees and the kernel's command line in a folder for each, wher
 
 from collections.abc import Iterator
 
+from image.firstboot.actions import WriteFile
 from image.make import slots
 from image.make.layout import Layout
-from image.make.text import Text
 from image.upgrade.boot_partition import COMMAND_LINE, INITRAMFS, KERNEL
 from image.upgrade.choice import BACK, CONFIG, SLOTS, STATES, folder, states
 
@@ -69,25 +69,25 @@ umount $card
 """
 
 
-def rauc(compatible: str) -> Text:
+def rauc(compatible: str) -> WriteFile:
     """RAUC's settings: a program of ours does what a boot loader's would."""
     return slots.rauc(compatible, "bootloader=custom", f"[handlers]\nbootloader-custom-backend={PROGRAM}\n\n")
 
 
-def texts() -> Iterator[Text]:
+def texts() -> Iterator[WriteFile]:
     """Of a slot."""
-    yield Text("/etc/default/raspi-firmware", _RASPI)
+    yield WriteFile("/etc/default/raspi-firmware", _RASPI)
     for place in _HOOKS:
         # Behind zz-tributary, by the order of their names (run-parts(8)).
-        yield Text(f"{place}/zz-tributary-firmware", _HOOK, 0o755)
-    yield Text("/etc/initramfs-tools/hooks/tributary", _MODULES, 0o755)
-    yield Text("/etc/initramfs-tools/scripts/init-premount/tributary", _EARLY, 0o755)
+        yield WriteFile(f"{place}/zz-tributary-firmware", _HOOK, 0o755)
+    yield WriteFile("/etc/initramfs-tools/hooks/tributary", _MODULES, 0o755)
+    yield WriteFile("/etc/initramfs-tools/scripts/init-premount/tributary", _EARLY, 0o755)
 
 
-def card(layout: Layout) -> Iterator[Text]:
+def card(layout: Layout) -> Iterator[WriteFile]:
     """Of the boot partition, but for the kernel: A starts, and B is empty."""
     top = "/boot/firmware"
-    yield Text(f"{top}/{CONFIG}", _CONFIG)
-    yield Text(f"{top}/{STATES}", states(SLOTS[0]))
+    yield WriteFile(f"{top}/{CONFIG}", _CONFIG)
+    yield WriteFile(f"{top}/{STATES}", states(SLOTS[0]))
     for slot, _, words in slots.starting(layout):
-        yield Text(f"{top}/{folder(slot)}/{COMMAND_LINE}", f"console=tty0 rootwait {words}\n")
+        yield WriteFile(f"{top}/{folder(slot)}/{COMMAND_LINE}", f"console=tty0 rootwait {words}\n")

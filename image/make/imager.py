@@ -5,7 +5,6 @@ August 2026 (Imager 2). Imager 2 goes no further unless a model was chosen, so t
 for. Imager shows an image for the models that have one of its ``devices`` among their ``tags``.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -21,23 +20,15 @@ _ICON = "icons/cat_other_specific_purpose_operating_systems.png"
 """One that Imager itself has, so that none need be published."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """A line of Imager's menu of models, and what Raspberry Pi's own list calls those with this processor.
-
-    Model 5 is left out: Debian 13's kernel has no network on it (docs/install-pi.md).
-    """
-
-    name: str
-    description: str
-    tag: str
-
-
 _MODELS = (
-    Model("Raspberry Pi 4", "4 Model B, 400, Compute Module 4", "pi4-64bit"),
-    Model("Raspberry Pi 3", "3 Model A+, B and B+", "pi3-64bit"),
-    Model("Raspberry Pi Zero 2 W", "Zero 2 W", "pi3-64bit"),
+    ("Raspberry Pi 4", "4 Model B, 400, Compute Module 4", "pi4-64bit"),
+    ("Raspberry Pi 3", "3 Model A+, B and B+", "pi3-64bit"),
+    ("Raspberry Pi Zero 2 W", "Zero 2 W", "pi3-64bit"),
 )
+"""Lines of Imager's menu of models, and what Raspberry Pi's own list calls those with this processor.
+
+Model 5 is left out: Debian 13's kernel has no network on it (docs/install-pi.md).
+"""
 
 
 def file_name(image: str) -> str:
@@ -62,19 +53,11 @@ def listing(image: str, role: Role, version: str, date: datetime, packed: Packed
         # No dialogue for a user, a host name and Wi-Fi: those are set in tributary.toml on the card.
         "init_format": "none",
         "architecture": "armv8",
-        "devices": sorted({model.tag for model in _MODELS}),
+        "devices": sorted({tag for _, _, tag in _MODELS}),
     }
-    return {"imager": {"devices": [_device(model) for model in _MODELS]}, "os_list": [entry]}
-
-
-def _device(model: Model) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "description": model.description,
-        "tags": [model.tag],
-        "matching_type": "exclusive",
-        "architecture": "armv8",
-    }
+    alike = {"matching_type": "exclusive", "architecture": "armv8"}
+    models = [{"name": name, "description": text, "tags": [tag], **alike} for name, text, tag in _MODELS]
+    return {"imager": {"devices": models}, "os_list": [entry]}
 
 
 def addressed(listing: dict[str, Any], base: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """GRUB's menu and its variables, for a disk with two slots. Pure."""
 
+from image.firstboot.actions import WriteFile
 from image.make import slots
 from image.make.layout import Layout
-from image.make.text import Text
 from image.upgrade.choice import SLOTS
 
 FOLDER = "grub"
@@ -15,7 +15,7 @@ _TRIES = 3
 """Starts that a slot gets before it has to be found good. More than one: power may go in the middle of one."""
 
 
-def rauc(compatible: str) -> Text:
+def rauc(compatible: str) -> WriteFile:
     """RAUC's settings: it writes GRUB's variables by itself."""
     return slots.rauc(compatible, f"bootloader=grub\ngrubenv=/boot/firmware/{FOLDER}/grubenv")
 

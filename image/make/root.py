@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from image.firstboot.actions import WriteFile
 from image.make import firmware, foreign, lock, menu, slots, tidy
 from image.make.base import versions
 from image.make.command import Runner
 from image.make.layout import Spec
-from image.make.text import Text
 from image.make.texts import texts
 from image.upgrade.boot_partition import fill
 from image.upgrade.choice import SLOTS, folder
@@ -91,7 +91,7 @@ class _Build:
         for text in texts(self.spec):
             self._write(text)
         if self.spec.trusted:
-            self._write(Text(slots.KEYRING, self.spec.trusted))
+            self._write(WriteFile(slots.KEYRING, self.spec.trusted))
         (self.root / "etc/apt/sources.list").unlink(missing_ok=True)
         self._inside(
             "useradd", "--create-home", "--user-group", "--shell=/bin/bash", "--groups=adm,systemd-journal", USER
@@ -146,8 +146,8 @@ class _Build:
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
         place = self.root / FIRMWARE / menu.FOLDER
-        self._write(Text(f"/{GRUB}/early.cfg", menu.early(self.spec.layout)))
-        self._write(Text(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.spec.layout)))
+        self._write(WriteFile(f"/{GRUB}/early.cfg", menu.early(self.spec.layout)))
+        self._write(WriteFile(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.spec.layout)))
         (place / "grubenv").write_bytes(menu.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
@@ -180,11 +180,11 @@ class _Build:
     def _inside(self, *command: str) -> None:
         self.runner.inside(self.root, command, {"SOURCE_DATE_EPOCH": str(self.spec.seconds)})
 
-    def _write(self, text: Text) -> None:
-        path = self.root / text.path.lstrip("/")
+    def _write(self, file: WriteFile) -> None:
+        path = self.root / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.content)
-        path.chmod(text.mode)
+        path.write_text(file.text)
+        path.chmod(file.mode)
 
 
 def _only(folder: Path, pattern: str) -> Path:

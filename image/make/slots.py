@@ -6,8 +6,8 @@ machine, udev gives the partitions of the one that the kernel's command line nam
 
 from collections.abc import Iterator
 
+from image.firstboot.actions import WriteFile
 from image.make.layout import Layout, Partition
-from image.make.text import Text
 from image.upgrade.choice import SLOTS, folder
 
 RAUC = "var/lib/rauc"
@@ -22,7 +22,7 @@ DATA = "data"
 """Where the data partition is mounted."""
 
 KEYRING = "/etc/rauc/keyring.pem"
-KERNEL_HOOK = Text(
+KERNEL_HOOK = WriteFile(
     "/etc/kernel/postinst.d/zz-tributary",
     """\
 #!/bin/sh
@@ -46,14 +46,14 @@ def starting(layout: Layout) -> Iterator[tuple[str, Partition, str]]:
         yield slot, place, f"root={place.name} ro fsck.repair=yes panic=30 {disk}"
 
 
-def udev_rules(layout: Layout) -> Text:
+def udev_rules(layout: Layout) -> WriteFile:
     """Partitions go by their numbers, which a table of either kind has; all disks of a board have them alike."""
     links = "".join(
         f'ENV{{ID_PART_ENTRY_NUMBER}}=="{number}", SYMLINK+="tributary/{link}"\n'
         for number, link in enumerate(layout.places, start=1)
         if link != "bios"
     )
-    return Text(
+    return WriteFile(
         "/usr/lib/udev/rules.d/65-tributary-slots.rules",
         f"""\
 # Links to the partitions of the disk that this system runs from. Another disk in the machine may look the same.
@@ -75,7 +75,7 @@ def fstab() -> Iterator[str]:
         yield f"/{DATA}/{path} /{path} none bind,nofail 0 0\n"
 
 
-def rauc(compatible: str, loader: str, handlers: str = "") -> Text:
+def rauc(compatible: str, loader: str, handlers: str = "") -> WriteFile:
     """RAUC's system.conf, for bundles that are made for ``compatible``; ``loader`` and ``handlers`` are the board's.
 
     A slot is not made active by RAUC but by tributary-upgrade, when it has what is this box's own. A certificate holds
@@ -85,7 +85,7 @@ def rauc(compatible: str, loader: str, handlers: str = "") -> Text:
         f"[slot.root.{index}]\ndevice=/dev/tributary/{partition(slot)}\ntype=ext4\nbootname={slot}\n"
         for index, slot in enumerate(SLOTS)
     )
-    return Text(
+    return WriteFile(
         "/etc/rauc/system.conf",
         f"""\
 # For RAUC, which tributary-upgrade(8) calls.

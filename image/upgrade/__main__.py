@@ -11,7 +11,7 @@ from image.upgrade.boot_partition import BOOT, fill
 from image.upgrade.bundle import Bundle, Slots
 from image.upgrade.choice import folder
 from image.upgrade.health import Health, Verdict
-from image.upgrade.trial import Trial
+from image.upgrade.own import Trial
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, program, run
 from tributary.settings.errors import CommandError, Exit
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from image import partitions
 from image.check import on_rpi
-from image.check.filesystems import Fat
+from image.check.findings import Fat
 
 GUEST = Path(__file__).parent / "guest"
 LABEL = "selftest"

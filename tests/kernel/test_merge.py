@@ -15,11 +15,11 @@ from image.kernel.build import (
     Board,
     apply_patches,
     merge,
+    parse,
     read_fragments,
     read_patches,
     unpack_source,
 )
-from image.kernel.fragments import parse
 from tests.netns.world import needs
 from tributary.paths import CACHE, ROOT
 from tributary.settings.errors import CommandError, Exit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from image.check.filesystems import Ext4
+from image.check.findings import Ext4
 from image.flash.source import BLOCK, Range, block_map
 from image.make import disk, pack
 from image.make.boards import MIB, Role

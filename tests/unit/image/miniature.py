@@ -76,7 +76,7 @@ def root_folder(folder: Path, board: str, role: Role) -> Path:
     """The root, boot partition's files and all, as root.py leaves it."""
     root = folder / "root"
     for text in texts(small(board, role)):
-        put(root, text.path, text.content)
+        put(root, text.path, text.text)
     for path, content in _system(role).items():
         put(root, path, content)
     for path in ("home/tributary", "root", "var/lib/apt/lists/partial", "run"):
@@ -144,7 +144,7 @@ def _put_rpi(root: Path) -> None:
     for path in ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin"):
         put(root, f"usr/lib/firmware/brcm/{path}", b"x")
     for text in firmware.card(small("rpi").layout):
-        put(root, text.path, text.content)
+        put(root, text.path, text.text)
     fill(root, root / "boot/firmware/a")
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from image.kernel.build import read_fragments
-from image.kernel.fragments import lost, parse
+from image.kernel.build import lost, parse, read_fragments
 from tributary.settings.errors import CommandError, Exit
 
 MERGED = "# comment\nCONFIG_INET=y\nCONFIG_IPV6=y\n# CONFIG_MPTCP is not set\nCONFIG_HZ=250\n"

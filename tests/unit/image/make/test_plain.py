@@ -70,7 +70,7 @@ def test_packages_are_named_once_and_only_modems_have_another_way_to_be_configur
 
 @BOTH
 def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
-    files = {text.path: text.content for text in texts(spec(board, Role.ROUTER))}
+    files = {text.path: text.text for text in texts(spec(board, Role.ROUTER))}
     assert files["/usr/lib/tributary/role"] == "router\n"
     root, boot = (line.split() for line in files["/etc/fstab"].splitlines()[:2])
     assert (root[0], root[1], boot[0], boot[1]) == ("/dev/root", "/", "/dev/tributary/boot", "/boot/firmware")
@@ -79,7 +79,7 @@ def test_texts_are_for_the_disk_that_is_made(board: Board) -> None:
 
 
 def test_apt_gets_security_updates() -> None:
-    files = {text.path: text.content for text in texts(spec("rpi", Role.ROUTER))}
+    files = {text.path: text.text for text in texts(spec("rpi", Role.ROUTER))}
     sources = files["/etc/apt/sources.list.d/debian.sources"]
     assert re.findall(r"^Suites: (.*)$", sources, re.MULTILINE) == ["trixie trixie-updates", "trixie-security"]
     assert sources.count("Signed-By: /") == 2

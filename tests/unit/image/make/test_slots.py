@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("board", BOARDS.values(), ids=lambda board: board
 
 
 def files(board: Board) -> dict[str, str]:
-    return {text.path: text.content for text in texts(spec(board))}
+    return {text.path: text.text for text in texts(spec(board))}
 
 
 @BOTH
@@ -45,7 +45,7 @@ def test_rauc_knows_both_slots_by_the_names_that_the_loader_has_for_them(board: 
 @BOTH
 def test_each_slot_has_a_link_and_starts_with_its_own_root(board: Board) -> None:
     drive = spec(board).layout
-    rules = slots.udev_rules(drive).content
+    rules = slots.udev_rules(drive).text
     links = dict(re.findall(r'NUMBER}=="(\d)", SYMLINK\+="tributary/(\S+)"', rules))
     assert sorted(links.values()) == ["boot", "data", "root-a", "root-b"]
     for slot, _, words in slots.starting(drive):

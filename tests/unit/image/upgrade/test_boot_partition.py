@@ -21,13 +21,13 @@ DISK = LAYOUT.disk
 @pytest.fixture
 def boot(tmp_path: Path) -> BootPartition:
     for text in firmware.card(LAYOUT):
-        put(tmp_path / "card", text.path, text.content)
+        put(tmp_path / "card", text.path, text.text)
     return BootPartition(tmp_path / "card/boot/firmware")
 
 
 def early(boot: BootPartition, folder: Path) -> None:
     """The script of the initramfs, with the boot partition as a folder and nothing to be mounted."""
-    (script,) = (text.content for text in firmware.texts() if "init-premount" in text.path)
+    (script,) = (text.text for text in firmware.texts() if "init-premount" in text.path)
     (folder / "cmdline").write_text(f"console=tty0 root=PARTUUID={DISK}-03 tributary_disk={DISK}\n")
     (folder / f"{DISK}-01").touch()
     for old, new in (

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from image.firstboot.actions import WriteFile
 from image.firstboot.memory import PLACE, Memory
-from image.upgrade.own import carry
-from image.upgrade.trial import Trial
+from image.upgrade.own import Trial, carry
 
 
 def put(root: Path, name: str, text: str, mode: int = 0o644) -> None:
