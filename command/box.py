@@ -116,7 +116,7 @@ class Answers:
         if isinstance(wan, CommandError) and isinstance(paths, CommandError):
             raise wan if wan.code != Exit.UNAVAILABLE else paths
         found = [
-            *([] if isinstance(wan, CommandError) else mapping.wan_links(wan)),
+            *([] if isinstance(wan, CommandError) else map(mapping.wan_link, wan["wan"])),
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
         ]
         return Listed(list(map(_counted, found)), moment)
@@ -132,7 +132,7 @@ class Answers:
 
     def devices(self) -> Listed[Device]:
         """The devices of a home router's LAN; raises CommandError, exit 69, without a router."""
-        return Listed(mapping.devices(self._lan), self._lan["moment"])
+        return Listed(list(map(mapping.device, self._lan["devices"])), self._lan["moment"])
 
     def bypasses(self) -> list[Bypass]:
         """What leaves a home router's LAN past the tunnels; raises CommandError, exit 69, without a router."""
@@ -169,7 +169,7 @@ class Answers:
     def rules(self) -> Listed[Rule]:
         """The throttler's rules; raises CommandError, exit 69, where none runs."""
         status = self.throttler()
-        return Listed(mapping.rules(status), status.uptime_s)
+        return Listed(list(map(mapping.rule, status.rules)), status.uptime_s)
 
     def explain(self, *ends: str) -> Mapping[str, Any]:
         """Why a session's subflows, or the one with these ends, are throttled, or why not; raises CommandError."""

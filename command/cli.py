@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from command import accounts, box, console, link, lists, mapping, monitor, pages, remote, saved, show, steering, trial
+from command import accounts, box, console, link, lists, mapping, monitor, pages, remote, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from command.watch import Interval
@@ -281,7 +281,7 @@ def _rules(json: bool, sort: str | None, limit: int | None, watch: Interval | No
 def _classes(json: bool, sort: str | None, limit: int | None, watch: Interval | None) -> None:
     def look() -> Listed[HtbClass]:
         status = box.throttler()
-        return Listed(mapping.classes(status), status.uptime_s, status.classes_total)
+        return Listed(list(map(mapping.htb_class, status.classes)), status.uptime_s, status.classes_total)
 
     show_list("classes", look, show.CLASSES, Listing(json, sort, limit, watch))
 
@@ -296,11 +296,11 @@ def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json
         print(f"# {path} would get {would}" + (f", also in {drop_ins(policy)}" if save else ""))
         return
     name = steering.limit_name(path)
-    was_saved = rate is None and saved.forget(policy, name)
+    was_saved = rate is None and steering.forget(policy, name)
     with suppress(CommandError) if was_saved else nullcontext():
         steering.limit(path, rate)
     if rate is not None and save:
-        saved.save(policy, name, "[[rules]]", steering.limit_rule(path, rate))
+        steering.save(policy, name, "[[rules]]", steering.limit_rule(path, rate))
     paths = [each for each in mapping.paths(box.throttler()) if each.name == path]
     show.show("links", now(paths), show.LINKS, Selection(json))
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from command import box, saved, show, steering
+from command import box, show, steering
 from router.control import CONTROL
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, plural, scaled
@@ -121,10 +121,10 @@ def _make(link: str, change: Change, settings: Path, save: bool) -> None:
         return
     name = f"{change.key}-{link}"
     if change.value is None:
-        saved.forget(settings, name)
+        steering.forget(settings, name)
     steering.set_link(link, change.key, change.value)
     if change.value is not None and save:
-        saved.save(settings, name, f"[wan.{link}]", {change.key: change.value})
+        steering.save(settings, name, f"[wan.{link}]", {change.key: change.value})
 
 
 def lines(link: Answer, width: int) -> Iterator[Text]:

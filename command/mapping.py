@@ -12,7 +12,18 @@ from throttler.service.status import (
     Status,
     SubflowStatus,
 )
-from tributary.api.documents import Bypass, Device, HomeGateway, HtbClass, Link, LinkTunnel, Rule, Session, Subflow
+from tributary.api.documents import (
+    Bypass,
+    Device,
+    Document,
+    HomeGateway,
+    HtbClass,
+    Link,
+    LinkTunnel,
+    Rule,
+    Session,
+    Subflow,
+)
 from tributary.daemons.text import plural
 from tributary.settings.hosts import joined
 from tributary.settings.units import Size
@@ -20,13 +31,25 @@ from tributary.settings.units import Size
 LIMIT = "limit-"
 """What the names of rules begin with that ``tributary limit`` sets."""
 
+_NAMES = {
+    "sent_bytes": "sent",
+    "received_bytes": "received",
+    "dropped_packets": "dropped",
+    "backlog_bytes": "backlog",
+    "age_s": "age",
+    "active_subflows": "active",
+}
+"""What documents call otherwise than the throttler."""
+
 Answer = Mapping[str, Any]
+D = TypeVar("D", bound=Document)
 N = TypeVar("N", int, float)
 
 
-def wan_links(answer: Answer) -> list[Link]:
-    """The links of a router's status, by rank."""
-    return list(map(_wan, answer["wan"]))
+def _document(model: type[D], status: object, **more: object) -> D:
+    """What a document and a part of the throttler's ``status`` have in common, and ``more``."""
+    known = {_NAMES.get(key, key): value for key, value in vars(status).items()}
+    return model.model_validate({key: value for key, value in known.items() if key in model.model_fields} | more)
 
 
 def link(**known: object) -> Link:
@@ -34,17 +57,15 @@ def link(**known: object) -> Link:
     return Link.model_validate(dict.fromkeys(Link.model_fields) | {"advice": ()} | known)
 
 
-def _wan(wan: Answer) -> Link:
+def wan_link(wan: Answer) -> Link:
+    """A link of a router's status."""
     probe, cap, shaper = wan["probe"] or {}, wan["cap"] or {}, wan.get("shaper") or {}
     rtt = probe.get("rtt_ms")
     return link(
-        name=wan["name"],
+        **{key: wan[key] for key in ("name", "reason", "interface", "use")},
         kind="wan",
         state="standby" if wan["standby"] and wan["state"] == "up" else wan["state"],
-        reason=wan["reason"],
         age=wan["state_age_s"],
-        interface=wan["interface"],
-        use=wan["use"],
         rtt=None if rtt is None else rtt / 1000,
         download=shaper.get("download"),
         upload=shaper.get("upload"),
@@ -54,18 +75,10 @@ def _wan(wan: Answer) -> Link:
     )
 
 
-def devices(answer: Answer) -> list[Device]:
-    """Those of a router's LAN; what they receive the router sends."""
-    return [
-        Device(
-            mac=each["mac"],
-            name=each["name"],
-            addresses=each["addresses"],
-            sent=each["received_bytes"],
-            received=each["sent_bytes"],
-        )
-        for each in answer["devices"]
-    ]
+def device(answer: Answer) -> Device:
+    """One of a router's LAN; what it receives the router sends."""
+    about = {key: answer[key] for key in ("mac", "name", "addresses")}
+    return Device(**about, sent=answer["received_bytes"], received=answer["sent_bytes"])
 
 
 def bypasses(answer: Answer) -> list[Bypass]:
@@ -78,21 +91,13 @@ def home_gateway(answer: Answer) -> HomeGateway | None:
     gateway = answer["gateway"]
     if gateway is None:
         return None
-    tunnels = [_tunnel(link.name, link.state, link.rtt, wan["tunnel"]) for link, wan in _with_tunnels(answer)]
+    tunnelled = [(wan_link(wan), wan["tunnel"]) for wan in answer["wan"] if wan["tunnel"]]
+    tunnels = [_tunnel(link.name, link.state, link.rtt, tunnel) for link, tunnel in tunnelled]
     if gateway["default_tunnel"]:
         state = "up" if gateway["answers"] else "down"
         tunnels.append(_tunnel(None, state, None, gateway["default_tunnel"]))
-    return HomeGateway(
-        address=gateway["address"],
-        resolved=gateway["resolved"],
-        answers=gateway["answers"],
-        earlier=gateway["earlier"],
-        tunnels=tuple(tunnels),
-    )
-
-
-def _with_tunnels(answer: Answer) -> list[tuple[Link, Answer]]:
-    return [(_wan(wan), wan) for wan in answer["wan"] if wan["tunnel"]]
+    about = {key: gateway[key] for key in ("address", "resolved", "answers", "earlier")}
+    return HomeGateway(**about, tunnels=tuple(tunnels))
 
 
 def _tunnel(link: str | None, state: str, rtt: float | None, tunnel: Answer) -> LinkTunnel:
@@ -106,16 +111,9 @@ def paths(status: Status) -> list[Link]:
 
 
 def _path(path: PathStatus, limit: str | None) -> Link:
-    return link(
-        name=path.name,
-        kind="path",
-        state="up" if path.present else "down",
-        reason=None if path.present else "no-interface",
-        interface=path.interface,
-        subflows=path.subflows,
-        throttled=path.throttled,
-        limit=limit,
-    )
+    about = {key: value for key, value in vars(path).items() if key != "present"}
+    state = {"state": "up"} if path.present else {"state": "down", "reason": "no-interface"}
+    return link(**about, **state, kind="path", limit=limit)
 
 
 def sessions(status: Status | FoundSessions) -> list[Session]:
@@ -126,11 +124,10 @@ def sessions(status: Status | FoundSessions) -> list[Session]:
 def _session(session: SessionStatus) -> Session:
     subflows = tuple(map(_subflow, session.subflows))
     first = min(session.subflows, key=lambda subflow: not subflow.initial, default=None)
-    return Session(
-        token=session.token,
+    return _document(
+        Session,
+        session,
         client=first.remote if first else "",
-        age=session.age_s,
-        active=session.active_subflows,
         throttled=sum(subflow.throttled for subflow in subflows),
         sent=known_sum(subflow.sent for subflow in subflows),
         received=known_sum(subflow.received for subflow in subflows),
@@ -139,61 +136,35 @@ def _session(session: SessionStatus) -> Session:
 
 
 def _subflow(subflow: SubflowStatus) -> Subflow:
-    return Subflow(
+    return _document(
+        Subflow,
+        subflow,
         local=joined(subflow.local, subflow.local_port),
         remote=joined(subflow.remote, subflow.remote_port),
-        path=subflow.path,
-        initial=subflow.initial,
-        backup=subflow.backup,
         rule=None if subflow.dry_run else subflow.rule,
-        throttled=subflow.throttled,
         counted_by=subflow.rule if subflow.dry_run else None,
         rtt=None if subflow.rtt_us is None else subflow.rtt_us / 10**6,
-        sent=subflow.sent_bytes,
-        received=subflow.received_bytes,
     )
 
 
-def rules(status: Status) -> list[Rule]:
-    """The rules of a throttler's policy, in its order."""
-    return [_rule(rule) for rule in status.rules]
-
-
-def _rule(rule: RuleStatus) -> Rule:
-    state = ("active" if rule.active else "not now", "only counts" * rule.dry_run, "set at run time" * rule.runtime)
-    quota = rule.quota
-    return Rule(
-        name=rule.name,
+def rule(status: RuleStatus) -> Rule:
+    """One of a throttler's policy."""
+    now = "active" if status.active else "not now"
+    state = (now, "only counts" * status.dry_run, "set at run time" * status.runtime)
+    quota = status.quota
+    return _document(
+        Rule,
+        status,
         state=", ".join(filter(None, state)),
-        rate=rule.rate,
-        shared_by=rule.shared_by,
-        subflows=rule.subflows,
-        matches=rule.matches,
         quota=f"{Size(quota.bytes)} per {quota.period}" if quota else None,
         used=quota.max_used if quota else None,
         exhausted=quota.exhausted if quota else None,
     )
 
 
-def classes(status: Status) -> list[HtbClass]:
-    """The HTB classes that a throttler's status lists."""
-    return [_class(entry) for entry in status.classes]
-
-
-def _class(entry: ClassStatus) -> HtbClass:
-    return HtbClass(
-        device=entry.device,
-        id=entry.id,
-        direction=entry.direction,
-        rule=entry.rule,
-        owner=entry.owner,
-        rate=entry.rate,
-        ceiling=entry.ceiling,
-        subflows=entry.subflows,
-        sent=entry.sent_bytes,
-        dropped=entry.dropped_packets,
-        backlog=entry.backlog_bytes,
-    )
+def htb_class(status: ClassStatus) -> HtbClass:
+    """One that a throttler's status lists."""
+    return _document(HtbClass, status)
 
 
 def known_sum(numbers: Iterable[N | None]) -> N | None:

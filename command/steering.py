@@ -1,8 +1,13 @@
-"""Changes at run time, as the daemons take them; each raises the CommandError that the daemon reports."""
+"""Changes at run time: as the daemons take them, and kept, each as a drop-in of a program's settings."""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from command.mapping import LIMIT
 from router.control import CONTROL as ROUTER
 from throttler.service.control import CONTROL as THROTTLER
+from tributary.daemons.state_file import unlink, write_atomic
+from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
 
 
@@ -32,3 +37,21 @@ def set_link(link: str, key: str, value: str | None) -> None:
 def set_bypass(match: str, to: str | None) -> None:
     """Have the running router lead new connections of a device, or to a network, past the tunnels; None: no more."""
     ROUTER.ask("set-bypass", match=match, to=to)
+
+
+def save(settings: Path, name: str, table: str, keys: Mapping[str, str]) -> None:
+    """Write a ``table`` with these ``keys`` as the drop-in ``name`` of ``settings``; raises CommandError, exit 71."""
+    lines = (f'{key} = "{value}"\n' for key, value in keys.items())
+    write_atomic(_file(settings, name), f"{table}\n{''.join(lines)}".encode(), mode=0o644)
+
+
+def forget(settings: Path, name: str) -> bool:
+    """Remove that drop-in, and say whether there was one; raises CommandError, exit 71."""
+    file = _file(settings, name)
+    was_there = file.exists()
+    unlink(file)
+    return was_there
+
+
+def _file(settings: Path, name: str) -> Path:
+    return drop_ins(settings) / f"{name}.toml"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from command import box
-from command.rates import with_rates
 from command.show import Listed
+from command.watch import with_rates
 from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import EXAMINED, FIXES, Examination, Look

@@ -72,7 +72,7 @@ def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_rules_state_and_its_quota_are_shown() -> None:
-    slow, quota = mapping.rules(answer())
+    slow, quota = map(mapping.rule, answer().rules)
     assert (slow.state, slow.rate, slow.subflows, slow.matches) == ("active", "5mbit", 1, 17)
     assert (quota.state, quota.quota, quota.used, quota.exhausted) == ("not now", "20GB per month", 3_000_000_000, 0)
     assert [column.title for column in RULES if column.cell(quota) == "3.00 GB"] == ["most used"]

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from command import mapping, watch
-from command.rates import with_rates
 from command.show import CLASSES, LINKS, SESSIONS, Listed, Selection
-from command.watch import Interval
+from command.watch import Interval, with_rates
 from tests.unit.command.test_show import link
 from tests.unit.throttler.answer import answer, session
 from throttler.service.status import Status
@@ -43,7 +42,7 @@ def sessions(status: Status) -> Listed[Session]:
 
 
 def classes(status: Status) -> Listed[HtbClass]:
-    return Listed(mapping.classes(status), status.uptime_s, status.classes_total)
+    return Listed(list(map(mapping.htb_class, status.classes)), status.uptime_s, status.classes_total)
 
 
 def test_rates_are_differences_by_the_daemons_clock() -> None:
