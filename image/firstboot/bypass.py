@@ -49,13 +49,10 @@ def _domain(value: object) -> str:
 
 def _prefix(value: object) -> Network:
     network = ip_network(as_text(value))
-    require(not any(_overlap(network, each.network) for each in RANGES))
+    private = (each.network for each in RANGES if each.network.version == network.version)
+    require(not any(map(network.overlaps, private)))
     require(network.version == 4 or network.subnet_of(GLOBAL))
     return network
-
-
-def _overlap(one: Network, other: Network) -> bool:
-    return one.version == other.version and one.overlaps(other)
 
 
 def mac_address(value: object) -> str:

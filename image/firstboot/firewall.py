@@ -25,21 +25,18 @@ _HEAD = "# Written from tributary.toml on the boot partition, and written anew w
 
 def firewall(card: Card) -> Iterator[Action]:
     """The file for what the card says, and the unit that loads it, in every role."""
-    lines = [*_networks("admin_networks", card.admin_networks), *_figures(card), *_gateway(card)]
+    lines = [*_networks("admin_networks", card.admin_networks), *_networks("metrics_networks", card.metrics_networks)]
+    lines += [*([_add("metrics_ports", figures.PORTS)] if card.metrics_networks else []), *_gateway(card)]
     if card.lan and card.target:
         lines += [*_home(card.lan), *_console(card)]
     elif card.asks_by_page:
-        lines.append(_page(card))
+        # The page itself says which interface is the LAN's, while it serves there.
+        at = f"ip daddr {first_start.address(card).ip} tcp dport {first_start.PORT}"
+        lines.append(f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} {at} accept")
     else:
         lines += _console(card)
     yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
-
-
-def _figures(card: Card) -> Iterator[str]:
-    if card.metrics_networks:
-        yield from _networks("metrics_networks", card.metrics_networks)
-        yield _add("metrics_ports", figures.PORTS)
 
 
 def _gateway(card: Card) -> Iterator[str]:
@@ -69,12 +66,6 @@ def _home(lan: Lan) -> Iterator[str]:
 def _console(card: Card) -> Iterator[str]:
     for rule in console.rules(card):
         yield f"add rule inet {TABLE} tcp_in {rule} accept"
-
-
-def _page(card: Card) -> str:
-    """The page itself says which interface is the LAN's, while it serves there."""
-    at = first_start.address(card).ip
-    return f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} ip daddr {at} tcp dport {first_start.PORT} accept"
 
 
 def _tracking() -> Iterator[str]:

@@ -22,17 +22,15 @@ TO_PORT = "1 to 65535, where all ports of the table are single ones, at most one
 TABLES = f"up to {MOST_TABLES} tables [[forward]], each with the keys ports and device"
 
 
-def _address(value: object) -> IPv4Address:
-    return IPv4Address(as_text(value))
-
-
 class Forward(Settings):
     """Ports that lead to one device."""
 
     ports: list[ServicePorts] = Field(
         min_length=1, max_length=MOST_PORTS, title="ports of the gateway's public address", description=PORTS
     )
-    device: Annotated[IPv4Address, accepting(ADDRESS, _address)] = Field(title="the device's address")
+    device: Annotated[IPv4Address, accepting(ADDRESS, lambda value: IPv4Address(as_text(value)))] = Field(
+        title="the device's address"
+    )
     mac: Annotated[str | None, accepting(DEVICE, or_none(mac_address))] = Field(
         None, title="the device's MAC address: it then gets that address by DHCP"
     )

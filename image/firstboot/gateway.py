@@ -73,20 +73,17 @@ def _converter(card: Card, clients: list[str], routers: GatewaySettings | None) 
     if routers and not clients:
         # Routers alone: by the one listener that they use, which nothing outside of the tunnels reaches.
         listeners = [{**listeners[-1], "address": f"{inside_address(routers.network)}:{CONVERT_PORT}"}]
+    networks, port = card.metrics_networks, figures.CONVERTER
+    metrics = figures.address(networks, port) if networks else f"127.0.0.1:{port}"
     return document(
         {
             "clients": {"networks": [*clients, *inside]},
             "timeouts": {"idle": IDLE},
-            "metrics": {"address": _metrics(card)},
+            "metrics": {"address": metrics},
             "log": {"access": _ACCESS_LOG},
             "listen": listeners,
         }
     )
-
-
-def _metrics(card: Card) -> str:
-    networks = card.metrics_networks
-    return figures.address(networks, figures.CONVERTER) if networks else f"127.0.0.1:{figures.CONVERTER}"
 
 
 def _paths(card: Card, facts: Facts, routers: GatewaySettings | None) -> dict[str, str]:

@@ -12,7 +12,6 @@ from image.firstboot.actions import PRIVATE, PUBLIC, Action, EnableUnit, WriteFi
 from image.firstboot.gateway import CONVERTER, IDLE
 from image.firstboot.settings import Card, Lan
 from image.firstboot.texts import document
-from image.firstboot.wan import Wan
 from tributary.settings.hosts import Target
 from tributary.wireguard.enrolment import table
 
@@ -46,7 +45,9 @@ def _router(card: Card, target: Target) -> str:
     settings: dict[str, object] = {
         # Always: a by-pass that ends leaves connections behind.
         "bypass": True,
-        "wan": {name: _wan(name, wan) for name, wan in card.wan.items()},
+        "wan": {
+            name: {**wan.found_by(name), "priority": wan.priority, **wan.written} for name, wan in card.wan.items()
+        },
         "probe": {"target": str(target), **card.probe.written},
     }
     if card.metrics_networks:
@@ -66,10 +67,6 @@ def _router(card: Card, target: Target) -> str:
         if card.lan.ipv6_prefix:
             settings["lan_prefix"] = str(card.lan.ipv6_prefix)
     return document(settings)
-
-
-def _wan(name: str, wan: Wan) -> dict[str, object]:
-    return {**wan.found_by(name), "priority": wan.priority, **wan.written}
 
 
 def _converter(card: Card, lan: Lan, target: Target) -> str:

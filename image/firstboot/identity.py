@@ -30,7 +30,10 @@ PermitRootLogin no
 
 def identity(card: Card, facts: Facts) -> Iterator[Action]:
     """Name, keys, password, sudo, and SSH's daemon, which runs for those who have a key."""
-    yield from _name(card.hostname)
+    name = card.hostname
+    yield WriteFile("/etc/hostname", f"{name}\n")
+    yield WriteFile("/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n")
+    yield SetHostname(name)
     yield from _keys(card, facts)
     yield WriteFile("/etc/ssh/sshd_config.d/05-tributary-card.conf", _SSHD)
     yield SetPassword(USER, card.password_hash)
@@ -38,12 +41,6 @@ def identity(card: Card, facts: Facts) -> Iterator[Action]:
     # Without a password there is none to ask for. Who could log in without key and password, could not be told apart.
     yield WriteFile(_SUDOERS, f"{USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440) if card.can_log_in else RemoveFile(_SUDOERS)
     yield EnableUnit(SSH) if card.ssh_keys else DisableUnit(SSH)
-
-
-def _name(name: str) -> Iterator[Action]:
-    yield WriteFile("/etc/hostname", f"{name}\n")
-    yield WriteFile("/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n")
-    yield SetHostname(name)
 
 
 def _keys(card: Card, facts: Facts) -> Iterator[Action]:

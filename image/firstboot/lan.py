@@ -78,7 +78,9 @@ def names(card: Card, lan: Lan) -> str:
 def _ways(number: int, table: Bypass, links: Sequence[str], *, six: bool) -> Iterator[str]:
     """The rules for one table [[bypass]]: one for each IP version that it has servers' addresses of."""
     for version in _versions(table, six=six):
-        yield " ".join([*_matches(number, table, version), "counter", *_choice(table.to, links), "return"])
+        by = BY_LINK + (0 if table.to in (BEST, GATEWAY) else 1 + links.index(table.to))
+        choice = [] if table.to == GATEWAY else [f"ct mark set {by:#x}"]
+        yield " ".join([*_matches(number, table, version), "counter", *choice, "return"])
 
 
 def _versions(table: Bypass, *, six: bool) -> list[int]:
@@ -101,11 +103,6 @@ def _matches(number: int, table: Bypass, version: int) -> Iterator[str]:
         # An address that is in use stays in the set, however long ago it was looked up.
         known = _set(number, version)
         yield f"{address} @{known} update @{known} {{ {address} }}"
-
-
-def _choice(to: str, links: Sequence[str]) -> Iterator[str]:
-    if to != GATEWAY:
-        yield f"ct mark set {BY_LINK + (0 if to == BEST else 1 + links.index(to)):#x}"
 
 
 def _elements(values: Iterator[str] | Sequence[object]) -> str:

@@ -9,12 +9,10 @@ of the servers that say what time it is, without which no certificate is valid o
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated, Self
+from typing import Annotated
 
 from image.firstboot.actions import Action, EnableUnit, WriteFile
-from tributary.settings.hosts import Address
 from tributary.settings.values import accepting, as_text, or_none, require
 from tributary.wireguard.enrolment import Enrolment
 
@@ -34,32 +32,21 @@ TIME = "debian.pool.ntp.org"
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 
 
-@dataclass(frozen=True)
-class Server:
-    """A name server that is asked by TLS, and the name in its certificate."""
-
-    address: Address
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ADDRESS#NAME; raises ValueError."""
-        address, sign, name = text.partition("#")
-        require(sign == "#" and len(name) <= 253 and re.fullmatch(rf"{_LABEL}(\.{_LABEL})+", name) is not None)
-        return cls(ip_address(address), name)
-
-    def __str__(self) -> str:
-        return f"{self.address}#{self.name}"
+Others = str | tuple[str, ...]
+"""NOBODY, LINKS, or who is asked by TLS: ADDRESS#NAME each."""
 
 
-Others = str | tuple[Server, ...]
-"""NOBODY, LINKS, or who is asked by TLS."""
+def _server(value: object) -> str:
+    """A name server that is asked by TLS, and the name in its certificate: ADDRESS#NAME."""
+    address, sign, name = as_text(value).partition("#")
+    require(sign == "#" and len(name) <= 253 and re.fullmatch(rf"{_LABEL}(\.{_LABEL})+", name) is not None)
+    return f"{ip_address(address)}#{name}"
 
 
 def _others(value: object) -> Others:
     if isinstance(value, (list, tuple)):
         require(1 <= len(value) <= MOST_SERVERS)
-        return tuple(Server.parse(as_text(each)) for each in value)
+        return tuple(map(_server, value))
     text = as_text(value)
     require(text in (NOBODY, LINKS))
     return text
@@ -82,7 +69,7 @@ def _settings(enrolments: tuple[Enrolment, ...], others: Others) -> Iterator[tup
     yield "LLMNR", "no"
     yield "MulticastDNS", "no"
     if not isinstance(others, str):
-        yield "DNS", " ".join(map(str, others))
+        yield "DNS", " ".join(others)
         yield "DNSOverTLS", "yes"
         yield "Domains", "~."
     elif others == NOBODY:

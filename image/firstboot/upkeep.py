@@ -1,7 +1,6 @@
 """What a boot looks after whatever the card says: SSH's host keys, and a file system that fills the disk."""
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,19 +32,13 @@ class GrowingPartition:
 
 
 def upkeep(growing: GrowingPartition | None, *, has_host_keys: bool) -> tuple[Upkeep, ...]:
-    """The actions, none if all is as it should be."""
-    return (
-        *(() if has_host_keys else (MakeHostKeys(),)),
-        *(_growth(growing) if growing else ()),
-    )
-
-
-def _growth(found: GrowingPartition) -> Iterator[Upkeep]:
-    """The file system also by itself: power may have gone after the partition grew."""
-    if found.room >= WORTH_IT:
-        yield GrowPartition(found.disk, found.number)
-    if found.filesystem is not None and found.size + found.room - found.filesystem >= WORTH_IT:
-        yield GrowFileSystem(found.device)
+    """The actions, none if all is as it should be; the file system also by itself: power may have gone in between."""
+    actions: list[Upkeep] = [] if has_host_keys else [MakeHostKeys()]
+    if growing and growing.room >= WORTH_IT:
+        actions.append(GrowPartition(growing.disk, growing.number))
+    if growing and growing.filesystem is not None and growing.size + growing.room - growing.filesystem >= WORTH_IT:
+        actions.append(GrowFileSystem(growing.device))
+    return tuple(actions)
 
 
 def due(root: Path, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> tuple[Upkeep, ...]:

@@ -100,10 +100,6 @@ def _dhcp_range(value: object) -> tuple[IPv4Address, ...]:
     return found
 
 
-def _gateway(value: object) -> Target:
-    return Target.parse(as_text(value), CONVERT_PORT)
-
-
 def _several(read: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
     def read_all(value: object) -> tuple[T, ...]:
         return tuple(read(each) for each in (value if isinstance(value, (list, tuple)) else [value]))
@@ -134,4 +130,6 @@ HostAddresses = Annotated[tuple[HostAddress, ...], accepting(HOST_ADDRESSES, _se
 Addresses = Annotated[tuple[Address, ...], accepting(ADDRESSES, _several(_address))]
 LanAddress = Annotated[IPv4Interface, accepting(LAN_ADDRESS, _lan_address)]
 DhcpRange = Annotated[tuple[IPv4Address, ...] | None, accepting(DHCP_RANGE, or_none(_dhcp_range))]
-Gateway = Annotated[Target | None, accepting(GATEWAY, or_none(_gateway))]
+Gateway = Annotated[
+    Target | None, accepting(GATEWAY, or_none(lambda value: Target.parse(as_text(value), CONVERT_PORT)))
+]

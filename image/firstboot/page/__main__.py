@@ -127,7 +127,7 @@ def _serve(task: Task, card: Card, wait: float) -> None:
         lambda: boot.content(task.card),
         interfaces.interfaces,
         lambda text: boot.foresee(task, text),
-        lambda text: _accept(task, text),
+        lambda text: write_atomic(task.card / reading.NAME, text),
     )
     while True:
         lan = card.lan or Lan.model_validate({"interface": _port(address, wait), "address": str(address)})
@@ -148,10 +148,6 @@ def _code(root: Path) -> str:
             Exit.UNAVAILABLE, f"{root / first_start.PLACE} is missing: tributary-firstboot --again makes one"
         )
     return first_start.kept(root)
-
-
-def _accept(task: Task, text: bytes) -> None:
-    write_atomic(task.card / reading.NAME, text)
 
 
 def _port(address: IPv4Interface, wait: float) -> str:

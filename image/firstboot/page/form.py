@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 import tomli_w
 
 from console import password
-from image.firstboot import public_key
 from image.firstboot.settings import Card
 
 LINK = "link."
@@ -54,17 +53,6 @@ class Form:
         if len(given) < len(pairs) or given.keys() - {*_NAMES, *(LINK + name for name in links)}:
             raise ValueError("a field that the page does not have, or one twice")
         return cls(links=links, **{key: given[key] for key in _NAMES if key in given})
-
-    @property
-    def has_private_key(self) -> bool:
-        """Whether somebody took the wrong one of two files: OpenSSH's, PEM's, or PuTTY's."""
-        return any(words in self.ssh_keys for words in ("PRIVATE KEY", "Private-Lines"))
-
-    @property
-    def wrong_keys(self) -> Sequence[int]:
-        """Which lines for SSH keys are none: private ones cut out of their files, or another field's secret."""
-        lines = enumerate(self.ssh_keys.split("\n"), 1)
-        return [number for number, line in lines if line.strip() and not public_key.is_key(line)]
 
     def added_to(self, text: str, card: Card) -> str:
         """The card's file with what was given. ``card`` is what it says by now: that is not said again.

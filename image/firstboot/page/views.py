@@ -38,12 +38,17 @@ POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; f
 
 def wrong_keys(form: Form) -> str | None:
     """What is wrong with the SSH keys of a form, without a word of them: one may be a secret, or a part of it."""
-    if form.has_private_key:
+    # Somebody took the wrong one of two files: OpenSSH's, PEM's, or PuTTY's.
+    if any(words in form.ssh_keys for words in ("PRIVATE KEY", "Private-Lines")):
         return _PRIVATE_KEY
-    if form.wrong_keys:
-        lines = ", ".join(map(str, form.wrong_keys))
-        return f"ssh_keys: no key in line {lines}, and nothing of it was kept: accepted: {public_key.ACCEPTED}"
-    return None
+    # Private ones cut out of their files, or another field's secret.
+    lines = enumerate(form.ssh_keys.split("\n"), 1)
+    wrong = ", ".join(str(number) for number, line in lines if line.strip() and not public_key.is_key(line))
+    return (
+        f"ssh_keys: no key in line {wrong}, and nothing of it was kept: accepted: {public_key.ACCEPTED}"
+        if wrong
+        else None
+    )
 
 
 def wrong_password(form: Form) -> str | None:
