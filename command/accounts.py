@@ -165,7 +165,7 @@ def accounts(
     for line in lines:
         owners = set()
         for part in line.parts if "path" in by else (line.whole,):
-            client = _client(part.client, networks=networks)
+            client = str(network_of(part.client) if networks else part.client)
             known = zip(_BY, (line.day, client, routers.get(str(part.client)), part.path), strict=True)
             owner = tuple(value if key in by else None for key, value in known)
             owners.add(owner)
@@ -174,12 +174,6 @@ def accounts(
             totals[owner]["connections"] += 1
     in_order = sorted(totals.items(), key=lambda each: [part or "" for part in each[0]])
     return [Account(**dict(zip(_BY, owner, strict=True)), **total) for owner, total in in_order]
-
-
-def _client(address: Address, *, networks: bool) -> str:
-    if not networks:
-        return str(address)
-    return str(network_of(address))
 
 
 def line(object_: Mapping[str, Any]) -> Line:

@@ -52,16 +52,13 @@ def essence(document: Document) -> str:
         case Session():
             return f"{document.client}, {plural(len(document.subflows), 'subflow')}, {document.throttled} throttled"
         case Link():
-            rates = [f"{scaled(rate, 'bit/s')} {way}" for way, rate in _rates(document) if rate]
+            given = (("down", document.download), ("up", document.upload))
+            rates = [f"{scaled(rate, 'bit/s')} {way}" for way, rate in given if rate]
             limit = [f"limited to {document.limit}"] if document.limit else []
             return ", ".join([document.condition, *rates, *limit])
         case Service():
             return "runs" if document.running else "does not run"
     raise TypeError(document)
-
-
-def _rates(link: Link) -> tuple[tuple[str, int | None], ...]:
-    return ("down", link.download), ("up", link.upload)
 
 
 def monitor(json: bool) -> None:

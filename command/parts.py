@@ -115,7 +115,8 @@ def handoff_summary(front: HandOff) -> tuple[None, str]:
 
 def fleet_summary(fleet: Fleet) -> tuple[None, str]:
     """Whether the gateway is announced, and why not, in one line."""
-    return None, f"{fleet_state(fleet)}{_left(fleet)}"
+    leaving = fleet.announced is False and fleet.connections is not None
+    return None, fleet_state(fleet) + (f", {plural(fleet.connections or 0, 'connection')} left" if leaving else "")
 
 
 def fleet_state(fleet: Fleet) -> str:
@@ -127,9 +128,3 @@ def fleet_state(fleet: Fleet) -> str:
     if not fleet.answers:
         return f"{'announced, but' if fleet.announced else 'withdrawn:'} a proxy does not answer"
     return "announced" if fleet.announced else "withdrawn: about to be announced"
-
-
-def _left(fleet: Fleet) -> str:
-    if fleet.announced is not False or fleet.connections is None:
-        return ""
-    return f", {plural(fleet.connections, 'connection')} left"

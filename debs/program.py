@@ -47,8 +47,8 @@ def make(
     """The programs by name, made anew if their sources have changed; raises CommandError (69, 71)."""
     if architecture.machine == platform.machine():
         return _native(programs, architecture, cache)
-    digest = _digest(sources(checkout))
-    paths = {name: cache / f"{name}-{architecture.name}-{digest}" for name in programs.names}
+    of_sources = digest(sources(checkout))
+    paths = {name: cache / f"{name}-{architecture.name}-{of_sources}" for name in programs.names}
     if not all(path.exists() for path in paths.values()):
         _cross(programs, architecture, checkout, paths)
     return paths
@@ -67,7 +67,8 @@ def sources(checkout: Mapping[str, bytes]) -> dict[str, bytes]:
     return {path: content for path, content in checkout.items() if path.startswith(wanted)}
 
 
-def _digest(files: Mapping[str, bytes]) -> str:
+def digest(files: Mapping[str, bytes]) -> str:
+    """Of their names and contents."""
     hashes = "".join(f"{hashlib.sha256(content).hexdigest()} {path}\n" for path, content in files.items())
     return hashlib.sha256(hashes.encode()).hexdigest()[:16]
 

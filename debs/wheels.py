@@ -1,7 +1,8 @@
-"""Wheels for the target, fetched by pip and checked by their hashes, then unpacked without it.
+"""Wheels for the target: which of requirements.lock packages bundle, fetched by pip, checked by their hashes, unpacked.
 
-Unpacked here, and not installed: what pip writes beside a wheel's own files (scripts with this machine's Python in
-their first line, the hashes of those) would differ from host to host.
+pip judges markers by the interpreter that it runs on, also when it fetches for another one. Here they are judged by the
+target, and pip is told exact versions with their hashes. Unpacked here, and not installed: what pip writes beside a
+wheel's own files (scripts with this machine's Python in their first line, their hashes) would differ from host to host.
 """
 
 import email
@@ -9,7 +10,7 @@ import hashlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from importlib import metadata
@@ -18,9 +19,9 @@ from zipfile import BadZipFile
 
 from installer.exceptions import InstallerError
 from installer.sources import WheelFile
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from debs import lock
-from debs.lock import Pin
 from debs.release import Release
 from tributary.settings.errors import CommandError, Exit
 
@@ -64,20 +65,94 @@ class Wheel:
         return next(path.partition("/")[0] for path in self.files if path.endswith(".dist-info/METADATA"))
 
 
+@dataclass(frozen=True)
+class Pin:
+    """One entry of the lock: a version, where it holds, and the hashes of all its files."""
+
+    requirement: Requirement
+    hashes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As PyPI writes it."""
+        return canonicalize_name(self.requirement.name)
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.requirement.specifier}"
+
+
+def pins(lock: str) -> list[Pin]:
+    """The entries of a lock as scripts/lock writes it."""
+    entries = lock.replace("\\\n", " ").splitlines()
+    return [_pin(entry) for entry in entries if entry.strip() and not entry.lstrip().startswith("#")]
+
+
+def _pin(entry: str) -> Pin:
+    requirement, *hashes = entry.split("--hash=")
+    return Pin(Requirement(requirement.strip()), tuple(each.strip() for each in hashes))
+
+
+def environment(release: Release) -> Mapping[str, str]:
+    """What markers ask about the target (PEP 508)."""
+    version = ".".join(map(str, release.suite.python))
+    return {
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_machine": release.architecture.machine,
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": f"{version}.0",
+        "python_version": version,
+        "sys_platform": "linux",
+        "extra": "",
+    }
+
+
+def closure(roots: Iterable[str], requires: Callable[[str], Sequence[str]], target: Mapping[str, str]) -> set[str]:
+    """``roots`` and all that they need on ``target``; ``requires`` gives a distribution's Requires-Dist."""
+    found: set[str] = set()
+    ahead = [canonicalize_name(name) for name in roots]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            needed = (Requirement(text) for text in requires(name))
+            ahead += [canonicalize_name(each.name) for each in needed if _holds(each, target)]
+    return found
+
+
+def selected(lock: str, names: Iterable[str], target: Mapping[str, str]) -> list[Pin]:
+    """The pin of each of ``names`` for ``target``, by name; raises CommandError (64) if the lock has none for one."""
+    there = {pin.name: pin for pin in pins(lock) if _holds(pin.requirement, target)}
+    missing = sorted(set(names) - set(there))
+    if missing:
+        raise CommandError(Exit.USAGE, f"requirements.lock has no {missing[0]}: scripts/lock writes it anew")
+    return [there[name] for name in sorted(names)]
+
+
+def requirements(chosen: Iterable[Pin]) -> str:
+    """What pip takes by --require-hashes."""
+    return "".join(" ".join([str(pin), *(f"--hash={each}" for each in pin.hashes)]) + "\n" for pin in chosen)
+
+
+def _holds(requirement: Requirement, target: Mapping[str, str]) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate(dict(target))
+
+
 def chosen(text: str, release: Release) -> list[Pin]:
     """Those of the lock's ``text`` that ``release`` bundles."""
-    target = lock.environment(release)
-    return lock.selected(text, lock.closure(ROOTS, _requires, target), target)
+    target = environment(release)
+    return selected(text, closure(ROOTS, _requires, target), target)
 
 
 def fetch(pins: Sequence[Pin], release: Release, cache: Path) -> list[Wheel]:
     """The wheels of ``pins``, from ``cache`` if they are there; raises CommandError (69) if pip cannot get them."""
-    requirements = lock.requirements(pins)
+    asked = requirements(pins)
     tags = _tags(release)
-    key = hashlib.sha256("\n".join([requirements, *tags]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join([asked, *tags]).encode()).hexdigest()[:16]
     folder = cache / f"wheels-{release.suite.name}-{release.architecture.name}-{key}"
     if not folder.exists():
-        _download(requirements, tags, folder)
+        _download(asked, tags, folder)
     return [unpacked(path) for path in sorted(folder.glob("*.whl"))]
 
 

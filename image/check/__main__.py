@@ -47,26 +47,17 @@ def parser() -> Arguments:
 
 def _check(image: Path, board: str | None, role: str | None, json: bool) -> int:
     """What ``board`` and ``role`` do not say, the image's name has to."""
-    named_role, named_board = _named(image)
-    role, board = role or named_role, board or named_board
+    named = _NAME.match(image.name)
+    role, board = role or (named and named[1]), board or (named and named[2])
     if not (role and board):
         raise Contradiction(f"{image.name} tells neither: give --board and --role")
-    _check_whole(image)
+    with source.opened(image) as packed:
+        source.check(packed, lambda _: None)
     with _plain(image) as plain:
         findings = examine(plain, board, role)
     facts = [{"what": each.what, "wrong": each.wrong} for each in findings]
     show(facts, (f"{'fine ' if each.fine else 'WRONG'}  {each}" for each in findings), as_json=json, indent=1)
     return 0 if all(finding.fine for finding in findings) else Exit.WRONG_RESULT
-
-
-def _named(image: Path) -> tuple[str, str]:
-    match = _NAME.match(image.name)
-    return (match[1], match[2]) if match else ("", "")
-
-
-def _check_whole(path: Path) -> None:
-    with source.opened(path) as image:
-        source.check(image, lambda _: None)
 
 
 @contextmanager

@@ -72,23 +72,18 @@ def _build(board: str, merge_only: bool, output: Path, jobs: int, dry_run: bool)
             print(f"would apply {', '.join(patches)}")
         return
     need_root("build-kernel")
-    folder = _folder(output)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(Exit.SYSTEM, f"--output {output}: {error.strerror}") from error
     with unpacked(base(CACHE, SUITE, ARCHITECTURES, packages), CACHE) as system:
         unpack_source(system, only=KCONFIG if merge_only else ())
-        config = folder / f"tributary-{target.name}-{VERSION}.config"
+        config = output / f"tributary-{target.name}-{VERSION}.config"
         config.write_text(merge(system, target, fragments))
         print(config)
         if not merge_only:
             apply_patches(system, patches)
-            print(*build(system, target, jobs, folder), sep="\n")
-
-
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"--output {path}: {error.strerror}") from error
-    return path
+            print(*build(system, target, jobs, output), sep="\n")
 
 
 main = program(parser)

@@ -88,7 +88,8 @@ def merge(system: System, board: Board, fragments: Mapping[str, str]) -> str:
     Raises CommandError (exit 1) if an option was not kept, with all of them in the message.
     """
     tree = system.path(_TREE)
-    tree.joinpath(board.config).write_bytes(_debians_own(system, board))
+    debians_own = system.path(f"/usr/src/linux-config-{VERSION}/{board.config}.xz")
+    tree.joinpath(board.config).write_bytes(lzma.decompress(debians_own.read_bytes()))
     for name, text in fragments.items():
         tree.joinpath(name).write_text(text)
     # -m: no make of its own; -y: what Debian has built in stays so where a module would do.
@@ -107,11 +108,6 @@ def build(system: System, board: Board, jobs: int, output: Path) -> list[Path]:
     system.run([*board.make, f"-j{jobs}", *packing], {"DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"})
     found = [system.path("/usr/src").glob(f"linux-{kind}-*.deb") for kind in ("headers", "image")]
     return [Path(shutil.copy(package, output)) for packages in found for package in packages]
-
-
-def _debians_own(system: System, board: Board) -> bytes:
-    packed = system.path(f"/usr/src/linux-config-{VERSION}/{board.config}.xz")
-    return lzma.decompress(packed.read_bytes())
 
 
 _SET = re.compile(r"^(CONFIG_\w+)=(.+)$")

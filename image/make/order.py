@@ -1,8 +1,6 @@
 """What was asked for, the stages that it takes, and all of them in a row."""
 
-import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any, Self
 
 from debs import build as debs
 from debs import checkout
-from debs.program import CONVERTER, HANDOFF
+from debs.program import CONVERTER, HANDOFF, digest
 from debs.release import ARCHITECTURES, SUITES, Release
 from image.check.examination import examine
 from image.make import base, bundle, disk, imager, lock, pack, root, stage
@@ -78,7 +76,7 @@ class Making:
     def of(cls, order: Order) -> Self:
         """By the checkout as it is; raises CommandError (69) if it is none."""
         files = checkout.tracked()
-        return cls(order, debs.release(_debs(order, Path()), files), _digest(files))
+        return cls(order, debs.release(_debs(order, Path()), files), digest(files))
 
     @property
     def version(self) -> str:
@@ -173,11 +171,6 @@ def _debs(order: Order, output: Path) -> debs.Order:
     """No image has the overlay's package, which takes minutes."""
     architecture, cache = ARCHITECTURES[order.board.architecture], order.cache.parent / "packages"
     return debs.Order(SUITES[SUITE], architecture, output, cache, programs=(CONVERTER, HANDOFF))
-
-
-def _digest(files: Mapping[str, bytes]) -> str:
-    lines = (f"{hashlib.sha256(content).hexdigest()} {name}\n" for name, content in files.items())
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _insist(path: Path, order: Order) -> None:

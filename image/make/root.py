@@ -140,7 +140,9 @@ class _Build:
         if self.spec.board.gpt:
             self._install_grub()
         else:
-            self._fill_first_slot()
+            for file in firmware.card(self.spec.layout):
+                self._write(file)
+            fill(self.root, self.root / FIRMWARE / folder(SLOTS[0]))
         self._make_room_for_what_is_kept()
 
     def _install_grub(self) -> None:
@@ -156,11 +158,6 @@ class _Build:
         self._inside("cp", "/usr/lib/grub/i386-pc/boot.img", f"/{GRUB}/boot.img")
         (self.root / GRUB / "early.cfg").unlink()
 
-    def _fill_first_slot(self) -> None:
-        for text in firmware.card(self.spec.layout):
-            self._write(text)
-        fill(self.root, self.root / FIRMWARE / folder(SLOTS[0]))
-
     def _make_room_for_what_is_kept(self) -> None:
         for path in (*slots.KEPT, slots.DATA):
             (self.root / path).mkdir(parents=True, exist_ok=True)
@@ -170,7 +167,10 @@ class _Build:
     @property
     def _kernel(self) -> str:
         """Its version, as in the names of its files."""
-        return _only(self.root / "boot", "vmlinuz-*").name.removeprefix("vmlinuz-")
+        found = sorted((self.root / "boot").glob("vmlinuz-*"))
+        if len(found) != 1:
+            raise CommandError(Exit.SYSTEM, f"{self.root}/boot has {len(found)} of vmlinuz-*: accepted: one")
+        return found[0].name.removeprefix("vmlinuz-")
 
     def _check_versions(self) -> None:
         found = lock.debians(lock.installed((self.root / "var/lib/dpkg/status").read_text()))
@@ -185,10 +185,3 @@ class _Build:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text)
         path.chmod(file.mode)
-
-
-def _only(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise CommandError(Exit.SYSTEM, f"{folder} has {len(found)} of {pattern}: accepted: one")
-    return found[0]

@@ -82,17 +82,12 @@ def _install(bundle: str, allow_older: bool, check: bool, dry_run: bool, restart
     machine.install(bundle)
     with machine.mounted(slots.other.device, change=True) as root:
         own.carry(Path("/"), root)
-        _bring_kernel(root, slots.other.name)
+        # Where firmware starts a slot by its folder on the boot partition, as a Raspberry Pi's does.
+        if (place := BOOT / folder(slots.other.name)).exists():
+            fill(root, place)
         Trial(root).begin()
     machine.mark("active", "other")
     print(f"version {found.version} is in slot {slots.other.name}: {_next(restart)}")
-
-
-def _bring_kernel(root: Path, slot: str) -> None:
-    """Where firmware starts a slot by its folder on the boot partition, as a Raspberry Pi's does, fill the folder."""
-    place = BOOT / folder(slot)
-    if place.exists():
-        fill(root, place)
 
 
 def _accepted(name: str, allow_older: bool) -> tuple[Slots, Bundle]:

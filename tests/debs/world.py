@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from debs import archive, build, parts, tree
+from debs import archive, build, parts
 from debs.package import Inputs
 from debs.release import ARCHITECTURES, SUITES, Release
 from tributary.paths import CACHE
@@ -60,6 +60,6 @@ def _pack_quickly(made_of: Inputs, folder: Path) -> list[Path]:
     for package in parts.packages(made_of):
         place = folder / package.name
         place.mkdir()
-        tree.write(package, made_of, place)
+        archive.write(package, made_of, place)
         subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", place, folder], check=True)
     return sorted(folder.glob("*.deb"))

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from debs import content, parts, tree
+from debs import archive, content, parts
 from debs.package import PYTHON, File, Inputs, Package
 from squid import targets
 from tests.unit.debs.sample import imported, inputs, release
@@ -83,7 +83,7 @@ def test_only_what_is_compiled_is_bound_to_a_processor() -> None:
 
 
 def test_every_wheel_is_named_with_its_licence() -> None:
-    files = tree.complete(PACKAGES["tributary-common"], TRIXIE)
+    files = archive.complete(PACKAGES["tributary-common"], TRIXIE)
     told = next(file.content.decode() for file in files if file.path.endswith("/copyright"))
     assert (
         f"\nFiles: {PYTHON}/quick-1.2.dist-info/* {PYTHON}/quick/*\n"
@@ -95,13 +95,13 @@ def test_two_files_of_one_name_are_refused() -> None:
     package = PACKAGES["tributary-common"]
     twice = Package("x", "all", "", "", files=(*package.files, File(package.files[0].path, b"")))
     with pytest.raises(CommandError, match="two files of this name"):
-        tree.complete(twice, TRIXIE)
+        archive.complete(twice, TRIXIE)
 
 
 @pytest.mark.parametrize(("sizes", "kibibytes"), [([0], 3), ([1], 4), ([1024, 1025], 3 + 1 + 2)])
 def test_the_installed_size_counts_as_dpkg_does(sizes: list[int], kibibytes: int) -> None:
     files = [File(f"usr/share/{number}", bytes(size)) for number, size in enumerate(sizes)]
-    assert tree.installed_size(files) == kibibytes
+    assert archive.installed_size(files) == kibibytes
 
 
 def test_the_crates_of_a_program_are_told() -> None:
@@ -110,7 +110,7 @@ def test_the_crates_of_a_program_are_told() -> None:
         ("tributary-handoff", " http-range-header "),
         ("tributary-overlay", " etcd-client "),
     ):
-        files = tree.complete(PACKAGES[name], TRIXIE)
+        files = archive.complete(PACKAGES[name], TRIXIE)
         assert crate in next(file.content.decode() for file in files if file.path.endswith("/copyright"))
 
 

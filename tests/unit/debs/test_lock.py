@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 from packaging.utils import canonicalize_name
 
-from debs import lock, parts, wheels
+from debs import parts, wheels
 from tests.unit.debs.sample import imported, release
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -25,25 +25,25 @@ two==2.5 ; python_full_version >= '3.12' \\
 
 def test_markers_are_judged_by_the_target_and_not_by_this_python() -> None:
     def pinned(suite: str) -> list[str]:
-        return [str(pin) for pin in lock.selected(SMALL, ["two"], lock.environment(release(suite)))]
+        return [str(pin) for pin in wheels.selected(SMALL, ["two"], wheels.environment(release(suite)))]
 
     assert (pinned("bookworm"), pinned("trixie")) == (["two==2.0"], ["two==2.5"])
 
 
 def test_pip_is_given_exact_versions_with_all_their_hashes() -> None:
-    chosen = lock.selected(SMALL, ["two", "one"], lock.environment(release()))
-    assert lock.requirements(chosen) == ("one==1.0 --hash=sha256:11 --hash=sha256:12\ntwo==2.5 --hash=sha256:25\n")
+    chosen = wheels.selected(SMALL, ["two", "one"], wheels.environment(release()))
+    assert wheels.requirements(chosen) == ("one==1.0 --hash=sha256:11 --hash=sha256:12\ntwo==2.5 --hash=sha256:25\n")
 
 
 def test_a_name_that_the_lock_has_not_is_refused() -> None:
     with pytest.raises(CommandError, match=r"requirements\.lock has no three") as refused:
-        lock.selected(SMALL, ["three"], lock.environment(release()))
+        wheels.selected(SMALL, ["three"], wheels.environment(release()))
     assert refused.value.code == Exit.USAGE
 
 
 def test_what_a_library_needs_comes_with_it_unless_another_target_needs_it() -> None:
     needs = {"a": ["b>=1 ; sys_platform == 'win32'", "C_c"], "c-c": ["d ; extra == 'fast'", "a"]}
-    found = lock.closure(["a"], lambda name: needs.get(name, []), lock.environment(release()))
+    found = wheels.closure(["a"], lambda name: needs.get(name, []), wheels.environment(release()))
     assert found == {"a", "c-c"}
 
 
