@@ -13,17 +13,8 @@ from debs import content, elf
 from debs.package import PYTHON, File, Inputs, Package, Unit, Upgrade
 
 MODULES = (
-    "command",
-    "console",
-    "doctor",
-    "gateway",
-    "image/firstboot",
-    "image/upgrade",
-    "overlay/reader",
-    "router",
-    "squid",
-    "throttler",
-    "tributary",
+    *("command", "console", "doctor", "gateway", "image/firstboot", "image/upgrade", "overlay/reader", "router"),
+    *("squid", "throttler", "tributary"),
 )
 """Folders of the modules that run on gateways, home routers and images."""
 

@@ -26,19 +26,8 @@ from debs.release import Release
 from tributary.settings.errors import CommandError, Exit
 
 ROOTS = (
-    *(
-        "jinja2",
-        "prometheus-client",
-        "pydantic",
-        "pyroute2",
-        "rich",
-        "scapy",
-        "segno",
-        "starlette",
-        "tomli-w",
-        "uvicorn",
-    ),
-    "waitress",
+    *("jinja2", "prometheus-client", "pydantic", "pyroute2", "rich", "scapy", "segno", "starlette", "tomli-w"),
+    *("uvicorn", "waitress"),
 )
 """What the modules of parts.MODULES import. The experiments' libraries are not among them."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 _PREFIX = "unpacked-"
@@ -50,8 +51,7 @@ class System:
 
 def here() -> str:
     """Debian's name for this machine's processor."""
-    asking = ["dpkg", "--print-architecture"]
-    return subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip()
+    return process.output(["dpkg", "--print-architecture"]).strip()
 
 
 def base(cache: Path, suite: str, architecture: str, packages: Sequence[str], sources: Sequence[str] = ()) -> Path:

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from tributary.settings.errors import CommandError, Exit
+from tributary.kernel import process
 
 SECTOR = 512
 HEAD = 34 * SECTOR
@@ -60,10 +59,7 @@ def of_head(head: bytes, size: int) -> Table:
 
 def read(image: Path) -> Table:
     """The table of ``image``; raises ValueError if it has none, or CommandError (69) without sfdisk."""
-    try:
-        done = subprocess.run(["sfdisk", "--json", image], capture_output=True, text=True, check=False)
-    except (FileNotFoundError, PermissionError) as error:
-        raise CommandError(Exit.UNAVAILABLE, "sfdisk is missing: install the package fdisk") from error
+    done = process.run(["sfdisk", "--json", str(image)])
     if done.returncode != 0:
         raise ValueError("it has no partition table")
     table = json.loads(done.stdout)["partitiontable"]

@@ -13,7 +13,7 @@ from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.said import Said
 from image.firstboot.settings import Card, Lan, Network
-from image.firstboot.texts import sections
+from image.firstboot.texts import sections, unneeded
 from image.firstboot.vlans import Vlan
 from image.firstboot.wan import Wan
 from tributary.prefix_delegation import TOKEN
@@ -70,7 +70,10 @@ def networks(card: Card, facts: Facts) -> Iterator[Action]:
     for each in tagged:
         yield WriteFile(f"{_FOLDER}/20-tributary-{each.name}.netdev", each.netdev)
     if lan is not None:
-        yield WriteFile(f"{_FOLDER}/20-tributary-lan.network", _lan(lan, vlans.lines(tagged, lan.interface)))
+        own = (("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no"))
+        yield WriteFile(
+            f"{_FOLDER}/20-tributary-lan.network", unneeded(lan.interface, *own, *vlans.lines(tagged, lan.interface))
+        )
         yield from wifi.access_point(card, facts, _FOLDER)
     domains = names.asked_of_links(card.enrolments, card.other_names) if lan is not None and card.target else ()
     places = _places(card, facts)
@@ -220,12 +223,3 @@ def _names(domains: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "Domains", " ".join(f"~{each}" for each in domains)
     yield "DNSDefaultRoute", "no"
     yield "DNSOverTLS", "no"
-
-
-def _lan(lan: Lan, tagged: Sequence[tuple[str, object]]) -> str:
-    own = [("Address", lan.address), ("ConfigureWithoutCarrier", "yes"), ("IPv6AcceptRA", "no")]
-    return sections(
-        ("Match", [("Name", lan.interface)]),
-        ("Link", [("RequiredForOnline", "no")]),
-        ("Network", [*own, *tagged]),
-    )

@@ -13,6 +13,11 @@ def sections(*given: tuple[str, Iterable[tuple[str, object]]]) -> str:
 _HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n\n"
 
 
+def unneeded(interface: str, *network: tuple[str, object]) -> str:
+    """What systemd-networkd is told of an ``interface`` that nothing waits for."""
+    return sections(("Match", [("Name", interface)]), ("Link", [("RequiredForOnline", "no")]), ("Network", network))
+
+
 def document(settings: Mapping[str, object]) -> str:
     """A file with ``settings``; each Mapping in them is a table, each list of them an array of tables."""
     return _HEAD + tomli_w.dumps(settings)

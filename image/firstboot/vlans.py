@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from image.firstboot.texts import sections
+from image.firstboot.texts import sections, unneeded
 
 VLAN = "a whole number from 1 to 4094"
 LONGEST_NAME = 10
@@ -49,4 +49,4 @@ def lines(vlans: Iterable[Vlan], below: str) -> Sequence[tuple[str, object]]:
 def bare(name: str, more: Iterable[tuple[str, object]] = ()) -> str:
     """The file of an interface that is up and has no address."""
     silent = [("DHCP", "no"), ("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no")]
-    return sections(("Match", [("Name", name)]), ("Link", [("RequiredForOnline", "no")]), ("Network", [*silent, *more]))
+    return unneeded(name, *silent, *more)

@@ -7,7 +7,7 @@ from image.firstboot.access_point import CENTRES, FIRST_WIRELESS, LOW, AccessPoi
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.facts import Facts
 from image.firstboot.settings import Card, Wifi
-from image.firstboot.texts import sections
+from image.firstboot.texts import sections, unneeded
 
 BRIDGE = "br-lan"
 """The LAN's interface where it is wired and wireless."""
@@ -40,7 +40,9 @@ def access_point(card: Card, facts: Facts, folder: str) -> Iterator[Action]:
     name, has_bridge = interface(card, facts), _has_bridge(card, facts)
     if has_bridge:
         yield WriteFile(f"{folder}/20-tributary-bridge.netdev", _NETDEV)
-        yield WriteFile(f"{folder}/21-tributary-lan-port.network", _port(card.lan.interface))
+        silent = (("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no"))
+        port = unneeded(card.lan.interface, ("Bridge", BRIDGE), *silent)
+        yield WriteFile(f"{folder}/21-tributary-lan-port.network", port)
     path = f"/etc/hostapd/{name}.conf"
     # hostapd adds its interface to the bridge: before it is an access point, the kernel refuses that.
     yield WriteFile(path, configuration(card.access_point, name, BRIDGE if has_bridge else None), PRIVATE)
@@ -51,14 +53,6 @@ def access_point(card: Card, facts: Facts, folder: str) -> Iterator[Action]:
 _NETDEV = sections(
     ("NetDev", [("Name", BRIDGE), ("Kind", "bridge")]), ("Bridge", [("STP", "no"), ("ForwardDelaySec", 0)])
 )
-
-
-def _port(wired: str) -> str:
-    return sections(
-        ("Match", [("Name", wired)]),
-        ("Link", [("RequiredForOnline", "no")]),
-        ("Network", [("Bridge", BRIDGE), ("LinkLocalAddressing", "no"), ("IPv6AcceptRA", "no")]),
-    )
 
 
 def configuration(point: AccessPoint, interface: str, bridge: str | None) -> str:

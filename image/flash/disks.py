@@ -1,13 +1,13 @@
 """The machine's disks, as lsblk(8) shows them, and what speaks against writing one."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from image.sizes import sized
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 SECTOR = 512
@@ -137,8 +137,7 @@ def at(path: Path) -> Device:
 
 
 def _lsblk(*device: str) -> list[dict[str, Any]]:
-    command = ["lsblk", "--json", "--bytes", "--all", "--output", _COLUMNS, *device]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = process.run(["lsblk", "--json", "--bytes", "--all", "--output", _COLUMNS, *device])
     if done.returncode != 0:
         raise CommandError(Exit.UNAVAILABLE, f"lsblk: {done.stderr.strip()}: `flash-pi --list` shows the disks")
     found: list[dict[str, Any]] = json.loads(done.stdout)["blockdevices"]

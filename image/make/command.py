@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from image.debian import INSIDE, around
 from image.progress import Progress
+from tributary.kernel.process import ended
 from tributary.settings.errors import CommandError, Exit
 
 _TAIL = 12
@@ -47,7 +47,7 @@ class Runner:
                 raise CommandError(
                     Exit.UNAVAILABLE, f"{command[0]} is missing: scripts/build-image installs it"
                 ) from error
-        with _ended(process):
+        with ended(process, _GRACE):
             self._wait(process)
         if process.returncode != 0:
             said = self.log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()[-_TAIL:]
@@ -74,21 +74,6 @@ class Runner:
     def around(self, root: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Run ``command`` of this machine while ``root`` has what programs in there need."""
         self.run(around(root, command, _MOUNTS), environment)
-
-
-@contextmanager
-def _ended(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """The process is over when the block is, whatever ends the block."""
-    try:
-        yield
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 def _short(command: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
 PLACE = Path("/proc/sys/fs/binfmt_misc")
@@ -64,8 +65,7 @@ def _for_the_owner(path: str, flags: int) -> int:
 
 def _make(machine: str, made: IO[str]) -> None:
     if not (PLACE / "status").exists():
-        mounting = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(PLACE)]
-        done = subprocess.run(mounting, capture_output=True, text=True, check=False)
+        done = process.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(PLACE)])
         if done.returncode != 0:
             why = done.stderr.strip()
             raise CommandError(Exit.UNAVAILABLE, f"the kernel has no binfmt_misc (modprobe binfmt_misc): {why}")

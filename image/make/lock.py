@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from email.parser import HeaderParser
 
 from tributary.settings.errors import CommandError, Exit
 
@@ -32,18 +33,13 @@ def text(versions: Versions, image: str) -> str:
 
 def installed(status: str) -> dict[str, str]:
     """Versions by package from dpkg's database (/var/lib/dpkg/status)."""
-    entries = (dict(_fields(entry)) for entry in status.split("\n\n") if entry.strip())
+    entries = (HeaderParser().parsestr(entry) for entry in status.split("\n\n") if entry.strip())
     return {entry["Package"]: entry["Version"] for entry in entries if entry["Status"].endswith(" installed")}
 
 
 def debians(versions: Versions) -> dict[str, str]:
     """Those without Tributary's own."""
     return {name: version for name, version in versions.items() if not name.startswith("tributary-")}
-
-
-def _fields(entry: str) -> list[tuple[str, str]]:
-    lines = (line.partition(": ") for line in entry.splitlines() if not line.startswith((" ", "\t")))
-    return [(name, value) for name, _, value in lines]
 
 
 def differences(locked: Versions, found: Versions) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming
+from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming, states
 from tributary.daemons.state_file import write_atomic
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
@@ -41,7 +41,7 @@ class BootPartition:
     def write(self, choice: Choice) -> None:
         """Have it say that; raises CommandError (71). Power may go at any time: it never says what nobody chose."""
         config = self._text(CONFIG)
-        self._put(STATES, choice.states)
+        self._put(STATES, states(choice.good))
         if choice.back:
             self._put(BACK, naming(config, choice.back))
         self._put(CONFIG, naming(config, choice.first))

@@ -35,11 +35,6 @@ class Choice:
         good = frozenset(words[0] for words in lines if words[1:] == ["good"])
         return cls(named(config), named(back) if back is not None else None, good)
 
-    @property
-    def states(self) -> str:
-        """What is to be in slots.txt."""
-        return states(self.good)
-
     def prefer(self, slot: str, running: str) -> Self:
         """``slot`` starts next: for good if it is the one that runs, or else on trial."""
         return replace(self, first=slot, back=None if slot == running else running, good=self.good | {slot})

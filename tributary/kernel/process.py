@@ -4,14 +4,17 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from tributary.settings.errors import CommandError, Exit
 
 _PACKAGES = {
     "ip": "iproute2",
+    "lsblk": "util-linux",
     "nft": "nftables",
+    "sfdisk": "fdisk",
     "ss": "iproute2",
     "tc": "iproute2",
     "unshare": "util-linux",
@@ -78,6 +81,21 @@ def run(command: Sequence[str], given: str | None = None, timeout: float = LONGE
         _kill(process)
         raise
     return subprocess.CompletedProcess(command, process.returncode, output, complaints)
+
+
+@contextmanager
+def ended(process: "subprocess.Popen[Any]", grace: float) -> Iterator[None]:
+    """``process`` is over when the block is: it is asked to end, and killed if that takes it ``grace`` seconds."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(grace)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:

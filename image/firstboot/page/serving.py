@@ -113,15 +113,8 @@ def _dhcp(lan: Lan) -> Iterator[subprocess.Popen[bytes] | None]:
         server = subprocess.Popen(dhcp_command(lan), process_group=0)
     except (FileNotFoundError, PermissionError) as error:
         raise CommandError(Exit.UNAVAILABLE, "dnsmasq is not here: the image has to bring it") from error
-    try:
+    with process.ended(server, _END):
         yield server
-    finally:
-        server.terminate()
-        try:
-            server.wait(_END)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
 
 
 def dhcp_command(lan: Lan) -> Sequence[str]:

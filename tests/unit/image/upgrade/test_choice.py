@@ -2,7 +2,7 @@
 
 import pytest
 
-from image.upgrade.choice import Choice, named, naming
+from image.upgrade.choice import Choice, named, naming, states
 from tributary.settings.errors import CommandError
 
 CONFIG = "# mine\nos_prefix=a/\narm_64bit=1\n[pi4]\narm_boost=1\n"
@@ -67,7 +67,7 @@ def test_the_last_slot_that_is_left_keeps_starting() -> None:
 @pytest.mark.parametrize("choice", [NEW, Choice("B", None, frozenset("AB")), Choice("B", "A", frozenset())])
 def test_a_choice_is_read_as_it_was_written(choice: Choice) -> None:
     back = naming(CONFIG, choice.back) if choice.back else None
-    assert Choice.of(naming(CONFIG, choice.first), back, choice.states) == choice
+    assert Choice.of(naming(CONFIG, choice.first), back, states(choice.good)) == choice
 
 
 def test_the_rest_of_a_configuration_is_whoever_wrote_it() -> None:
