@@ -44,17 +44,13 @@ class ConsoleSettings(Settings):
     """Where the page is served, and to whom."""
 
     listen: Annotated[tuple[str, ...], accepting(_ADDRESSES, _addresses)] = Field(
-        ("127.0.0.1",), title="where it listens, at port 8480 unless named", description=_ADDRESSES
+        ("127.0.0.1",), title="where it listens, at port 8480 unless named"
     )
     names: Annotated[tuple[str, ...], accepting(_NAMES, _names)] = Field(
-        (), title="names of the page, besides its addresses", description=_NAMES
+        (), title="names of the page, besides its addresses"
     )
     reading: Literal["open", "closed"] = Field("open", title="who may look", description=_READING)
-    password_hash: PasswordHash = Field(
-        None,
-        title="of the password, while root has set no other",
-        description=password.HASH,
-    )
+    password_hash: PasswordHash = Field(None, title="of the password, while root has set no other")
     certificate: Path | None = Field(None, strict=False, title="for HTTPS", description="the path of a PEM file")
     key: Path | None = Field(None, strict=False, title="the certificate's key", description="the path of a PEM file")
 

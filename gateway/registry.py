@@ -42,7 +42,7 @@ class Identity(Settings):
 
     number: int = Field(ge=1, title="its block of addresses", description=NUMBER)
     keys: list[Key] = Field(title="its tunnels' public keys", description=KEYS)
-    enrolled: Annotated[datetime, accepting(MOMENT, _moment)] = Field(title="when that was", description=MOMENT)
+    enrolled: Annotated[datetime, accepting(MOMENT, _moment)] = Field(title="when that was")
     lan: int | None = Field(
         None,
         ge=1,

@@ -68,13 +68,11 @@ ConverterPorts = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
 class GatewaySettings(Settings):
     """/etc/tributary/gateway.toml. The title says what a key is for, the description what it takes."""
 
-    name: Host = Field(title="where routers find the gateway", description=HOST)
+    name: Host = Field(title="where routers find the gateway")
     port: int = Field(PORT, ge=1, le=65535, title="UDP port of the tunnels", description="1 to 65535")
-    network: Network = Field(IPv4Network("10.84.0.0/16"), title="addresses inside the tunnels", description=NETWORK)
-    lan_prefix: LanPrefix = Field(
-        None, title="IPv6 for the routers' LANs, a /64 each; none: no IPv6", description=LAN_PREFIX
-    )
-    interface: Interface = Field("tributary", title="name of the interface", description=INTERFACE)
+    network: Network = Field(IPv4Network("10.84.0.0/16"), title="addresses inside the tunnels")
+    lan_prefix: LanPrefix = Field(None, title="IPv6 for the routers' LANs, a /64 each; none: no IPv6")
+    interface: Interface = Field("tributary", title="name of the interface")
     mtu: int = Field(
         1420,
         ge=1280,
@@ -82,14 +80,8 @@ class GatewaySettings(Settings):
         title="largest packet inside the tunnels: the links' less 80, for IPv6 outside",
         description="1280 to 9000",
     )
-    converter_ports: ConverterPorts = Field(
-        (5124,), title="TCP ports of the inside address that routers reach", description=TCP_PORTS
-    )
-    dns: bool = Field(
-        True,
-        title="look up names for routers, at port 53 of the inside address",
-        description="true or false",
-    )
+    converter_ports: ConverterPorts = Field((5124,), title="TCP ports of the inside address that routers reach")
+    dns: bool = Field(True, title="look up names for routers, at port 53 of the inside address")
     private_targets: list[PrivateNetwork] = Field(
         [], title="private networks that routers reach; none: refused", description=PRIVATE
     )

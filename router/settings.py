@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import Settings, check, drop_ins, load, parsed
 from tributary.settings.hosts import Address, is_of_a_host
-from tributary.settings.hours import TIME_ZONE, TimeZone
+from tributary.settings.hours import TimeZone
 from tributary.settings.lan_ipv6 import PRIVATE, LanIpv6, PrivatePrefix
 from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.metrics import Metrics
@@ -77,14 +77,10 @@ class Wan(LinkPolicy):
     """One access link: the interface that matches every given key."""
 
     # The title says what a key is for, the description what it takes: help and refusals print them.
-    interface: Glob = Field(None, title="its name, or an alternative one of ip link", description=GLOB)
-    driver: Glob = Field(None, title="driver of ethtool -i, such as 'cdc_ether'", description=GLOB)
-    mac: Mac = Field(None, title="its current or permanent MAC address", description=MAC)
-    bus: Glob = Field(
-        None,
-        title="bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi",
-        description=GLOB,
-    )
+    interface: Glob = Field(None, title="its name, or an alternative one of ip link")
+    driver: Glob = Field(None, title="driver of ethtool -i, such as 'cdc_ether'")
+    mac: Mac = Field(None, title="its current or permanent MAC address")
+    bus: Glob = Field(None, title="bus-info of ethtool -i: 'usb-*-1.2' is one socket of a Raspberry Pi")
     priority: int = Field(
         100,
         ge=1,
@@ -92,10 +88,8 @@ class Wan(LinkPolicy):
         title="the lowest carries first subflows; of equals, through tunnels, the one that answers soonest",
         description="a whole number from 1 to 1000",
     )
-    fullmesh: bool = Field(False, title="also join to every announced address", description="true or false")
-    gateway: Gateways = Field(
-        (), title="its default gateways; none: those of DHCP or router advertisements", description=GATEWAYS
-    )
+    fullmesh: bool = Field(False, title="also join to every announced address")
+    gateway: Gateways = Field((), title="its default gateways; none: those of DHCP or router advertisements")
 
     @model_validator(mode="after")
     def _finds_something(self) -> Self:
@@ -132,13 +126,9 @@ class RouterSettings(Settings):
     wan: dict[str, Wan] = Field(title="the access links", description=WANS)
     mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
     probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
-    time_zone: TimeZone = Field(
-        None, title="the time zone of hours and cap days; none: the system's", description=TIME_ZONE
-    )
+    time_zone: TimeZone = Field(None, title="the time zone of hours and cap days; none: the system's")
     bypass: bool = Field(
-        False,
-        title="marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on",
-        description="true or false",
+        False, title="marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on"
     )
     bypassed: Annotated[tuple[Bypassed, ...], _LIST] = Field(
         (),
@@ -149,9 +139,9 @@ class RouterSettings(Settings):
         (), title="gateways, the first that answers; none: no tunnels", description=ENROLMENTS
     )
     lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
-        None, title="the LAN's interface, which gets an address of its IPv6 prefix", description=LAN
+        None, title="the LAN's interface, which gets an address of its IPv6 prefix"
     )
-    devices: bool = Field(True, title="count what each LAN device sends and receives", description="true or false")
+    devices: bool = Field(True, title="count what each LAN device sends and receives")
     leases: Path = Field(
         Path("/var/lib/misc/dnsmasq.leases"),
         strict=False,
@@ -159,7 +149,7 @@ class RouterSettings(Settings):
         description="the path of a file",
     )
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
-    lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'", description=PRIVATE)
+    lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'")
     tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
     metrics: Metrics = Field(Metrics(), title="metrics for Prometheus", description="a table [metrics]")
 
@@ -225,8 +215,8 @@ class LinkChange(Settings):
     """What may change of a link while the router runs, and what a drop-in may say; None: as the settings say."""
 
     use: Use | None = Field(None, strict=False, description=USES)
-    download: PositiveRate | None = Field(None, description=PositiveRate.ACCEPTED)
-    upload: PositiveRate | None = Field(None, description=PositiveRate.ACCEPTED)
+    download: PositiveRate | None = Field(None)
+    upload: PositiveRate | None = Field(None)
 
     @property
     def given(self) -> dict[str, object]:

@@ -62,19 +62,13 @@ class SquidSettings(Settings):
         title="port of 127.0.0.1 where this machine's programs read Squid's counters; none: nowhere",
         description="a whole number from 1 to 65535, not that of port",
     )
-    cache: Cache = Field(None, title="what the cache may hold on disk; none: off", description=values.CACHE)
-    head_timeout: Seconds = Field(
-        Duration.parse("30s"), title="time for a request's whole head to arrive", description=values.SECONDS
-    )
-    drain: Seconds = Field(
-        Duration.parse("10s"), title="time for running transfers at a stop", description=values.SECONDS
-    )
+    cache: Cache = Field(None, title="what the cache may hold on disk; none: off")
+    head_timeout: Seconds = Field(Duration.parse("30s"), title="time for a request's whole head to arrive")
+    drain: Seconds = Field(Duration.parse("10s"), title="time for running transfers at a stop")
     resolvers: list[Address] = Field(
         [], title="DNS servers; none: those of /etc/resolv.conf", description=f"a list of {values.ADDRESSES}"
     )
-    hosts_file: PlainPath = Field(
-        Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))", description=values.PATH
-    )
+    hosts_file: PlainPath = Field(Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))")
     privacy: Privacy = Field(
         "full",
         title="clients' addresses in the access log",

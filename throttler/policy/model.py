@@ -41,8 +41,8 @@ IDLE = 7440
 class LinkSettings(Settings):
     """An interface's capacity in each direction; without a rate only throttled subflows are shaped."""
 
-    download: RuleRate | None = Field(None, title="what it carries towards the clients", description=_RATE)
-    upload: RuleRate | None = Field(None, title="what it carries from the clients", description=_RATE)
+    download: RuleRate | None = Field(None, title="what it carries towards the clients")
+    upload: RuleRate | None = Field(None, title="what it carries from the clients")
 
 
 class PathSettings(Settings):
@@ -83,7 +83,7 @@ class Rule(Settings):
         title="the first subflow of its session, or one that joined",
         description="'initial' or 'join'",
     )
-    backup: bool | None = Field(None, title="asked for by the client (MP_JOIN, MP_PRIO)", description="true or false")
+    backup: bool | None = Field(None, title="asked for by the client (MP_JOIN, MP_PRIO)")
     min_subflows: int = Field(
         2,
         ge=1,
@@ -103,15 +103,9 @@ class Rule(Settings):
         title="each has its own class, with the same rate",
         description="'download', 'upload' or 'both'",
     )
-    rate: RuleRate | None = Field(
-        None, title="the limit, or with borrow what is guaranteed; none: as fast as the link", description=_RATE
-    )
-    borrow: bool = Field(
-        False, title="may use what the link has to spare; needs its rate and the link's", description="true or false"
-    )
-    ceiling: RuleRate | None = Field(
-        None, title="up to this rate when it borrows, not below rate; none: the link's", description=_RATE
-    )
+    rate: RuleRate | None = Field(None, title="the limit, or with borrow what is guaranteed; none: as fast as the link")
+    borrow: bool = Field(False, title="may use what the link has to spare; needs its rate and the link's")
+    ceiling: RuleRate | None = Field(None, title="up to this rate when it borrows, not below rate; none: the link's")
     priority: int = Field(
         3,
         ge=0,
@@ -125,16 +119,14 @@ class Rule(Settings):
         title="how much may pass in each period at rate; needs over_quota_rate, and shared_by client or rule",
         description=values.QUOTA,
     )
-    over_quota_rate: RuleRate | None = Field(
-        None, title="once the quota is used up, until the next period", description=_RATE
-    )
+    over_quota_rate: RuleRate | None = Field(None, title="once the quota is used up, until the next period")
     shared_by: SharedBy = Field(
         SharedBy.SUBFLOW,
         strict=False,
         title="who shares one class and its rate",
         description="'subflow', 'session', 'client' or 'rule'",
     )
-    dry_run: bool = Field(False, title="count only, throttle nothing", description="true or false")
+    dry_run: bool = Field(False, title="count only, throttle nothing")
 
     @property
     def acts(self) -> bool:
@@ -160,7 +152,6 @@ class LimitSettings(Settings):
     idle: Duration = Field(
         Duration(IDLE * 10**6),
         title="sniffer: time without a packet after which a throttled subflow is gone (RFC 5382)",
-        description=Duration.ACCEPTED,
     )
 
 

@@ -25,11 +25,11 @@ class SessionQuery(Settings):
     clients: Networks = Field((), max_length=16, strict=False, description=f"{NETWORKS}, 16 at most")
     path: str | None = Field(None, description="the name of a path of one of its subflows")
     rule: str | None = Field(None, description="the name of a rule that applies to one of them")
-    throttled: bool = Field(False, description="true or false")
+    throttled: bool = Field(False)
     sort: Literal["age", "client", "throttled", "sent", "received"] | None = Field(
         None, description="'age', 'client', 'throttled', 'sent' or 'received'"
     )
-    descending: bool = Field(False, description="true or false")
+    descending: bool = Field(False)
     offset: int = Field(0, ge=0, description="a whole number")
     limit: int = Field(MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description=f"a whole number from 1 to {MOST_SESSIONS}")
 

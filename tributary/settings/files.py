@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tributary.settings.errors import CommandError, Exit, invalid_value
@@ -16,7 +17,7 @@ from tributary.settings.values import Accepting
 M = TypeVar("M", bound="Settings")
 
 BOOLEAN = "true or false"
-_BOOLEANS = (bool, bool | None)
+_BOOLEANS: dict[object, str] = {bool: BOOLEAN, bool | None: BOOLEAN}
 
 
 class Settings(BaseModel):
@@ -37,15 +38,21 @@ class Settings(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_options: object) -> None:
         for field in cls.model_fields.values():
-            accepted = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
-            field.description = field.description or next(
-                iter(accepted), BOOLEAN if field.annotation in _BOOLEANS else None
-            )
+            field.description = field.description or _accepted(field)
 
     @property
     def written(self) -> dict[str, object]:
         """The keys that say something else than when they are left out, as they stand in a file."""
         return self.model_dump(exclude_defaults=True, mode="json")
+
+
+def _accepted(field: FieldInfo) -> str | None:
+    """What a key takes by its type alone; None if that does not say."""
+    told = (each.accepted for each in field.metadata if isinstance(each, Accepting))
+    kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    return next(told, None) or next(
+        (each.ACCEPTED for each in kinds if hasattr(each, "ACCEPTED")), _BOOLEANS.get(field.annotation)
+    )
 
 
 def load(path: Path, model: type[M]) -> M:

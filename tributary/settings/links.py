@@ -49,25 +49,21 @@ class LinkPolicy(Settings):
     )
 
     download: PositiveRate | None = Field(
-        None, title="what it surely carries from the Internet; none: packets wait in the modem", description=RATE
+        None, title="what it surely carries from the Internet; none: packets wait in the modem"
     )
-    upload: PositiveRate | None = Field(None, title="the same to the Internet", description=RATE)
-    adapt: bool = Field(
-        False, title="download and upload are the most: rates follow the link's delay", description="true or false"
-    )
+    upload: PositiveRate | None = Field(None, title="the same to the Internet")
+    adapt: bool = Field(False, title="download and upload are the most: rates follow the link's delay")
 
-    metered: bool = Field(
-        False, title="it costs by the byte: probed less, and spared if others can", description="true or false"
-    )
+    metered: bool = Field(False, title="it costs by the byte: probed less, and spared if others can")
     monthly_cap: Annotated[
         Size | None, accepting(CAP, or_none(within(Size(1)))), PlainSerializer(str, when_used="unless-none")
-    ] = Field(None, title="bytes in and out after which it waits for the next month", description=CAP)
+    ] = Field(None, title="bytes in and out after which it waits for the next month")
     cap_day: int = Field(
         1, ge=1, le=31, title="when the provider counts from zero; in a shorter month its last day", description=CAP_DAY
     )
 
     hours: Annotated[tuple[Hours, ...], accepting(SPANS, _hours), PlainSerializer(_spans)] = Field(
-        (), validate_default=False, title="when it may be used; none: always", description=SPANS
+        (), validate_default=False, title="when it may be used; none: always"
     )
 
     @model_validator(mode="before")

@@ -44,6 +44,4 @@ ListenAddress = Annotated[
 class Metrics(Settings):
     """Metrics for Prometheus, which everybody who reaches the address can read."""
 
-    address: ListenAddress = Field(
-        default=None, title="where Prometheus finds /metrics; none: nowhere", description=LISTEN
-    )
+    address: ListenAddress = Field(default=None, title="where Prometheus finds /metrics; none: nowhere")

@@ -27,22 +27,13 @@ class Probe(Settings):
     target: ProbeTarget = Field(
         default=None,
         title="what links must reach, best the converter, with tunnels at its inside address; none: a carrier will do",
-        description=TARGET,
     )
-    interval: Seconds = Field(
-        default=Duration.parse("10s"), title="time between probes of a link that answers", description=SECONDS
-    )
+    interval: Seconds = Field(default=Duration.parse("10s"), title="time between probes of a link that answers")
     timeout: Seconds = Field(
-        default=Duration.parse("2s"),
-        title="time for an answer; the next probe follows a failure at once",
-        description=SECONDS,
+        default=Duration.parse("2s"), title="time for an answer; the next probe follows a failure at once"
     )
     failures: int = Field(
         default=3, ge=1, le=100, title="probes in a row that fail before a link is taken out", description="1 to 100"
     )
-    mptcp_target: ProbeTarget = Field(
-        default=None, title="an MPTCP server past the tunnels: do links strip MPTCP?", description=TARGET
-    )
-    captive: bool = Field(
-        default=True, title="look for a login page where the gateway is silent", description="true or false"
-    )
+    mptcp_target: ProbeTarget = Field(default=None, title="an MPTCP server past the tunnels: do links strip MPTCP?")
+    captive: bool = Field(default=True, title="look for a login page where the gateway is silent")

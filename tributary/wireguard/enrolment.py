@@ -11,7 +11,7 @@ from tributary.settings.files import Settings
 from tributary.settings.hosts import Address, as_address, host_and_port, joined
 from tributary.settings.values import accepting, or_none, reading, require
 from tributary.wireguard.addresses import BLOCK, GLOBAL, LAN, PRIVATE
-from tributary.wireguard.keys import KEY, Key
+from tributary.wireguard.keys import Key
 
 PORT = 51840
 """The default UDP port of a gateway's tunnels. Not WireGuard's 51820, which may be in use."""
@@ -77,12 +77,12 @@ Prefix = Annotated[IPv6Network | None, accepting(PREFIX, or_none(_prefix))]
 class Enrolment(Settings):
     """A table [[enrolment]]; several gateways have one each, in the order in which the router tries them."""
 
-    gateway: GatewayEndpoint = Field(title="where the gateway is", description=ENDPOINT)
-    public_key: Key = Field(title="the gateway's public key", description=KEY)
-    secret: Key = Field(title="the router's secret, from which its private keys come", description=KEY, repr=False)
-    addresses: Routers = Field(title="the router's addresses inside the tunnels", description=ROUTERS)
-    inside: Inside = Field(title="the gateway's address inside the tunnels", description=INSIDE)
-    prefix: Prefix = Field(None, title="IPv6 addresses of the router's LAN; none: no IPv6 there", description=PREFIX)
+    gateway: GatewayEndpoint = Field(title="where the gateway is")
+    public_key: Key = Field(title="the gateway's public key")
+    secret: Key = Field(title="the router's secret, from which its private keys come", repr=False)
+    addresses: Routers = Field(title="the router's addresses inside the tunnels")
+    inside: Inside = Field(title="the gateway's address inside the tunnels")
+    prefix: Prefix = Field(None, title="IPv6 addresses of the router's LAN; none: no IPv6 there")
 
 
 def table(enrolment: Enrolment) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tributary.settings.files import Settings
-from tributary.settings.probing import SECONDS, Seconds
+from tributary.settings.probing import Seconds
 from tributary.settings.units import Duration
 from tributary.settings.values import accepting, as_text, require
 
@@ -33,17 +33,13 @@ class Tunnels(Settings):
     """The encrypted leg: how its interfaces are made."""
 
     prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
-        "tb", title="their names' beginning: 'tb1' is the first link's", description=PREFIX
+        "tb", title="their names' beginning: 'tb1' is the first link's"
     )
     keepalive: Keepalive = Field(
-        default=Duration.parse("20s"),
-        title="between packets of an idle tunnel, for a NAT's entry",
-        description=KEEPALIVE,
+        default=Duration.parse("20s"), title="between packets of an idle tunnel, for a NAT's entry"
     )
     return_after: Seconds = Field(
-        default=Duration.parse("300s"),
-        title="time for which an earlier gateway must answer before tunnels return",
-        description=SECONDS,
+        default=Duration.parse("300s"), title="time for which an earlier gateway must answer before tunnels return"
     )
 
     def name(self, place: int) -> str:
