@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::{self, Attempt as _, Failure};
 use crate::http;
@@ -42,26 +43,16 @@ pub struct Options {
     /// Each connection rests for so long in the middle of its bytes: it sends nothing, or reads nothing, and then its window
     /// closes.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    rest: f64,
+    rest: Duration,
 }
 
 impl Options {
     /// Where each half of the bytes ends, and the rest behind it.
     fn parts(&self) -> [(u64, Duration); 2] {
-        let rest = Duration::from_secs_f64(self.rest);
-        [(self.bytes / 2, rest), (self.bytes, Duration::ZERO)]
+        [(self.bytes / 2, self.rest), (self.bytes, Duration::ZERO)]
     }
 }
 
-#[derive(Serialize)]
-struct Report {
-    connections: u64,
-    bytes: u64,
-    seconds: f64,
-    bits_per_second: f64,
-}
-
-/// Moves the bytes and tells how fast they were.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let wrong = AtomicU64::new(0);
     let start = Instant::now();
@@ -80,12 +71,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     all_moved.attempt("a transfer")?;
     let seconds = start.elapsed().as_secs_f64();
     let bytes = options.bytes * options.connections;
-    print_report(&Report {
-        connections: options.connections,
-        bytes,
-        seconds,
-        bits_per_second: 8.0 * bytes as f64 / seconds,
-    });
+    print_report(&json!({
+        "connections": options.connections,
+        "bytes": bytes,
+        "seconds": seconds,
+        "bits_per_second": 8.0 * bytes as f64 / seconds,
+    }));
     match wrong.into_inner() {
         0 => Ok(()),
         wrong => Err(failure::wrong(format!("{wrong} bytes were wrong"))),
@@ -113,7 +104,7 @@ fn move_one(options: &Options, seed: u64) -> io::Result<u64> {
     let mut received = Vec::new();
     let (stream, body) = runtime.block_on(async {
         let mut stream = options.route.open().await?;
-        if options.rest > 0.0 {
+        if !options.rest.is_zero() {
             sockets::keep_receive_buffer_small(&stream)?;
         }
         tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await?;

@@ -56,7 +56,7 @@ pub struct Options {
     /// rest of which fills its window, and the others before a request. That one, for the longest object of a folder, is
     /// not counted in --requests.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    rest: f64,
+    rest: Duration,
 }
 
 /// What came of it.
@@ -167,7 +167,7 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Sta
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
     let mut stats = Stats::default();
     let mut kept = None;
-    let mut rests = options.rest > 0.0;
+    let mut rests = !options.rest.is_zero();
     loop {
         let some = if rests && left.load(Ordering::Relaxed) <= options.requests / 2 {
             rests = false;
@@ -199,14 +199,13 @@ async fn client(options: Arc<Options>, number: u64, left: Arc<AtomicU64>) -> Sta
 
 /// Rests, or has the rest come in the midst of the answer to what it gives.
 async fn rest(options: &Options, number: u64, stats: &mut Stats) -> Wanted {
-    let rest = Duration::from_secs_f64(options.rest);
     let folders = &options.corpus.folders;
     let folder = usize::try_from(number / 2).unwrap_or(0) % folders.len();
     let longest = options.corpus.longest(&folders[folder]);
     if number % 2 == 0 {
-        return Wanted::whole(options, &longest, rest);
+        return Wanted::whole(options, &longest, options.rest);
     }
-    sleep(rest).await;
+    sleep(options.rest).await;
     stats.rested += 1;
     Wanted::whole(options, &longest, Duration::ZERO)
 }
@@ -223,7 +222,7 @@ async fn ask(
     } else {
         stats.connections += 1;
         let stream = options.route.open().await?;
-        if options.rest > 0.0 {
+        if !options.rest.is_zero() {
             sockets::keep_receive_buffer_small(&stream)?;
         }
         stream

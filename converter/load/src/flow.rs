@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +37,7 @@ pub struct Options {
     route: Route,
     /// For how long.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: f64,
+    seconds: Duration,
     /// Send to the origin instead of reading from it.
     #[arg(long)]
     upload: bool,
@@ -49,18 +49,10 @@ pub struct Options {
     rate_limit: Option<u64>,
     /// Ask for the bytes so many seconds after the connection stands.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    after: f64,
+    after: Duration,
     /// Leave the first seconds out of the rate: slow start, and subflows that are still to come.
     #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    warm_up: f64,
-}
-
-#[derive(Serialize)]
-struct Report {
-    bytes: u64,
-    seconds: f64,
-    bits_per_second: f64,
-    longest_pause: f64,
+    warm_up: Duration,
 }
 
 /// What has moved so far, and when.
@@ -75,7 +67,6 @@ struct Progress {
     warm: Option<(Instant, u64)>,
 }
 
-/// Moves the bytes and tells how fast they were.
 pub async fn run(options: &Options) -> Result<(), Failure> {
     let mut terminated = signal(SignalKind::terminate()).attempt("signals")?;
     let mut stream = None;
@@ -88,13 +79,12 @@ pub async fn run(options: &Options) -> Result<(), Failure> {
     }
     let Some(moved) = moved else { return Ok(()) };
     let progress = moved.attempt("the flow")?;
-    let seconds = progress.begun.elapsed().as_secs_f64();
-    print_report(&Report {
-        bytes: progress.bytes,
-        seconds,
-        bits_per_second: progress.rate(),
-        longest_pause: progress.longest_pause.as_secs_f64(),
-    });
+    print_report(&json!({
+        "bytes": progress.bytes,
+        "seconds": progress.begun.elapsed().as_secs_f64(),
+        "bits_per_second": progress.rate(),
+        "longest_pause": progress.longest_pause.as_secs_f64(),
+    }));
     match progress.wrong {
         0 => Ok(()),
         wrong => Err(failure::wrong(format!("{wrong} bytes were wrong"))),
@@ -107,18 +97,13 @@ async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<P
     let request = options.request();
     let (first, rest) = request.as_bytes().split_at(FIRST);
     soon(stream.write_all(first)).await?;
-    sleep(Duration::from_secs_f64(options.after)).await;
+    sleep(options.after).await;
     soon(stream.write_all(rest)).await?;
-    let mut progress = Progress::begin(Duration::from_secs_f64(options.warm_up));
-    let end = progress.begun + Duration::from_secs_f64(options.seconds);
+    let mut progress = Progress::begin(options.warm_up);
+    let end = progress.begun + options.seconds;
     if options.upload {
-        send(
-            stream,
-            options.rate_limit.map(RateLimit::new),
-            end,
-            &mut progress,
-        )
-        .await?;
+        let rate_limit = RateLimit::new(options.rate_limit);
+        send(stream, rate_limit, end, &mut progress).await?;
     } else {
         receive(stream, options.verify, end, &mut progress).await?;
     }
@@ -128,23 +113,18 @@ async fn moved(options: &Options, place: &mut Option<TcpStream>) -> io::Result<P
 
 async fn send(
     stream: &mut TcpStream,
-    mut rate_limit: Option<RateLimit>,
+    mut rate_limit: RateLimit,
     end: Instant,
     progress: &mut Progress,
 ) -> io::Result<()> {
     let pattern = Pattern::new(0);
     while Instant::now() < end {
         let piece = async {
-            let room = match &mut rate_limit {
-                Some(rate_limit) => rate_limit.room().await,
-                None => ENDLESS,
-            };
+            let room = rate_limit.room().await;
             stream.write(pattern.at(progress.bytes, room)).await
         };
         let count = until(end, piece).await?.unwrap_or(0) as u64;
-        if let Some(rate_limit) = &mut rate_limit {
-            rate_limit.spent(count);
-        }
+        rate_limit.spent(count);
         progress.made(count);
     }
     Ok(())
@@ -232,14 +212,11 @@ impl Progress {
 impl Options {
     fn request(&self) -> String {
         if self.upload {
-            return self
-                .route
-                .request("PUT", "/", &format!("Content-Length: {ENDLESS}\r\n"));
+            let length = format!("Content-Length: {ENDLESS}\r\n");
+            return self.route.request("PUT", "/", &length);
         }
-        let rate_limit = self.rate_limit.map_or_else(String::new, |rate_limit| {
-            format!("?rate-limit={rate_limit}")
-        });
-        self.route
-            .request("GET", &format!("/{ENDLESS}{rate_limit}"), "")
+        let query = self.rate_limit.map(|bits| format!("?rate-limit={bits}"));
+        let path = format!("/{ENDLESS}{}", query.unwrap_or_default());
+        self.route.request("GET", &path, "")
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use tributary_program::end_signal;
 
 use crate::bulk::print_report;
 use crate::failure::{self, Attempt as _, Failure};
@@ -33,29 +33,16 @@ pub struct Options {
     at_once: u64,
 }
 
-#[derive(Serialize)]
-struct Up {
-    connections: usize,
-    seconds: f64,
-}
-
-#[derive(Serialize)]
-struct Proven {
-    alive: u64,
-    dead: u64,
-}
-
-/// Opens, waits, proves, closes.
 pub async fn run(options: Options) -> Result<(), Failure> {
     sockets::need_descriptors(options.connections + 100)?;
     let options = Arc::new(options);
     let start = Instant::now();
     let held = open_all(&options).await?;
-    print_report(&Up {
-        connections: held.len(),
-        seconds: start.elapsed().as_secs_f64(),
-    });
-    wait().await.attempt("signals")?;
+    print_report(&json!({"connections": held.len(), "seconds": start.elapsed().as_secs_f64()}));
+    tokio::select! {
+        ended = end_signal() => ended?,
+        () = a_line() => {}
+    }
     prove(&options, held).await
 }
 
@@ -86,19 +73,6 @@ async fn open_some(options: Arc<Options>, opened: Arc<AtomicU64>) -> io::Result<
     Ok(held)
 }
 
-async fn wait() -> io::Result<()> {
-    let (mut terminate, mut interrupt) = (
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    );
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = a_line() => {}
-    }
-    Ok(())
-}
-
 /// Ends with a line on standard input; without one, never.
 async fn a_line() {
     let mut line = String::new();
@@ -122,11 +96,10 @@ async fn prove(options: &Arc<Options>, mut held: Vec<TcpStream>) -> Result<(), F
         provers.spawn(prove_some(Arc::clone(options), mine));
     }
     let counts = provers.join_all().await;
-    let alive = counts.iter().map(|(alive, _)| alive).sum();
+    let alive: u64 = counts.iter().map(|(alive, _)| alive).sum();
     let dead = count - alive;
-    print_report(&Proven { alive, dead });
-    let first = counts.into_iter().find_map(|(_, error)| error);
-    match first {
+    print_report(&json!({"alive": alive, "dead": dead}));
+    match counts.into_iter().find_map(|(_, error)| error) {
         None => Ok(()),
         Some(error) => Err(failure::wrong(format!(
             "{dead} of {count} connections were dead, one of them by: {error}"

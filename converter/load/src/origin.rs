@@ -1,20 +1,18 @@
 //! The origin: an HTTP server whose bodies are patterns, made to cost little beside what it is asked through.
 
 use std::io;
-use std::net::SocketAddr;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tributary_program::print_ready;
+use tokio::net::TcpStream;
 use tributary_proto::http::{Body, BodyReader};
 
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::Failure;
 use crate::http::{Head, malformed};
 use crate::pattern::Pattern;
 use crate::rate_limit::RateLimit;
-use crate::sockets;
+use crate::sockets::Listen;
 
 /// An answer up to this long leaves with its head in one piece.
 const SMALL: u64 = 16 << 10;
@@ -26,12 +24,8 @@ const UPLOAD_BUFFER: usize = 256 << 10;
 /// were not the pattern's.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: SocketAddr,
-    /// Listen by MPTCP; plain TCP is taken too.
-    #[arg(long)]
-    pub mptcp: bool,
+    #[command(flatten)]
+    listen: Listen,
 }
 
 /// What a PUT or POST is answered by.
@@ -59,23 +53,11 @@ struct Request {
     wants_continue: bool,
 }
 
-/// Serves until the process ends.
 pub async fn run(options: &Options) -> Result<(), Failure> {
+    // A client that goes away or talks nonsense is nothing to tell of: its own report has it.
+    let serve = |stream| async { drop(connection(stream).await) };
     // For some tens of thousands of connections that are held.
-    sockets::allow_descriptors(100_000);
-    let listener = sockets::listen(options.listen, options.mptcp)
-        .attempt(format!("listening on {}", options.listen))?;
-    print_ready();
-    serve(listener).await.attempt("a connection")
-}
-
-/// Serves every connection that `listener` gets; returns only if it gets no more.
-pub async fn serve(listener: TcpListener) -> io::Result<()> {
-    loop {
-        let (stream, _) = listener.accept().await?;
-        // A client that goes away or talks nonsense is nothing to tell of: its own report has it.
-        tokio::spawn(async move { connection(stream).await.ok() });
-    }
+    options.listen.serve(100_000, serve).await
 }
 
 async fn connection(mut stream: TcpStream) -> io::Result<()> {
@@ -179,22 +161,15 @@ fn head_of_answer(length: u64, last: &str) -> String {
 
 async fn send(stream: &mut TcpStream, target: &Target, last: &str) -> io::Result<()> {
     let (pattern, length) = (Pattern::new(target.seed), target.length);
-    let mut rate_limit = target.rate_limit.map(RateLimit::new);
+    let mut rate_limit = RateLimit::new(target.rate_limit);
     let mut answer = head_of_answer(length, last).into_bytes();
     let mut sent = length.min(SMALL);
     answer.extend_from_slice(pattern.at(0, sent));
     stream.write_all(&answer).await?;
     while sent < length {
-        let room = match &mut rate_limit {
-            Some(rate_limit) => rate_limit.room().await,
-            None => length,
-        };
-        let count = stream
-            .write(pattern.at(sent, room.min(length - sent)))
-            .await? as u64;
-        if let Some(rate_limit) = &mut rate_limit {
-            rate_limit.spent(count);
-        }
+        let room = rate_limit.room().await.min(length - sent);
+        let count = stream.write(pattern.at(sent, room)).await? as u64;
+        rate_limit.spent(count);
         sent += count;
     }
     Ok(())

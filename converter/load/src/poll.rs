@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -31,27 +31,20 @@ pub struct Options {
     path: String,
     /// No request begins later.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: f64,
+    seconds: Duration,
     /// From one request to the next.
     #[arg(long, default_value = "0.05", value_name = "SECONDS", value_parser = seconds)]
-    every: f64,
+    every: Duration,
     /// Send each request at its time, whether those before were answered, failed, or still wait.
     #[arg(long)]
     go_on: bool,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Default)]
 struct Report {
     ms: Vec<f64>,
     at: Vec<f64>,
-    failed: Vec<Failed>,
-}
-
-#[derive(Serialize)]
-struct Failed {
-    at: f64,
-    seconds: f64,
-    why: String,
+    failed: Vec<Value>,
 }
 
 /// One request: when it began, how long it took, what came of it.
@@ -61,10 +54,9 @@ struct Asked {
     outcome: io::Result<()>,
 }
 
-/// Asks and tells.
 pub async fn run(options: Options) -> Result<(), Failure> {
     let options = Arc::new(options);
-    let end = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let end = Instant::now() + options.seconds;
     let mut report = Report::default();
     let mut waiting = JoinSet::new();
     loop {
@@ -79,21 +71,21 @@ pub async fn run(options: Options) -> Result<(), Failure> {
             asked.outcome.attempt(&options.path)?;
             report.answered(asked.at, asked.took);
         }
-        sleep_until(begun + Duration::from_secs_f64(options.every)).await;
+        sleep_until(begun + options.every).await;
     }
     let mut rest = waiting.join_all().await;
     rest.sort_by(|one, other| one.at.total_cmp(&other.at));
     for Asked { at, took, outcome } in rest {
         match outcome {
             Ok(()) => report.answered(at, took),
-            Err(error) => report.failed.push(Failed {
-                at,
-                seconds: took.as_secs_f64(),
-                why: error.to_string(),
-            }),
+            Err(error) => report.failed.push(json!({
+                "at": at,
+                "seconds": took.as_secs_f64(),
+                "why": error.to_string(),
+            })),
         }
     }
-    print_report(&report);
+    print_report(&json!({"ms": report.ms, "at": report.at, "failed": report.failed}));
     Ok(())
 }
 

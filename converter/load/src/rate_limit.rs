@@ -19,10 +19,10 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// From now on so many bits per second.
-    pub fn new(bits_per_second: u64) -> Self {
+    /// From now on so many bits per second, or as many as there are.
+    pub fn new(bits_per_second: Option<u64>) -> Self {
         Self {
-            bytes_per_second: bits_per_second as f64 / 8.0,
+            bytes_per_second: bits_per_second.map_or(f64::INFINITY, |bits| bits as f64 / 8.0),
             allowance: 0.0,
             counted: Instant::now(),
         }
@@ -30,7 +30,7 @@ impl RateLimit {
 
     /// How many bytes may be sent, at least one; waits until there are some.
     pub async fn room(&mut self) -> u64 {
-        loop {
+        while self.bytes_per_second.is_finite() {
             let now = Instant::now();
             let earned = (now - self.counted).as_secs_f64() * self.bytes_per_second;
             let most = (BURST.as_secs_f64() * self.bytes_per_second).max(1.0);
@@ -42,6 +42,7 @@ impl RateLimit {
             }
             sleep_until(now + TICK).await;
         }
+        u64::MAX
     }
 
     /// So many bytes were.
@@ -68,7 +69,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn as_much_as_the_rate_allows_and_no_more_after_a_stall() {
-        let mut rate_limit = RateLimit::new(8_000_000);
+        let mut rate_limit = RateLimit::new(Some(8_000_000));
         let sent = within_a_second(&mut rate_limit).await;
         assert!((990_000..=1_001_000).contains(&sent), "{sent}");
         advance(Duration::from_secs(5)).await;

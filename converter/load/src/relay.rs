@@ -6,43 +6,27 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
-use tributary_program::print_ready;
 
 use crate::failure::{Attempt as _, Failure};
-use crate::sockets;
+use crate::sockets::Listen;
 
 /// A thread for each direction of each connection reads and writes. It has no limits, no time-outs and no way to pass a
 /// reset on: it shows what moving the bytes costs, and nothing else.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: SocketAddr,
+    #[command(flatten)]
+    listen: Listen,
     /// Where every connection goes, by plain TCP.
     #[arg(long, value_name = "ADDRESS:PORT")]
     to: SocketAddr,
     /// What is read at once.
     #[arg(long, default_value = "256KiB", value_name = "SIZE", value_parser = size)]
     buffer: usize,
-    /// Listen by MPTCP; plain TCP is taken too.
-    #[arg(long)]
-    mptcp: bool,
 }
 
-/// Serves until the process ends.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    sockets::allow_descriptors(100_000);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .attempt("an event loop")?;
-    let listening = runtime.block_on(async {
-        let listener = sockets::listen(options.listen, options.mptcp)?.into_std()?;
-        listener.set_nonblocking(false)?;
-        Ok(listener)
-    });
-    let listener = listening.attempt(format!("listening on {}", options.listen))?;
-    print_ready();
+    let listener = options.listen.listen(100_000)?;
+    listener.set_nonblocking(false).attempt("a listener")?;
     loop {
         let accepted = listener.accept().and_then(|(client, _)| {
             let (to, buffer) = (options.to, options.buffer);

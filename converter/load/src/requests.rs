@@ -6,14 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 use crate::bulk::print_report;
 use crate::failure::{self, Attempt as _, Failure};
 use crate::http;
-use crate::latency::{Latencies, Quantiles};
+use crate::latency::Latencies;
 use crate::route::Route;
 use crate::seconds::seconds;
 
@@ -30,7 +29,7 @@ pub struct Options {
     clients: u64,
     /// For how long.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
-    seconds: f64,
+    seconds: Duration,
     /// Bytes of each answer.
     #[arg(long, default_value_t = 1024, value_name = "COUNT")]
     bytes: usize,
@@ -40,18 +39,6 @@ pub struct Options {
     /// Have the origin close its connection behind each answer: a proxy that keeps such connections opens a new one.
     #[arg(long)]
     fresh: bool,
-}
-
-#[derive(Serialize)]
-struct Report {
-    requests: usize,
-    seconds: f64,
-    per_second: f64,
-    errors: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first_error: Option<String>,
-    #[serde(flatten)]
-    latency: Quantiles,
 }
 
 /// What came of some requests.
@@ -66,7 +53,7 @@ struct Stats {
 pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
     let options = &Arc::new(options);
     let start = Instant::now();
-    let until = start + Duration::from_secs_f64(options.seconds);
+    let until = start + options.seconds;
     let mut all = Stats::default();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -91,14 +78,15 @@ pub fn run(options: Options, keep: bool) -> Result<(), Failure> {
             "no request was answered: {why}"
         )));
     }
-    print_report(&Report {
-        requests,
-        seconds,
-        per_second: requests as f64 / seconds,
-        errors: all.errors,
-        first_error: all.first_error.map(|error| error.to_string()),
-        latency: all.latencies.quantiles(),
-    });
+    let mut report = all.latencies.quantiles();
+    report["requests"] = requests.into();
+    report["seconds"] = seconds.into();
+    report["per_second"] = (requests as f64 / seconds).into();
+    report["errors"] = all.errors.into();
+    if let Some(error) = all.first_error {
+        report["first_error"] = error.to_string().into();
+    }
+    print_report(&report);
     Ok(())
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::bulk::print_report;
 use crate::failure::{Attempt as _, Failure};
-use crate::latency::{Latencies, Quantiles};
+use crate::latency::Latencies;
 use crate::route::Route;
 use crate::sockets;
 
@@ -35,26 +35,12 @@ pub struct Options {
     beside: u64,
 }
 
-#[derive(Serialize)]
-struct Report {
-    connections: u64,
-    at_once: Quantified,
-    beside: Quantified,
-}
-
-#[derive(Serialize)]
-struct Quantified {
-    connected: Quantiles,
-    answered: Quantiles,
-}
-
 #[derive(Default)]
 struct Times {
     connected: Latencies,
     answered: Latencies,
 }
 
-/// Measures and tells.
 pub async fn run(options: Options) -> Result<(), Failure> {
     sockets::need_descriptors(options.connections + 100)?;
     let connections = options.connections;
@@ -76,11 +62,11 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         let opened = open(&options.route).await;
         beside.add(opened.attempt(format!("opening one beside {connections}"))?);
     }
-    print_report(&Report {
-        connections,
-        at_once: at_once.quantified(),
-        beside: beside.quantified(),
-    });
+    print_report(&json!({
+        "connections": connections,
+        "at_once": at_once.quantiles(),
+        "beside": beside.quantiles(),
+    }));
     Ok(())
 }
 
@@ -100,10 +86,7 @@ impl Times {
         stream
     }
 
-    fn quantified(self) -> Quantified {
-        Quantified {
-            connected: self.connected.quantiles(),
-            answered: self.answered.quantiles(),
-        }
+    fn quantiles(self) -> Value {
+        json!({"connected": self.connected.quantiles(), "answered": self.answered.quantiles()})
     }
 }

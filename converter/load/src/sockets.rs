@@ -3,12 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
+use clap::Args;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tributary_program::print_ready;
 
-use crate::failure::{self, Failure};
+use crate::failure::{self, Attempt as _, Failure};
 
 /// Connections that may wait for their accept; the kernel takes the less of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -16,13 +18,51 @@ const BACKLOG: i32 = 65_535;
 const SMALL_BUFFER: usize = 64 << 10;
 const MSG_FASTOPEN: i32 = 0x2000_0000; // include/linux/socket.h
 
-/// A listening socket, not blocking.
-pub fn listen(address: SocketAddr, mptcp: bool) -> io::Result<TcpListener> {
-    let socket = new(address, mptcp)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+/// Where a server listens.
+#[derive(Args, Debug)]
+pub struct Listen {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Listen by MPTCP; plain TCP is taken too.
+    #[arg(long)]
+    mptcp: bool,
+}
+
+impl Listen {
+    /// A listening socket, not blocking, of a process that may have so many descriptors, and has told that it is ready.
+    pub fn listen(&self, descriptors: u64) -> Result<std::net::TcpListener, Failure> {
+        allow_descriptors(descriptors);
+        let listener = self
+            .bind()
+            .attempt(format!("listening on {}", self.listen))?;
+        print_ready();
+        Ok(listener)
+    }
+
+    fn bind(&self) -> io::Result<std::net::TcpListener> {
+        let socket = new(self.listen, self.mptcp)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&self.listen.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    }
+
+    /// Serves every connection until the process ends.
+    pub async fn serve<S>(
+        &self,
+        descriptors: u64,
+        serve: impl Fn(TcpStream) -> S,
+    ) -> Result<(), Failure>
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::from_std(self.listen(descriptors)?).attempt("an event loop")?;
+        loop {
+            let (stream, _) = listener.accept().await.attempt("a connection")?;
+            tokio::spawn(serve(stream));
+        }
+    }
 }
 
 /// A connection to `address`, from `source` if there is one.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::bulk::print_report;
 use crate::failure::{self, Attempt as _, Failure};
@@ -33,17 +33,11 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    milliseconds: Vec<f64>,
-}
-
-/// Measures and tells.
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let milliseconds = (0..options.times)
+    let milliseconds: Vec<f64> = (0..options.times)
         .map(|_| once(options))
         .collect::<Result<_, _>>()?;
-    print_report(&Report { milliseconds });
+    print_report(&json!({"milliseconds": milliseconds}));
     Ok(())
 }
 

@@ -43,7 +43,6 @@ pub struct Options {
 /// Milliseconds to the first byte and to the last.
 type Times = (f64, f64);
 
-/// Measures and tells.
 pub fn run(options: &Options) -> Result<(), Failure> {
     // On one thread: waking another one would be part of what is measured.
     let runtime = Builder::new_current_thread().enable_all().build();

@@ -3,23 +3,13 @@
 mod common;
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use common::{complaint, program, run, serve, serve_at, told};
+use common::{complaint, program, run, serve, serve_at, serving, told};
 use serde_json::Value;
-
-/// A server that takes one connection and does this with it; and its address.
-fn serving<T: Send + 'static>(
-    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
-) -> (String, JoinHandle<T>) {
-    let listener = TcpListener::bind("127.2.0.2:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let served = thread::spawn(move || serve(listener.accept().expect("a client").0));
-    (address, served)
-}
 
 fn flow(to: &str, more: &str) -> Output {
     run(&format!("flow --to {to} --seconds 0.5 {more}"))

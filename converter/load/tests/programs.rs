@@ -3,12 +3,14 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::thread;
 
-use common::{Server, complaint, free_address, lines, next, program, run, serve, told};
+use common::{
+    Server, complaint, free_address, lines, next, program, run, serve, serving, serving_all, told,
+};
 use serde_json::Value;
 
 /// Connections that are held open.
@@ -43,20 +45,12 @@ impl Held {
 
 /// A relay to `to` that damages each 100,000th byte which comes back.
 fn damaging(to: String) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let server = TcpStream::connect(&to).expect("the server answers");
-            let ends = (
-                client.try_clone().expect("a socket"),
-                server.try_clone().expect("a socket"),
-            );
-            thread::spawn(move || copy(ends.0, ends.1, usize::MAX));
-            thread::spawn(move || copy(server, client, 100_000));
-        }
-    });
-    address
+    serving_all(move |client| {
+        let server = TcpStream::connect(&to).expect("the server answers");
+        let [from, to] = [&client, &server].map(|end| end.try_clone().expect("a socket"));
+        thread::spawn(move || copy(from, to, usize::MAX));
+        copy(server, client, 100_000);
+    })
 }
 
 fn copy(mut from: TcpStream, mut to: TcpStream, damaged: usize) {
@@ -153,10 +147,7 @@ fn each_transfer_of_each_size_is_timed() {
 
 /// A converter on loopback that reads one message and request whole, and sends `answer` and closes.
 fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let asked = thread::spawn(move || {
-        let mut client = listener.accept().expect("a client comes").0;
+    serving(move |mut client| {
         let mut asked = Vec::new();
         while !asked.ends_with(b"\r\n\r\n") {
             let mut piece = [0; 512];
@@ -166,8 +157,7 @@ fn converter(answer: &'static [u8]) -> (String, thread::JoinHandle<Vec<u8>>) {
         }
         client.write_all(answer).expect("it can be written to");
         asked
-    });
-    (address, asked)
+    })
 }
 
 fn five_bytes_by(converter: &str) -> Output {
@@ -281,16 +271,8 @@ fn a_soak_through_something_that_damages_bytes_fails() {
 
 /// Serves files and parts of them, by kept connections; with `swapped` each 50th answer has the bytes of another file.
 fn serve_files(root: &Path, swapped: bool) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
     let root = root.to_owned();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let root = root.clone();
-            thread::spawn(move || serve_client(&root, client, swapped));
-        }
-    });
-    address
+    serving_all(move |client| serve_client(&root, client, swapped))
 }
 
 fn serve_client(root: &Path, mut client: TcpStream, swapped: bool) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde::Serialize;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -39,7 +39,7 @@ pub struct Options {
     route: Route,
     /// How long new connections are opened; those that are open then are played to their end.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: f64,
+    seconds: Duration,
     /// How many are open at a time.
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     connections: u64,
@@ -52,22 +52,11 @@ pub struct Options {
         requires = "half_closed"
     )]
     resting: u64,
-    /// How long nothing may move on a connection before the proxy resets it.
-    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    idle: f64,
-    /// The same, once one end is through.
-    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
-    half_closed: f64,
+    #[command(flatten)]
+    limits: Limits,
     /// Of all that is random.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
-}
-
-#[derive(Serialize)]
-struct Report {
-    seconds: f64,
-    client: Stats,
-    origin: Stats,
 }
 
 /// Soaks for the time that was wished, and judges.
@@ -76,7 +65,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
     sockets::need_descriptors(count + 100)?;
     let options = Arc::new(options);
     let start = Instant::now();
-    let until = start + Duration::from_secs_f64(options.seconds);
+    let until = start + options.seconds;
     let mut slots: JoinSet<Stats> = (0..count)
         .map(|number| slot(Arc::clone(&options), number, until))
         .collect();
@@ -89,32 +78,24 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         .attempt("asking the origin for its counts")?;
     let mptcp = options.route.mptcp;
     let right = client.is_right(mptcp) && origin.is_right(mptcp);
-    print_report(&Report {
-        seconds: start.elapsed().as_secs_f64(),
-        client,
-        origin,
-    });
+    let seconds = start.elapsed().as_secs_f64();
+    print_report(&json!({"seconds": seconds, "client": client, "origin": origin}));
     if right {
-        Ok(())
-    } else {
-        Err(failure::wrong(
-            "not every byte and every end was as planned".to_owned(),
-        ))
+        return Ok(());
     }
+    Err(failure::wrong(
+        "not every byte and every end was as planned",
+    ))
 }
 
 async fn slot(options: Arc<Options>, number: u64, until: Instant) -> Stats {
     let mut random = Random::new(options.seed.wrapping_mul(1 << 20).wrapping_add(number));
-    let limits = Limits {
-        idle: Duration::from_secs_f64(options.idle),
-        half_closed: Duration::from_secs_f64(options.half_closed),
-    };
     let mut stats = Stats::default();
     while Instant::now() < until {
         let plan = if number < options.connections {
             Plan::random(&mut random)
         } else {
-            Plan::resting(&mut random, &limits)
+            Plan::resting(&mut random, &options.limits)
         };
         stats.add(&one(&options.route, &plan).await);
         if let Some(pause) = random.pause(2, BETWEEN) {

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::plan::{Part, Rest, When};
+use super::plan::{Part, Rest};
 use super::stats::Stats;
 use crate::pattern::Pattern;
 use crate::random::Random;
@@ -51,7 +51,7 @@ async fn both_ways(
     early: &[u8],
     stats: &mut Stats,
 ) -> io::Result<()> {
-    if part.rests == When::Before {
+    if part.rests_first {
         rest(stream, part.rest).await?;
     }
     let (mut reader, mut writer) = stream.split();

@@ -1,22 +1,20 @@
 //! The origin of a soak: it does as each connection's first line says, and keeps count.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tributary_program::print_ready;
 
 use super::ends::play;
 use super::plan::Plan;
 use super::stats::Stats;
-use crate::failure::{Attempt as _, Failure};
+use crate::failure::Failure;
 use crate::http::malformed;
-use crate::sockets;
+use crate::sockets::Listen;
 
 const LINE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -26,36 +24,19 @@ pub const REPORT: &str = "report";
 /// The other end of `soak`: takes connections from any number of clients and tells each at its end what it counted.
 #[derive(Args, Debug)]
 pub struct OriginOptions {
-    /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: SocketAddr,
-    /// Listen by MPTCP; plain TCP is taken too.
-    #[arg(long)]
-    mptcp: bool,
+    #[command(flatten)]
+    listen: Listen,
 }
 
 type Shared = Arc<Mutex<Stats>>;
 
-/// Serves until the process ends.
 pub async fn run_origin(options: &OriginOptions) -> Result<(), Failure> {
-    sockets::allow_descriptors(50_000);
-    let listener = sockets::listen(options.listen, options.mptcp)
-        .attempt(format!("listening on {}", options.listen))?;
-    print_ready();
-    serve(listener).await.attempt("a connection")
-}
-
-/// Serves every connection that `listener` gets; returns only if it gets no more.
-async fn serve(listener: TcpListener) -> io::Result<()> {
     let shared = Shared::default();
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move { connection(stream, &shared).await });
-    }
+    let serve = |stream| connection(stream, Arc::clone(&shared));
+    options.listen.serve(50_000, serve).await
 }
 
-async fn connection(mut stream: TcpStream, shared: &Shared) {
+async fn connection(mut stream: TcpStream, shared: Shared) {
     let mut received = Vec::new();
     let line = match timeout(LINE_WITHIN, first_line(&mut stream, &mut received)).await {
         Ok(Ok(line)) => line,
@@ -63,7 +44,7 @@ async fn connection(mut stream: TcpStream, shared: &Shared) {
     };
     if line == REPORT {
         // A client that does not wait for it says so itself.
-        report(&mut stream, shared).await.ok();
+        report(&mut stream, &shared).await.ok();
         return;
     }
     let stats = match Plan::of_line(&line) {
@@ -73,7 +54,7 @@ async fn connection(mut stream: TcpStream, shared: &Shared) {
             ..Stats::default()
         },
     };
-    with(shared, |all| all.add(&stats));
+    with(&shared, |all| all.add(&stats));
 }
 
 /// The first line, without its end; what came behind it stays in `received`.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
+use crate::seconds::seconds;
 
 /// Bytes in one direction: up to 2^22, small ones as usual as large ones.
 const SIZE_BITS: u64 = 22;
@@ -80,12 +82,14 @@ impl Rest {
     }
 }
 
-/// The proxy's time-outs: of connections on which nothing moves, and of those that one side has ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The proxy's time-outs.
+#[derive(Args, Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// While both directions are open.
+    /// How long nothing may move on a connection before the proxy resets it.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
     pub idle: Duration,
-    /// With one of them ended.
+    /// The same, once one end is through.
+    #[arg(long, default_value = "0", value_name = "SECONDS", value_parser = seconds)]
     pub half_closed: Duration,
 }
 
@@ -130,12 +134,8 @@ impl Plan {
 
     /// The client's part, and the origin's.
     pub fn parts(&self) -> (Part, Part) {
-        let rests = match self.ending {
-            Ending::ClientFirst | Ending::OriginFirst => When::Between,
-            Ending::Together | Ending::ClientReset | Ending::OriginReset => When::Before,
-        };
         let client = Part {
-            rests,
+            rests_first: !matches!(self.ending, Ending::ClientFirst | Ending::OriginFirst),
             sends: (self.seed, self.up),
             receives: (!self.seed, self.down),
             waits: self.ending == Ending::OriginFirst,
@@ -144,13 +144,12 @@ impl Plan {
             rest: self.rest,
         };
         let origin = Part {
-            rests,
             sends: client.receives,
             receives: client.sends,
             waits: self.ending == Ending::ClientFirst,
             resets: client.is_reset,
             is_reset: client.resets,
-            rest: self.rest,
+            ..client
         };
         (client, origin)
     }
@@ -158,6 +157,7 @@ impl Plan {
 
 /// What one end has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools)] // each is something else
 pub struct Part {
     /// Seed and number of the bytes to send.
     pub sends: (u64, u64),
@@ -171,17 +171,8 @@ pub struct Part {
     pub is_reset: bool,
     /// Whether nothing moves for a while.
     pub rest: Rest,
-    /// When that is.
-    pub rests: When,
-}
-
-/// When nothing moves.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
-    /// Before the first byte.
-    Before,
-    /// Behind the last byte of the end that sends first.
-    Between,
+    /// Whether that is before the first byte; otherwise behind the last byte of the end that sends first.
+    pub rests_first: bool,
 }
 
 fn ending_below(random: &mut Random, bound: u64) -> Ending {

@@ -2,9 +2,10 @@
 #![allow(dead_code)] // each test uses some of it
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
 
@@ -54,6 +55,33 @@ pub fn serve_at(address: String, words: &str) -> Server {
         .expect("the program starts");
     assert_eq!(next(&mut lines(&mut child)), "ready");
     Server { child, address }
+}
+
+fn listener() -> (String, TcpListener) {
+    let listener = TcpListener::bind("127.2.0.2:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    (address, listener)
+}
+
+/// A server that takes one connection and does this with it; and its address.
+pub fn serving<T: Send + 'static>(
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (String, JoinHandle<T>) {
+    let (address, listener) = listener();
+    let served = thread::spawn(move || serve(listener.accept().expect("a client").0));
+    (address, served)
+}
+
+/// The address of a server that does this with each connection, in a thread.
+pub fn serving_all(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
+    let (address, listener) = listener();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(client));
+        }
+    });
+    address
 }
 
 pub fn lines(child: &mut Child) -> BufReader<ChildStdout> {
