@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
@@ -17,7 +18,7 @@ use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS};
 use crate::members::Members;
 use crate::meter::{Peers, Readings};
 use crate::name::Name;
-use crate::schema::{self, Delays, Node, ServerDelays};
+use crate::schema::{Delays, Node, ServerDelays};
 use crate::servers::{self, ServerTargets};
 use crate::session_error::SessionError;
 use crate::snapshot::{self, Entry};
@@ -187,16 +188,12 @@ async fn register(
     answers: bool,
 ) -> Result<(), SessionError> {
     let value = codec::encode(&node(settings, answers));
-    if store
-        .claim(&keys::key(NODES, &settings.name), value, lease)
-        .await?
-    {
+    let name = &settings.name;
+    if store.claim(&keys::key(NODES, name), value, lease).await? {
         return Ok(());
     }
-    Err(SessionError::new(format!(
-        "another agent is {}, or was until a moment ago",
-        settings.name
-    )))
+    let why = format!("another agent is {name}, or was until a moment ago");
+    Err(SessionError::new(why))
 }
 
 /// The values left by an earlier session with the same lease.
@@ -204,26 +201,27 @@ async fn published(
     name: &Name,
     store: &Store,
 ) -> Result<(Delays, ServerDelays, Health), SessionError> {
-    let value = async |folder| store.get(&keys::key(folder, name)).await;
-    let delays = value(DELAYS).await?;
-    let delays = delays.and_then(|value| schema::decode_delays(name, &value).ok());
-    let servers = value(SERVERS).await?;
-    let servers = servers.and_then(|value| codec::decode(&value).ok());
-    let health = value(HEALTH).await?;
-    let health = health.and_then(|value| codec::decode(&value).ok());
     Ok((
-        delays.unwrap_or_default(),
-        servers.unwrap_or_default(),
-        health.unwrap_or_default(),
+        own(DELAYS, name, store).await?,
+        own(SERVERS, name, store).await?,
+        own(HEALTH, name, store).await?,
     ))
+}
+
+async fn own<T: DeserializeOwned + Default>(
+    folder: &str,
+    name: &Name,
+    store: &Store,
+) -> Result<T, SessionError> {
+    let value = store.get(&keys::key(folder, name)).await?;
+    let decoded = value.and_then(|value| codec::decode(&value).ok());
+    Ok(decoded.unwrap_or_default())
 }
 
 /// The servers to measure, by the egresses of all ingresses. Refused values are skipped; the controller reports them.
 fn wanted(settings: &Settings, egresses: &[Entry], peers: &Peers) -> ServerTargets {
-    let each = egresses
-        .iter()
-        .filter_map(|(_, value)| codec::decode(value).ok());
-    let each: Vec<_> = each.collect();
+    let decoded = |(_, value): &Entry| codec::decode(value).ok();
+    let each: Vec<_> = egresses.iter().filter_map(decoded).collect();
     ServerTargets::of(&settings.name, &each, peers, &settings.allow)
 }
 

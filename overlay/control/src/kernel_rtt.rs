@@ -17,6 +17,7 @@ use netlink_packet_sock_diag::inet::{
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tracing::warn;
 
 use crate::schema::Delay;
 use crate::threshold::Threshold;
@@ -44,23 +45,24 @@ pub enum BackgroundQuery<T> {
 type Answer<T> = (KernelRtt, io::Result<T>, Duration);
 
 impl<T: Default + Send + 'static> BackgroundQuery<T> {
-    /// Calls `refused` if the kernel has no `sock_diag`.
-    pub fn open(refused: impl FnOnce(&io::Error)) -> Self {
+    /// Logs if the kernel has no `sock_diag`.
+    pub fn open() -> Self {
         match KernelRtt::open() {
             Ok(kernel) => Self::Idle(kernel, Instant::now()),
-            Err(error) => {
-                refused(&error);
-                Self::Unavailable
-            }
+            Err(error) => Self::refused(&error),
         }
     }
 
+    fn refused(error: &io::Error) -> Self {
+        warn!("the kernel does not tell of connections: {error}; delays are measured without it");
+        Self::Unavailable
+    }
+
     /// Returns the reply to the previous query once, otherwise a default value, and starts the next query if one is
-    /// allowed. After a failure, which `refused` is given, no query is made any more.
+    /// allowed. After a failure no query is made any more.
     pub async fn ask(
         &mut self,
         question: impl FnOnce(&mut KernelRtt) -> io::Result<T> + Send + 'static,
-        refused: impl FnOnce(&io::Error),
     ) -> T {
         let reply = match self {
             Self::Pending(asked) if asked.is_finished() => match asked.await {
@@ -73,8 +75,7 @@ impl<T: Default + Send + 'static> BackgroundQuery<T> {
             _ => Ok(T::default()),
         };
         let reply = reply.unwrap_or_else(|error| {
-            refused(&error);
-            *self = Self::Unavailable;
+            *self = Self::refused(&error);
             T::default()
         });
         *self = match std::mem::replace(self, Self::Unavailable) {
@@ -307,26 +308,25 @@ mod tests {
     /// The event loop's thread is not blocked by a slow query.
     #[tokio::test]
     async fn a_kernel_that_takes_long_holds_nobody_up_and_is_left_alone_for_longer() {
-        let refused = |error: &io::Error| panic!("{error}");
-        let mut kernel = BackgroundQuery::open(refused);
+        let mut kernel = BackgroundQuery::open();
         let busy = Duration::from_millis(200);
         let question = move |_: &mut KernelRtt| {
             std::thread::sleep(busy);
             Ok(1)
         };
         let begun = Instant::now();
-        assert_eq!(kernel.ask(question, refused).await, 0);
+        assert_eq!(kernel.ask(question).await, 0);
         let mut reply = 0;
         while reply == 0 {
             let before = Instant::now();
-            reply = kernel.ask(question, refused).await;
+            reply = kernel.ask(question).await;
             assert!(before.elapsed() < busy / 2);
             tokio::time::sleep(busy / 20).await;
         }
         assert!(begun.elapsed() >= busy);
         assert!(matches!(kernel, BackgroundQuery::Idle(..)));
         while begun.elapsed() < 4 * busy {
-            assert_eq!(kernel.ask(question, refused).await, 0);
+            assert_eq!(kernel.ask(question).await, 0);
             assert!(matches!(kernel, BackgroundQuery::Idle(..)));
             tokio::time::sleep(busy / 4).await;
         }

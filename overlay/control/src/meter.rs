@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::warn;
 
 use crate::kernel_rtt::BackgroundQuery;
 use crate::name::Name;
@@ -80,7 +78,7 @@ pub async fn measure(
         sample,
         ..Pings::default()
     };
-    let mut kernel = BackgroundQuery::open(warn_without_kernel_rtts);
+    let mut kernel = BackgroundQuery::open();
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // One byte more, to recognise datagrams that are too long.
@@ -101,7 +99,7 @@ pub async fn measure(
             },
             _ = ticks.tick() => {
                 let converters = pings.converters();
-                let kernel_rtts = kernel.ask(move |kernel| kernel.delays(&converters), warn_without_kernel_rtts).await;
+                let kernel_rtts = kernel.ask(move |kernel| kernel.delays(&converters)).await;
                 let asked = pings.ask(&kernel_rtts);
                 readings.send_if_modified(|before| std::mem::replace(before, pings.readings()) != *before);
                 for (number, address) in asked {
@@ -112,10 +110,6 @@ pub async fn measure(
             }
         }
     }
-}
-
-fn warn_without_kernel_rtts(error: &io::Error) {
-    warn!("the kernel does not tell of connections: {error}; all delays are measured by pings");
 }
 
 /// The state of the pings.

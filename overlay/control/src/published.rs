@@ -1,5 +1,7 @@
 //! Reads what agents and controllers have published.
 
+use etcd_client::KeyValue;
+
 use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS, TABLES};
 use crate::name::Name;
 use crate::schema::{self, Table};
@@ -9,16 +11,16 @@ use crate::store::Store;
 
 /// All that agents publish, and the revision of it.
 pub async fn all(store: &Store) -> Result<(i64, Entries), SessionError> {
-    let nodes = store.list_oldest_first(NODES).await?;
-    let at = Some(nodes.revision);
+    let (revision, nodes) = store.oldest_first(NODES).await?;
+    let at = Some(revision);
     let listed = Entries {
-        nodes: nodes.entries,
+        nodes: nodes.into_iter().map(KeyValue::into_key_value).collect(),
         delays: store.list(DELAYS, at).await?.entries,
         servers: store.list(SERVERS, at).await?.entries,
         health: store.list(HEALTH, at).await?.entries,
         egresses: store.list(EGRESSES, at).await?.entries,
     };
-    Ok((nodes.revision, listed))
+    Ok((revision, listed))
 }
 
 /// The table of each ingress, or why it is refused; malformed names are skipped. Reads one table after the other, since all

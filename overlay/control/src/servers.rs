@@ -11,7 +11,6 @@ use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::warn;
 use tributary_forbidden::{Verdict, verdict};
 
 use crate::egresses::{self, Egresses};
@@ -125,14 +124,9 @@ pub async fn measure(
         if now.measured.is_empty() {
             kernel = None;
         } else {
-            let kernel =
-                kernel.get_or_insert_with(|| BackgroundQuery::open(warn_without_kernel_rtts));
-            let kernel_rtts = kernel
-                .ask(
-                    move |kernel| collect(kernel, &now, listening),
-                    warn_without_kernel_rtts,
-                )
-                .await;
+            let kernel = kernel.get_or_insert_with(BackgroundQuery::open);
+            let collect = move |kernel: &mut KernelRtt| collect(kernel, &now, listening);
+            let kernel_rtts = kernel.ask(collect).await;
             if let Some((network, server)) = windows.collect(&kernel_rtts) {
                 windows.connected(network, time_to(server).await);
             }
@@ -152,10 +146,6 @@ fn collect(
         let outgoing = Some(own.port()) != listening;
         outgoing.then(|| wanted.network_of(far.ip()))?
     })
-}
-
-fn warn_without_kernel_rtts(error: &io::Error) {
-    warn!("the kernel does not tell of connections to servers: {error}");
 }
 
 /// From SYN to SYN-ACK; None without one. No data is sent.

@@ -69,11 +69,7 @@ impl Snapshot {
 
 /// The nodes in these entries, without refused values.
 pub fn nodes(entries: &[Entry]) -> BTreeMap<Name, Node> {
-    let each = entries.iter().filter_map(|(key, value)| {
-        let name = keys::name(NODES, key).ok()?;
-        Some((name, codec::decode(value).ok()?))
-    });
-    each.collect()
+    read(NODES, entries, &mut Vec::new(), any)
 }
 
 /// Decodes the values of a prefix by their names; adds a line to `refused` for each that cannot be decoded.

@@ -1,6 +1,7 @@
 //! The state of the overlay, as JSON for scripts/overlay status.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 
@@ -33,11 +34,11 @@ pub struct Status {
 
 #[derive(Debug, Serialize)]
 struct Node {
-    name: String,
+    name: Name,
     /// The agent's address.
-    address: String,
+    address: SocketAddr,
     /// Its converter; null without one, and while it does not answer.
-    converter: Option<String>,
+    converter: Option<SocketAddr>,
     /// Whether it has a converter that does not answer.
     converter_silent: bool,
     /// The processors' pressure as last published.
@@ -45,7 +46,7 @@ struct Node {
     /// The number of peers that it measured.
     delays: usize,
     /// Their round-trip times in milliseconds.
-    round_trip_ms: BTreeMap<String, f64>,
+    round_trip_ms: BTreeMap<Name, f64>,
     /// The number of peers whose delay is estimated, since neither measured the other.
     estimated: usize,
     /// The number of server networks that it measured.
@@ -64,7 +65,7 @@ struct Routes {
 
 #[derive(Debug, Serialize)]
 struct Table {
-    ingress: String,
+    ingress: Name,
     version: i64,
     /// Seconds since it was computed.
     age_s: u64,
@@ -87,7 +88,7 @@ pub async fn ask(members: &Members) -> Result<Status, SessionError> {
     let mut tables = Vec::new();
     for (ingress, found) in published::tables(&store).await? {
         let named = found.map_err(|what| format!("{}: {what}", keys::key(TABLES, &ingress)));
-        tables.extend(kept(named, &mut refused).map(|table| Table::of(&table)));
+        tables.extend(kept(named, &mut refused).map(Table::of));
     }
     let computed_s = report.as_ref().map(|report| age(report.computed));
     refused.extend(report.into_iter().flat_map(|report| report.refused));
@@ -126,24 +127,24 @@ async fn nodes(store: &Store) -> Result<Vec<Node>, SessionError> {
         let to_servers = snapshot.servers.get(&name);
         let health = snapshot.health.get(&name).cloned().unwrap_or_default();
         Some(Node {
-            name: name.to_string(),
             routes: routes_of(&name, &routes),
-            address: node.address.to_string(),
-            converter: node.converter.map(|converter| converter.to_string()),
+            address: node.address,
+            converter: node.converter,
             converter_silent: health.converter_silent,
             pressure_percent: health.pressure_percent.percent(),
             delays: measured.map_or(0, |measured| measured.round_trip_us.len()),
             round_trip_ms: measured.map(milliseconds).unwrap_or_default(),
             estimated: guesses.get(&name).copied().unwrap_or(0),
             servers: to_servers.map_or(0, |measured| measured.round_trip_us.len()),
+            name,
         })
     });
     Ok(each.collect())
 }
 
-fn milliseconds(measured: &schema::Delays) -> BTreeMap<String, f64> {
+fn milliseconds(measured: &schema::Delays) -> BTreeMap<Name, f64> {
     let each = measured.round_trip_us.iter();
-    each.map(|(peer, delay)| (peer.to_string(), f64::from(delay.microseconds()) / 1000.0))
+    each.map(|(peer, delay)| (peer.clone(), f64::from(delay.microseconds()) / 1000.0))
         .collect()
 }
 
@@ -159,13 +160,13 @@ fn routes_of(name: &Name, routes: &[Entry]) -> Option<Routes> {
 }
 
 impl Table {
-    fn of(table: &schema::Table) -> Self {
+    fn of(table: schema::Table) -> Self {
         Self {
-            ingress: table.ingress.to_string(),
+            ingress: table.ingress,
             version: table.version,
             age_s: age(table.made),
             egresses: table.chains.len(),
-            chains: table.chains.clone(),
+            chains: table.chains,
         }
     }
 }

@@ -136,11 +136,6 @@ impl Store {
         Ok(Listing { revision, entries })
     }
 
-    /// All entries with this prefix, the oldest first.
-    pub async fn list_oldest_first(&self, prefix: &str) -> Result<Listing, SessionError> {
-        self.read(prefix, oldest_first()).await
-    }
-
     /// Fails if a member has no room left: etcd then refuses writes.
     pub async fn has_room(&self) -> Result<(), SessionError> {
         let mut client = self.0.maintenance_client();
@@ -158,7 +153,9 @@ impl Store {
         &self,
         prefix: &str,
     ) -> Result<(i64, Vec<KeyValue>), SessionError> {
-        self.found(prefix, oldest_first()).await
+        let options = GetOptions::new().with_prefix();
+        let oldest_first = options.with_sort(SortTarget::Create, SortOrder::Ascend);
+        self.found(prefix, oldest_first).await
     }
 
     async fn found(
@@ -237,16 +234,16 @@ impl Store {
         &self,
         held: &'a mut Option<Lease>,
     ) -> Result<&'a mut Lease, SessionError> {
-        let earlier = match held {
-            Some(lease) => self
-                .keeper(lease.id)
+        let mut kept = None;
+        if let Some(Lease { id, .. }) = *held {
+            kept = self
+                .keeper(id)
                 .await
                 .ok()
-                .map(|keep_alive| (lease.id, keep_alive)),
-            None => None,
-        };
-        let (id, keep_alive) = match earlier {
-            Some(earlier) => earlier,
+                .map(|keep_alive| (id, keep_alive));
+        }
+        let (id, keep_alive) = match kept {
+            Some(kept) => kept,
             None => self.granted().await?,
         };
         Ok(held.insert(Lease {
@@ -264,12 +261,6 @@ impl Store {
     async fn keeper(&self, lease: i64) -> Result<KeepAlive, SessionError> {
         with_timeout(self.0.lease_client().keep_alive(lease)).await
     }
-}
-
-fn oldest_first() -> GetOptions {
-    GetOptions::new()
-        .with_prefix()
-        .with_sort(SortTarget::Create, SortOrder::Ascend)
 }
 
 /// A random number below `count`.
@@ -357,10 +348,8 @@ impl Drop for Lease {
 }
 
 async fn keep_until_error(keep_alive: KeepAlive) -> SessionError {
-    match run_keep_alive(keep_alive).await {
-        Ok(never) => match never {},
-        Err(why) => why,
-    }
+    let Err(why) = run_keep_alive(keep_alive).await;
+    why
 }
 
 async fn run_keep_alive((mut keeper, mut answers): KeepAlive) -> Result<Infallible, SessionError> {

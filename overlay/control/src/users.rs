@@ -124,34 +124,28 @@ fn written(permission: &Permission) -> etcd_client::Permission {
 async fn perform(store: &Store, step: &Step) -> Result<(), SessionError> {
     let mut auth = store.auth();
     match step {
-        Step::AddRole(role) => {
-            with_timeout(auth.role_add(role)).await?;
-        }
+        Step::AddRole(role) => with_timeout(auth.role_add(role)).await.map(drop),
         Step::GrantPermission(role, permission) => {
-            let allowed = written(permission);
-            with_timeout(auth.role_grant_permission(role, allowed)).await?;
+            let granted = auth.role_grant_permission(role, written(permission));
+            with_timeout(granted).await.map(drop)
         }
         Step::AddUser(user) => {
             let by_certificate = Some(UserAddOptions::new().with_no_pwd());
-            with_timeout(auth.user_add(user, "", by_certificate)).await?;
+            with_timeout(auth.user_add(user, "", by_certificate))
+                .await
+                .map(drop)
         }
-        Step::GrantRole(user, role) => {
-            with_timeout(auth.user_grant_role(user, role)).await?;
-        }
-        Step::Enable => {
-            with_timeout(auth.auth_enable()).await?;
-        }
-        Step::DeleteUser(user) => {
-            with_timeout(auth.user_delete(user)).await?;
-        }
-        Step::DeleteRole(role) => {
-            with_timeout(auth.role_delete(role)).await?;
-        }
+        Step::GrantRole(user, role) => with_timeout(auth.user_grant_role(user, role))
+            .await
+            .map(drop),
+        Step::Enable => with_timeout(auth.auth_enable()).await.map(drop),
+        Step::DeleteUser(user) => with_timeout(auth.user_delete(user)).await.map(drop),
+        Step::DeleteRole(role) => with_timeout(auth.role_delete(role)).await.map(drop),
         Step::DeleteKeys(name) => {
             for key in keys_of(name) {
                 store.delete(&key).await?;
             }
+            Ok(())
         }
     }
-    Ok(())
 }
