@@ -258,6 +258,7 @@ fn no_rounds(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::cases;
 
     const TEXT: &str = "# where our servers are\n10.0.0.0/8 london\n10.1.2.3/16\tmilan 10 # large files\n\n\
         default oslo 1\n2001:db8::/32 london\n10.0.0.0/8 port 22 oslo 1\n10.1.0.0/16\tport 443 oslo\n";
@@ -307,60 +308,36 @@ mod tests {
 
     #[test]
     fn a_line_that_is_wrong_is_named() {
-        for (text, what) in [
-            ("\n10.0.0.0/8", "2: 10.0.0.0/8: accepted: a network, a port"),
-            ("10.0.0.0/8 a 5 6", "1: 10.0.0.0/8 a 5 6: accepted"),
-            ("10.0.0.0/8 port 0 a", "1: 0: accepted: a port from 1"),
-            ("10.0.0.0/8 port a 5", "1: a: accepted: a port from 1"),
-            (
-                "10.0.0.0/8 port 443",
-                "1: 10.0.0.0/8 port 443: accepted: a network, a port",
-            ),
-            ("10.0.0.0/33 a", "1: 10.0.0.0/33: accepted: a network with"),
-            ("10.0.0.1 a", "1: 10.0.0.1: accepted: a network with"),
-            ("10.0.0.0/8 a/b", "1: \"a/b\" is no name"),
-            ("10.0.0.0/8 a 0", "1: 0: accepted: rounds from 1 to 30"),
-            ("10.0.0.0/8 a 31", "1: 31: accepted: rounds"),
-            ("10.0.0.0/8 a +", "1: +: accepted: rounds"),
-            ("10.0.0.0/8 a|b|", "1: \"\" is no name"),
-            ("10.0.0.0/8 a | b", "1: 10.0.0.0/8 a | b: accepted"),
-            (
-                "10.0.0.0/8 a|b|a",
-                "1: a|b|a: a twice: accepted: each node once",
-            ),
-            (
-                "10.0.0.0/8 a|b|c|d|e|f|g|h|i",
-                "1: a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes",
-            ),
-            (
-                "10.0.0.0/8 a|b probe 10.0.0.1",
-                "1: 10.0.0.1: accepted: a server's address and port: 192.0.2.1:443",
-            ),
-            ("10.0.0.0/8 a|b probe 10.0.0.1:0", "1: 10.0.0.1:0: accepted"),
-            (
-                "10.0.0.0/8 a|b probe 11.0.0.1:443",
-                "1: probe 11.0.0.1:443: accepted: a server of 10.0.0.0/8",
-            ),
-            (
-                "10.0.0.0/8 a probe 10.0.0.1:443",
-                "1: probe 10.0.0.1:443: accepted: where there are several nodes",
-            ),
-            ("10.0.0.0/8 probe 10.0.0.1:443", "1: 10.0.0.0/8 probe 10"),
-            (
-                "10.0.0.0/8 a|b probe 10.0.0.1:1 5",
-                "1: 10.0.0.0/8 a|b probe",
-            ),
-            (
-                "10.0.0.0/8 a\n10.0.0.1/8 b",
-                "2: 10.0.0.0/8 again: accepted: each network once",
-            ),
-            (
-                "10.0.0.0/8 port 22 a\n10.0.0.0/8 a\n10.0.0.0/8 port 22 b",
-                "3: 10.0.0.0/8 port 22 again: accepted: each network once",
-            ),
-            ("default a\n::/0 b", "2: ::/0 again"),
-        ] {
-            let wrong = Egresses::parse(text).unwrap_err();
+        for (text, what) in cases(
+            r#"
+            \n10.0.0.0/8 => 2: 10.0.0.0/8: accepted: a network, a port
+            10.0.0.0/8 a 5 6 => 1: 10.0.0.0/8 a 5 6: accepted
+            10.0.0.0/8 port 0 a => 1: 0: accepted: a port from 1
+            10.0.0.0/8 port a 5 => 1: a: accepted: a port from 1
+            10.0.0.0/8 port 443 => 1: 10.0.0.0/8 port 443: accepted: a network, a port
+            10.0.0.0/33 a => 1: 10.0.0.0/33: accepted: a network with
+            10.0.0.1 a => 1: 10.0.0.1: accepted: a network with
+            10.0.0.0/8 a/b => 1: "a/b" is no name
+            10.0.0.0/8 a 0 => 1: 0: accepted: rounds from 1 to 30
+            10.0.0.0/8 a 31 => 1: 31: accepted: rounds
+            10.0.0.0/8 a + => 1: +: accepted: rounds
+            10.0.0.0/8 a|b| => 1: "" is no name
+            10.0.0.0/8 a | b => 1: 10.0.0.0/8 a | b: accepted
+            10.0.0.0/8 a|b|a => 1: a|b|a: a twice: accepted: each node once
+            10.0.0.0/8 a|b|c|d|e|f|g|h|i => 1: a|b|c|d|e|f|g|h|i: accepted: at most 8 nodes
+            10.0.0.0/8 a|b probe 10.0.0.1 => 1: 10.0.0.1: accepted: a server's address and port: 192.0.2.1:443
+            10.0.0.0/8 a|b probe 10.0.0.1:0 => 1: 10.0.0.1:0: accepted
+            10.0.0.0/8 a|b probe 11.0.0.1:443 => 1: probe 11.0.0.1:443: accepted: a server of 10.0.0.0/8
+            10.0.0.0/8 a probe 10.0.0.1:443 => 1: probe 10.0.0.1:443: accepted: where there are several nodes
+            10.0.0.0/8 probe 10.0.0.1:443 => 1: 10.0.0.0/8 probe 10
+            10.0.0.0/8 a|b probe 10.0.0.1:1 5 => 1: 10.0.0.0/8 a|b probe
+            10.0.0.0/8 a\n10.0.0.1/8 b => 2: 10.0.0.0/8 again: accepted: each network once
+            ::/0 port 22 a\n::/0 a\n::/0 port 22 b => 3: ::/0 port 22 again: accepted: each network once
+            default a\n::/0 b => 2: ::/0 again
+            "#,
+        ) {
+            let text = text.replace(r"\n", "\n");
+            let wrong = Egresses::parse(&text).unwrap_err();
             assert!(wrong.starts_with(what), "{text:?} gives {wrong:?}");
         }
     }

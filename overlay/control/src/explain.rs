@@ -274,8 +274,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::samples::{self, chain, measured, ms, name, names};
-    use crate::schema::{EgressChoices, ServerDelays};
+    use crate::samples::{self, chain, choices, measured, name, names};
 
     /// D is silent.
     fn snapshot() -> Snapshot {
@@ -283,16 +282,9 @@ mod tests {
     }
 
     fn table() -> Table {
-        Table {
-            ingress: name("A"),
-            version: 7,
-            made: 1,
-            chains: BTreeMap::from([
-                (name("B"), vec![chain(1, &[]), chain(2, &["C"])]),
-                (name("C"), vec![chain(1, &[])]),
-            ]),
-            choices: Vec::new(),
-        }
+        let mut table = samples::table("B", vec![chain(1, &[]), chain(2, &["C"])]);
+        table.chains.insert(name("C"), vec![chain(1, &[])]);
+        table
     }
 
     fn asked(server: &str) -> Transfer {
@@ -386,11 +378,8 @@ mod tests {
     fn of_several_nodes_the_one_is_named_and_why() {
         let line = "192.0.2.0/24 B|C|A|D";
         let egresses = Egresses::parse(line).unwrap();
-        let network = "192.0.2.0/24".parse().unwrap();
         let mut snapshot = snapshot();
-        let far = |far| ServerDelays {
-            round_trip_us: BTreeMap::from([(network, ms(far))]),
-        };
+        let far = |far| samples::to_servers("192.0.2.0/24", far);
         snapshot.servers = BTreeMap::from([(name("B"), far(4)), (name("C"), far(40))]);
         let asked = asked("192.0.2.1");
         let explained = |table: &Table, snapshot: &Snapshot| {
@@ -399,16 +388,7 @@ mod tests {
         let first = explained(&table(), &snapshot);
         assert_eq!((first.node, first.node_by), (name("B"), ChosenBy::Order));
         let mut measured = table();
-        let choice = schema::EgressChoice {
-            rounds: 1,
-            node: name("B"),
-            through: vec![name("C")],
-        };
-        measured.choices = vec![EgressChoices {
-            to: network,
-            port: None,
-            best: vec![choice],
-        }];
+        measured.choices = vec![choices("192.0.2.0/24", &[(1, "B", &["C"])])];
         let found = explained(&measured, &snapshot);
         assert_eq!(found.node_by, ChosenBy::Measurement);
         // 1/2 * (20 + 4) + 4 * 12, and 1/2 * (20 + 4) + 4 * 20; by C 1/2 * (12 + 40) + 4 * 40.

@@ -143,18 +143,7 @@ fn converters(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::{chain, name};
-    use crate::schema::EgressChoices;
-
-    fn table(chains: Vec<Chain>) -> Table {
-        Table {
-            ingress: name("A"),
-            version: 7,
-            made: 1_800_000_000,
-            chains: BTreeMap::from([(name("B"), chains)]),
-            choices: Vec::new(),
-        }
-    }
+    use crate::samples::{chain, choices, name, table};
 
     /// Each at 10.0.0.N, with a converter unless it is in `without`.
     fn nodes(names: &str, without: &str) -> BTreeMap<Name, Node> {
@@ -172,7 +161,7 @@ mod tests {
 
     fn all_lines(chains: Vec<Chain>, nodes: &BTreeMap<Name, Node>, egresses: &str) -> Vec<String> {
         let egresses = Egresses::parse(egresses).unwrap();
-        let text = text(&name("A"), Some(&table(chains)), nodes, &egresses);
+        let text = text(&name("A"), Some(&table("B", chains)), nodes, &egresses);
         text.lines().skip(1).map(String::from).collect()
     }
 
@@ -282,24 +271,11 @@ mod tests {
     }
 
     /// To 192.0.2.0/24 by B, C or A: from so many rounds on by this node, through those.
-    fn lines_of_several(
-        choices: &[(u8, &str, &[&str])],
-        nodes: &BTreeMap<Name, Node>,
-    ) -> Vec<String> {
-        let best = choices.iter().map(|(rounds, node, through)| EgressChoice {
-            rounds: *rounds,
-            node: name(node),
-            through: chain(1, through).through,
-        });
-        let mut table = table(vec![chain(1, &[]), chain(3, &["C"])]);
+    fn lines_of_several(best: &[(u8, &str, &[&str])], nodes: &BTreeMap<Name, Node>) -> Vec<String> {
+        let mut table = table("B", vec![chain(1, &[]), chain(3, &["C"])]);
         let to_c = vec![chain(1, &[]), chain(2, &["B"]), chain(6, &["B", "D"])];
         table.chains.insert(name("C"), to_c);
-        let choices = EgressChoices {
-            to: "192.0.2.0/24".parse().unwrap(),
-            port: None,
-            best: best.collect(),
-        };
-        table.choices = vec![choices];
+        table.choices = vec![choices("192.0.2.0/24", best)];
         let egresses = Egresses::parse("192.0.2.0/24 B|C|A\n").unwrap();
         let text = text(&name("A"), Some(&table), nodes, &egresses);
         let lines = text.lines().skip(1);
@@ -382,7 +358,7 @@ mod tests {
         );
         let some = text(
             &name("A"),
-            Some(&table(Vec::new())),
+            Some(&table("B", Vec::new())),
             &BTreeMap::new(),
             &egresses,
         );

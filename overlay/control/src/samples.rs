@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::health::Health;
 use crate::name::Name;
-use crate::schema::{Chain, Delay, Delays};
+use crate::schema::{Chain, Delay, Delays, EgressChoice, EgressChoices, ServerDelays, Table};
 use crate::snapshot::Snapshot;
 
 /// The name `text`; panics unless it is one.
@@ -27,6 +28,52 @@ pub fn chain(rounds: u8, through: &[&str]) -> Chain {
         rounds,
         through: through.iter().map(|each| name(each)).collect(),
     }
+}
+
+/// Of A, with these chains to one egress.
+pub fn table(egress: &str, chains: Vec<Chain>) -> Table {
+    Table {
+        ingress: name("A"),
+        version: 7,
+        made: 1_800_000_000,
+        chains: BTreeMap::from([(name(egress), chains)]),
+        choices: Vec::new(),
+    }
+}
+
+/// To the servers of a network: from so many rounds on by this node, through those.
+pub fn choices(network: &str, best: &[(u8, &str, &[&str])]) -> EgressChoices {
+    let best = best.iter().map(|&(rounds, node, through)| EgressChoice {
+        rounds,
+        node: name(node),
+        through: chain(rounds, through).through,
+    });
+    EgressChoices {
+        to: network.parse().unwrap(),
+        port: None,
+        best: best.collect(),
+    }
+}
+
+/// So many milliseconds to the servers of a network.
+pub fn to_servers(network: &str, count: u128) -> ServerDelays {
+    ServerDelays {
+        round_trip_us: BTreeMap::from([(network.parse().unwrap(), ms(count))]),
+    }
+}
+
+/// Of a node with this pressure on its processors.
+pub fn pressed(percent: i64) -> Health {
+    Health {
+        pressure_percent: percent.try_into().unwrap(),
+        ..Health::default()
+    }
+}
+
+/// A table of cases: what is given, `=>`, and what is expected.
+pub fn cases(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| line.split_once(" => ").expect("GIVEN => EXPECTED"))
 }
 
 /// `A B 10` a line: A measured 10 ms to B.

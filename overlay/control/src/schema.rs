@@ -282,31 +282,7 @@ mod tests {
     use super::*;
     use crate::codec::{decode, encode};
     use crate::egresses::Egresses;
-    use crate::samples::{chain, name};
-
-    fn table(egress: &str, chains: Vec<Chain>) -> Table {
-        let chains = BTreeMap::from([(name(egress), chains)]);
-        Table {
-            ingress: name("A"),
-            version: 7,
-            made: 1_800_000_000,
-            chains,
-            choices: Vec::new(),
-        }
-    }
-
-    fn choices(rounds: u8, node: &str, through: &[&str]) -> EgressChoices {
-        let Chain { rounds, through } = chain(rounds, through);
-        EgressChoices {
-            to: "10.0.0.0/8".parse().unwrap(),
-            port: None,
-            best: vec![EgressChoice {
-                rounds,
-                node: name(node),
-                through,
-            }],
-        }
-    }
+    use crate::samples::{cases, chain, choices, name, table};
 
     /// `value` is written as `json`, and read again by `read`.
     fn survives<T: Serialize + PartialEq + Debug>(
@@ -364,7 +340,10 @@ mod tests {
         survives(servers, r#"{"round_trip_us":{"10.0.0.0/8":1500}}"#, decode);
         let mut table = table("B", vec![chain(1, &[]), chain(4, &["C", "D"])]);
         assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table.clone()));
-        table.choices = vec![choices(1, "B", &["C"]), choices(1, "A", &[])];
+        table.choices = vec![
+            choices("10.0.0.0/8", &[(1, "B", &["C"])]),
+            choices("10.0.0.0/8", &[(1, "A", &[])]),
+        ];
         assert_eq!(decode_table(&name("A"), &encode(&table)), Ok(table));
         let report = Report::new(name("c1"), 1, vec!["x".into()]);
         let json = r#"{"controller":"c1","computed":1,"refused":["x"]}"#;
@@ -373,22 +352,17 @@ mod tests {
 
     #[test]
     fn impossible_delays_are_refused() {
-        let cases = [
-            (
-                "-1",
-                "-1 is no round-trip time: accepted: microseconds from 1 to 4000000",
-            ),
-            ("0", "0 is no round-trip time"),
-            ("4000001", "4000001 is no round-trip time"),
-            (
-                "9223372036854775807",
-                "9223372036854775807 is no round-trip time",
-            ),
-            ("null", "invalid type: null"),
-            ("1.5", "invalid type: floating point"),
-            ("\"1\"", "invalid type: string"),
-        ];
-        for (delay, what) in cases {
+        for (delay, what) in cases(
+            r#"
+            -1 => -1 is no round-trip time: accepted: microseconds from 1 to 4000000
+            0 => 0 is no round-trip time
+            4000001 => 4000001 is no round-trip time
+            9223372036854775807 => 9223372036854775807 is no round-trip time
+            null => invalid type: null
+            1.5 => invalid type: floating point
+            "1" => invalid type: string
+            "#,
+        ) {
             let text = format!(r#"{{"format":1,"value":{{"round_trip_us":{{"B":{delay}}}}}}}"#);
             let refusal = decode_delays(&name("A"), text.as_bytes()).unwrap_err();
             assert!(refusal.starts_with(what), "{refusal}");
@@ -397,29 +371,18 @@ mod tests {
 
     #[test]
     fn malformed_values_are_refused() {
-        let cases = [
-            ("", "EOF"),
-            ("{}", "missing field `format`"),
-            (r#"{"format":1}"#, "missing field `value`"),
-            (r#"{"format":2,"value":{"new":1}}"#, "format 2: accepted: 1"),
-            (
-                r#"{"format":1,"value":{}}"#,
-                "missing field `round_trip_us`",
-            ),
-            (
-                r#"{"format":1,"value":{"round_trip_us":{"A":5}}}"#,
-                "A to itself",
-            ),
-            (
-                r#"{"format":1,"value":{"round_trip_us":{"a/b":5}}}"#,
-                "\"a/b\" is no name",
-            ),
-            (
-                r#"{"format":1,"value":{"round_trip_us":{},"x":1}}"#,
-                "unknown field `x`",
-            ),
-        ];
-        for (text, what) in cases {
+        let nothing = [("", "EOF")];
+        for (text, what) in nothing.into_iter().chain(cases(
+            r#"
+            {} => missing field `format`
+            {"format":1} => missing field `value`
+            {"format":2,"value":{"new":1}} => format 2: accepted: 1
+            {"format":1,"value":{}} => missing field `round_trip_us`
+            {"format":1,"value":{"round_trip_us":{"A":5}}} => A to itself
+            {"format":1,"value":{"round_trip_us":{"a/b":5}}} => "a/b" is no name
+            {"format":1,"value":{"round_trip_us":{},"x":1}} => unknown field `x`
+            "#,
+        )) {
             let refusal = decode_delays(&name("A"), text.as_bytes()).unwrap_err();
             assert!(refusal.starts_with(what), "{text}: {refusal}");
         }
@@ -467,7 +430,7 @@ mod tests {
             (1, "A", "C", "to 10.0.0.0/8: A twice"),
         ] {
             let mut table = table("B", vec![chain(1, &[])]);
-            table.choices = vec![choices(rounds, node, &[through])];
+            table.choices = vec![choices("10.0.0.0/8", &[(rounds, node, &[through])])];
             let refusal = decode_table(&name("A"), &encode(&table)).unwrap_err();
             assert!(refusal.starts_with(what), "{refusal}");
         }

@@ -64,9 +64,8 @@ mod tests {
     use crate::codec::encode;
     use crate::distances::penalised;
     use crate::egresses::Egresses;
-    use crate::health::Health;
-    use crate::samples::{measured, ms, name, names, snapshot};
-    use crate::schema::{Delay, Delays, ServerDelays, decode_table};
+    use crate::samples::{self, measured, ms, name, names, pressed, snapshot};
+    use crate::schema::{Delay, Delays, decode_table};
     use proptest::prelude::*;
 
     const MADE: (i64, u64) = (1, 1);
@@ -98,11 +97,8 @@ mod tests {
     fn a_loaded_node_is_farther_from_all_others() {
         let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
         let best = |percent: i64, loaded: &str| {
-            let health = Health {
-                pressure_percent: percent.try_into().unwrap(),
-                ..Health::default()
-            };
-            let counted = penalised(&delays, &BTreeMap::from([(name(loaded), health)]));
+            let health = BTreeMap::from([(name(loaded), pressed(percent))]);
+            let counted = penalised(&delays, &health);
             let chosen = choose(&names("A B C"), &counted);
             let ways = through(&chosen, "A", "B");
             let round_trip = counted[&name("A")].round_trip_us[&name("B")].microseconds();
@@ -170,9 +166,7 @@ mod tests {
     #[test]
     fn exits_are_chosen_by_what_nodes_measured_and_by_the_pressure_on_them() {
         let delays = measured("A B 20\nA C 20\nB C 20\nD A 10");
-        let servers = |far| ServerDelays {
-            round_trip_us: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), ms(far))]),
-        };
+        let servers = |far| samples::to_servers("10.0.0.0/8", far);
         let mut snapshot = snapshot(names("A B C D"), delays);
         snapshot.passable = names("A B C");
         snapshot.servers = BTreeMap::from([(name("B"), servers(9)), (name("C"), servers(16))]);
@@ -193,11 +187,7 @@ mod tests {
         for (ingress, table) in &before {
             assert_eq!(decode_table(ingress, &encode(table)).as_ref(), Ok(table));
         }
-        let loaded = Health {
-            pressure_percent: 60.try_into().unwrap(),
-            ..Health::default()
-        };
-        snapshot.health.insert(name("B"), loaded);
+        snapshot.health.insert(name("B"), pressed(60));
         let chosen = super::choose(&snapshot, &Estimates::new(), &before, MADE);
         assert_eq!(node(&chosen, "A"), ["C"]);
         let line = egresses.iter().next().unwrap();

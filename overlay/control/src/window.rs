@@ -59,13 +59,14 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::ms;
 
     fn known(milliseconds: u128) -> Reading {
-        Reading::Known(Delay::of_microseconds(milliseconds * 1000))
+        Reading::Known(ms(milliseconds))
     }
 
     fn heard(window: &mut Window, milliseconds: u128) -> Reading {
-        window.heard(Delay::of_microseconds(milliseconds * 1000));
+        window.heard(ms(milliseconds));
         window.reading()
     }
 

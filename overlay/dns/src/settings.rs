@@ -171,48 +171,23 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases = [
-            (
-                "zone = \"fast.example\"",
-                "zone = \".\"",
-                "zone: \".\": accepted",
-            ),
-            (
-                "server = \"ns1.example\"",
-                "",
-                "line 1: missing field `server`",
-            ),
-            (
-                "[\"www\", \"@\"]",
-                "[]",
-                "names: accepted: names in the zone",
-            ),
-            ("\"london\"", "\"a/b\"", "line 6: \"a/b\" is no name"),
-            (
-                "[\"192.0.2.1\", \"2001:db8::1\"]",
-                "[]",
-                "ingress london: addresses: accepted: at least one",
-            ),
-            ("192.0.2.1", "192.0.2", "line 7: invalid IP address syntax"),
-            ("198.51.100.0/24", "198.51.100.0/33", "line 8: "),
-            (
-                "[\"198.51.100.0/24\"]",
-                "[\"10.1.0.0/16\", \"10.1.2.3/16\"]",
-                "clients: 10.1.2.3/16: accepted: each network once",
-            ),
-            (
-                "server =",
-                "ttl = 4000\nserver =",
-                "ttl = 4000: accepted: seconds, at most 3600",
-            ),
-            (
-                "server =",
-                "colour = 1\nserver =",
-                "line 3: unknown field `colour`",
-            ),
-        ];
-        for (was, is, complaint) in cases {
-            let refusal = Settings::parse(&GOOD.replace(was, is)).unwrap_err();
+        let cases = r#"
+            zone = "fast.example" => zone = "." => zone: ".": accepted
+            server = "ns1.example" =>  => line 1: missing field `server`
+            ["www", "@"] => [] => names: accepted: names in the zone
+            "london" => "a/b" => line 6: "a/b" is no name
+            ["192.0.2.1", "2001:db8::1"] => [] => ingress london: addresses: accepted: at least one
+            192.0.2.1 => 192.0.2 => line 7: invalid IP address syntax
+            198.51.100.0/24 => 198.51.100.0/33 => line 8:
+            ["198.51.100.0/24"] => ["10.1.0.0/16", "10.1.2.3/16"] => clients: 10.1.2.3/16: accepted: each network once
+            server = => ttl = 4000\nserver = => ttl = 4000: accepted: seconds, at most 3600
+            server = => colour = 1\nserver = => line 3: unknown field `colour`
+        "#;
+        for case in cases.trim().lines() {
+            let mut parts = case.trim().split(" => ");
+            let [was, is, complaint] = [(); 3].map(|()| parts.next().unwrap().trim());
+            let text = GOOD.replace(was, &is.replace(r"\n", "\n"));
+            let refusal = Settings::parse(&text).unwrap_err();
             assert!(
                 refusal.contains(complaint) && !refusal.contains('\n'),
                 "{is}: {refusal}"

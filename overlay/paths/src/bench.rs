@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use overlay_paths::{Chains, Graph, Node, Rounds, floyd_warshall};
+use overlay_paths::{Chains, Graph, Node, Random, Rounds, floyd_warshall, whole};
 use serde::Serialize;
 
 /// Lookups per measurement, since one is too short for a clock.
@@ -50,9 +50,7 @@ pub fn measure(repeat: u32) -> Measurements {
 /// in microseconds. Nearly all links matter, which is the hard case.
 fn plane(count: usize) -> Graph {
     let mut random = Random(42);
-    let points: Vec<(f64, f64)> = (0..count)
-        .map(|_| (random.share(), random.share()))
-        .collect();
+    let points: Vec<(f64, f64)> = (0..count).map(|_| (random.share(), random.share())).collect();
     let mut graph = Graph::numbered(count);
     for (low, high) in graph.pairs() {
         let (a, b) = (points[usize::from(low)], points[usize::from(high)]);
@@ -73,44 +71,15 @@ fn repeated<T>(count: u32, work: impl Fn() -> T) -> impl Iterator<Item = f64> {
 
 fn lookups(chains: &Chains) -> usize {
     let mut random = Random(3);
-    let pick = |random: &mut Random| {
-        Node::try_from(random.next() % chains.graph().len() as u64).expect("few")
-    };
+    let count = chains.graph().len();
+    let pick = |random: &mut Random| Node::try_from(random.below(count)).expect("few");
     let mut found = 0;
     for _ in 0..LOOKUPS {
         let (from, to) = (pick(&mut random), pick(&mut random));
-        let rounds = Rounds::of_size(random.next() % 20_000_000);
+        let rounds = Rounds::of_size(random.bits() % 20_000_000);
         found += chains
             .best(from, to, rounds)
             .map_or(0, |chain| chain.nodes.len());
     }
     found
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "far below a minute"
-)]
-fn whole(microseconds: f64) -> u32 {
-    microseconds.round().max(1.0) as u32
-}
-
-/// Marsaglia's xorshift (Journal of Statistical Software, 2003): always the same numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// In [0, 1).
-    fn share(&mut self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "53 bits")]
-        let above = (self.next() >> 11) as f64;
-        above / 9_007_199_254_740_992.0
-    }
 }

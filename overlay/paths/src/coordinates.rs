@@ -58,12 +58,13 @@ impl Coordinates {
     }
 }
 
+/// A round-trip time in whole microseconds.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "clamped to what a round-trip time may be"
 )]
-fn whole(microseconds: f64) -> u32 {
+pub fn whole(microseconds: f64) -> u32 {
     microseconds.clamp(LEAST, 4e6).round() as u32
 }
 
@@ -72,7 +73,7 @@ impl Place {
     fn beginning(node: Node) -> Self {
         let mut random = Random(u64::from(node) + 1);
         Self {
-            at: [(); DIMENSIONS].map(|()| random.next() - 0.5),
+            at: [(); DIMENSIONS].map(|()| random.share() - 0.5),
             height: 1.0,
         }
     }
@@ -133,10 +134,10 @@ fn shuffle(links: &mut [Link]) {
 }
 
 /// Pseudo-random numbers, always the same (Steele, Lea, Flood: `SplitMix`, OOPSLA 2014).
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -146,12 +147,12 @@ impl Random {
 
     /// In [0, 1].
     #[expect(clippy::cast_precision_loss, reason = "53 bits are kept")]
-    fn next(&mut self) -> f64 {
+    pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Less than `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.bits() % bound as u64).expect("less than a usize")
     }
 }
@@ -164,7 +165,7 @@ mod tests {
     fn world(count: u16) -> Graph {
         let mut random = Random(7);
         let places: Vec<[f64; 3]> = (0..count)
-            .map(|_| [1e5, 1e5, 1e4].map(|most| most * random.next()))
+            .map(|_| [1e5, 1e5, 1e4].map(|most| most * random.share()))
             .collect();
         let mut graph = Graph::numbered(count.into());
         for (low, high) in graph.pairs() {

@@ -21,7 +21,7 @@ mod staircase;
 mod sweep;
 
 pub use chains::{Chain, Chains};
-pub use coordinates::Coordinates;
+pub use coordinates::{Coordinates, Random, whole};
 pub use graph::{Graph, Link, MAX_NODES, Node};
 pub use model::{Figures, MAX_ROUNDS, Rounds};
 pub use read::read;

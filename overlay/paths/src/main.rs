@@ -52,8 +52,8 @@ enum Command {
         #[arg(long, default_value = "1,5,10", value_delimiter = ',', value_parser = rounds)]
         rounds: Vec<Rounds>,
         /// Compare also for nodes that measure only so many others, 4 to 1000
-        #[arg(long, value_parser = peers)]
-        peers: Option<usize>,
+        #[arg(long, value_parser = clap::value_parser!(u16).range(4..=1000))]
+        peers: Option<u16>,
     },
     /// The delays of all nodes, and the links that the best chains of all pairs use
     Map {
@@ -103,7 +103,11 @@ fn run(command: &Command) -> Result<(), Failure> {
             graph,
             rounds,
             peers,
-        } => print(&answers::simulate(mesh(graph)?, rounds, *peers)),
+        } => print(&answers::simulate(
+            mesh(graph)?,
+            rounds,
+            peers.map(usize::from),
+        )),
         Command::Map { graph, rounds } => print(&answers::map(mesh(graph)?, *rounds)),
         Command::Bench { repeat } => print(&bench::measure(*repeat)),
     }
@@ -134,11 +138,6 @@ fn rounds(text: &str) -> Result<Rounds, String> {
     count
         .and_then(Rounds::new)
         .ok_or_else(|| "accepted: a whole number from 1 to 60".into())
-}
-
-fn peers(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (4..=1000).contains(count));
-    count.ok_or_else(|| "accepted: a whole number from 4 to 1000".into())
 }
 
 fn print(answer: &impl Serialize) -> Result<(), Failure> {

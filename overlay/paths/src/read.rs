@@ -144,45 +144,26 @@ mod tests {
 
     #[test]
     fn what_is_no_graph_is_refused_with_its_line() {
-        let cases = [
-            ("", 1, "there is no link at all"),
-            ("# nothing\n", 1, "there is no link at all"),
-            (
-                "A B 1\nB C\n",
-                2,
-                "2 words: accepted: NODE NODE MILLISECONDS",
-            ),
-            ("A B 1 2\n", 1, "4 words"),
-            (
-                "A B 1\nB C -2\n",
-                2,
-                "-2 is no round-trip time: accepted: milliseconds from 0.001 to 4000",
-            ),
-            ("A B NaN\n", 1, "NaN is no round-trip time"),
-            ("A B inf\n", 1, "inf is no round-trip time"),
-            ("A B 0\n", 1, "0 is no round-trip time"),
-            ("A B 4000.1\n", 1, "4000.1 is no round-trip time"),
-            ("A B soon\n", 1, "soon is no round-trip time"),
-            (
-                "A A 1\n",
-                1,
-                "A to itself: accepted: a link between two nodes",
-            ),
-            (
-                "A B 1\nB C 3\nB A 2\n",
-                3,
-                "B A is 2 ms here and 1 ms in line 1: accepted: the same both ways",
-            ),
-            (
-                "A B 1\nC D 3\nA D 2\nE F 1\n",
-                4,
-                "no chain of links joins E to A: accepted: a graph in one piece",
-            ),
-        ];
-        for (text, line, what) in cases {
-            let refusal = read(text).unwrap_err();
-            let start = format!("line {line}: {what}");
-            assert!(refusal.starts_with(&start), "{text}: {refusal}");
+        let nothing = read("").unwrap_err();
+        assert!(nothing.starts_with("line 1: there is no link at all"));
+        let cases = r"
+            # nothing => line 1: there is no link at all
+            A B 1\nB C => line 2: 2 words: accepted: NODE NODE MILLISECONDS
+            A B 1 2 => line 1: 4 words
+            A B 1\nB C -2 => line 2: -2 is no round-trip time: accepted: milliseconds from 0.001 to 4000
+            A B NaN => line 1: NaN is no round-trip time
+            A B inf => line 1: inf is no round-trip time
+            A B 0 => line 1: 0 is no round-trip time
+            A B 4000.1 => line 1: 4000.1 is no round-trip time
+            A B soon => line 1: soon is no round-trip time
+            A A 1 => line 1: A to itself: accepted: a link between two nodes
+            A B 1\nB C 3\nB A 2 => line 3: B A is 2 ms here and 1 ms in line 1: accepted: the same both ways
+            A B 1\nC D 3\nA D 2\nE F 1 => line 4: no chain of links joins E to A: accepted: a graph in one piece
+        ";
+        for case in cases.trim().lines() {
+            let (text, what) = case.trim().split_once(" => ").unwrap();
+            let refusal = read(&text.replace(r"\n", "\n")).unwrap_err();
+            assert!(refusal.starts_with(what), "{text}: {refusal}");
         }
     }
 

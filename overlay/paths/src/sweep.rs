@@ -9,7 +9,10 @@ use crate::staircase::{Cost, Stair, put};
 
 /// The index of the staircase of two different nodes.
 pub(crate) fn place(a: Node, b: Node) -> usize {
-    let (low, high) = (usize::from(a.min(b)), usize::from(a.max(b)));
+    index(usize::from(a.min(b)), usize::from(a.max(b)))
+}
+
+fn index(low: usize, high: usize) -> usize {
     high * (high - 1) / 2 + low
 }
 
@@ -79,15 +82,9 @@ impl Sweep {
                     } else {
                         (link.high, link.low)
                     };
-                    let (low, high) = (from.min(to), from.max(to));
-                    put(
-                        &mut self.pairs[high * (high - 1) / 2 + low],
-                        Stair {
-                            cost,
-                            longest: link.delay,
-                            via,
-                        },
-                    );
+                    let longest = link.delay;
+                    let stairs = &mut self.pairs[index(from.min(to), from.max(to))];
+                    put(stairs, Stair { cost, longest, via });
                 }
             }
         }
