@@ -94,11 +94,6 @@ impl ClientConnection {
         }
     }
 
-    /// Bytes sent so far.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
     /// Reads more bytes into the inbox; 0 at the client's end. Times out.
     pub async fn read_more(&mut self) -> io::Result<usize> {
         timeout(self.idle, self.read()).await?

@@ -63,10 +63,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
                 Objects::below(folder).map_err(Failure::at(Exit::NoInput, folder.display()))?;
             serve(arguments, objects)
         }
-        (None, Some(server)) => {
-            let relay = Relay::to(server).telling_client(arguments.proxy_protocol);
-            serve(arguments, relay)
-        }
+        (None, Some(server)) => serve(arguments, Relay::to(server, arguments.proxy_protocol)),
         (None, None) => Err(Failure::new(Exit::Usage, "nothing to serve".to_owned())),
     }
 }

@@ -28,21 +28,13 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// To the server at this address, which may compress its responses: no Via is added.
-    pub fn to(server: SocketAddr) -> Self {
+    /// To the server at this address, which may compress its responses: no Via is added. If it `tells_client`, each
+    /// connection begins with a line of the PROXY protocol, version 1, as specified by `HAProxy`.
+    pub fn to(server: SocketAddr, tells_client: bool) -> Self {
         Self {
             server,
-            tells_client: false,
-            limits: HeadLimits::default(),
-        }
-    }
-
-    /// Begins each connection with a line of the PROXY protocol, version 1, as specified by `HAProxy`.
-    #[must_use]
-    pub fn telling_client(self, tells_client: bool) -> Self {
-        Self {
             tells_client,
-            ..self
+            limits: HeadLimits::default(),
         }
     }
 }

@@ -48,9 +48,8 @@ impl<S: Server> HandedConnection<S> {
 
     /// Bytes of answers that were not reported to the front.
     fn unreported(&mut self) -> u64 {
-        let unreported = self.client.sent() - self.reported;
-        self.reported = self.client.sent();
-        unreported
+        let sent = self.client.sent;
+        sent - std::mem::replace(&mut self.reported, sent)
     }
 
     /// Without effect if it is not detached.

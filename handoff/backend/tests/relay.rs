@@ -24,7 +24,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
 
 /// A client of a relay to `server`.
 async fn client_of(server: SocketAddr) -> TcpStream {
-    client_of_relay(Relay::to(server)).await
+    client_of_relay(Relay::to(server, false)).await
 }
 
 async fn client_of_relay(relay: Relay) -> TcpStream {
@@ -179,7 +179,7 @@ async fn urgent_data_are_passed_on_in_their_place_and_hold_nothing_back() {
 #[tokio::test]
 async fn a_server_that_is_to_know_its_clients_hears_of_each_before_its_requests() {
     let (listener, server) = listener().await;
-    let mut client = client_of_relay(Relay::to(server).telling_client(true)).await;
+    let mut client = client_of_relay(Relay::to(server, true)).await;
     let [tasks, there] = [client.local_addr(), client.peer_addr()].map(|end| end.expect("an end"));
     let request = b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     client.write_all(request).await.expect("sent");

@@ -1,21 +1,23 @@
 //! Why a connection was not handed over, or was lost.
 
-use std::fmt;
 use std::io;
 
 use handoff_link::DetachError;
+use thiserror::Error;
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HandoffError {
     /// It cannot be detached from its socket.
+    #[error("{0}")]
     Detach(DetachError),
-    /// The switch has not installed the rule.
+    #[error("the switch has not installed the rule")]
     Switch,
-    /// The back end is away, or rejects it.
+    #[error("the back end is away, or rejects it")]
     BackEnd,
-    /// Bytes arrived at the last moment, and were acknowledged here.
+    /// And were acknowledged here.
+    #[error("bytes arrived at the last moment")]
     TooLate,
-    /// The kernel refuses to restore it.
+    #[error("the kernel refuses to restore it: {0}")]
     Kernel(io::Error),
 }
 
@@ -38,18 +40,6 @@ impl HandoffError {
             Self::BackEnd => "back-end-lost",
             Self::TooLate => "too-late",
             Self::Kernel(_) => "not-restored",
-        }
-    }
-}
-
-impl fmt::Display for HandoffError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Detach(why) => why.fmt(f),
-            Self::Switch => f.write_str("the switch has not installed the rule"),
-            Self::BackEnd => f.write_str("the back end is away, or rejects it"),
-            Self::TooLate => f.write_str("bytes arrived at the last moment"),
-            Self::Kernel(error) => write!(f, "the kernel refuses to restore it: {error}"),
         }
     }
 }

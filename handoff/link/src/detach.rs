@@ -1,11 +1,12 @@
 //! Detaches a client's connection from its socket, together with the received bytes.
 
-use std::{fmt, io};
+use std::io;
 
 use handoff_protocol::MAX_CLIENT_BYTES;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tributary_offload::{Checkpoint, NotQuiescent, begin_dropping_all, checkpoint, release};
 
@@ -14,24 +15,16 @@ const ATTEMPTS: usize = 3;
 const READ_SIZE: usize = 64 << 10;
 
 /// Why a connection cannot be detached.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum DetachError {
     /// Its state cannot be read completely.
+    #[error("{0}")]
     NotQuiescent(NotQuiescent),
-    /// The client has sent more than a message can carry.
+    #[error("the client has sent more than a message can carry")]
     TooManyBytes,
-    /// The client has closed or reset the connection.
+    /// Or reset it.
+    #[error("the client has closed the connection")]
     ClientClosed,
-}
-
-impl fmt::Display for DetachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotQuiescent(reason) => reason.fmt(f),
-            Self::TooManyBytes => f.write_str("the client has sent more than a message can carry"),
-            Self::ClientClosed => f.write_str("the client has closed the connection"),
-        }
-    }
 }
 
 impl From<io::Error> for DetachError {

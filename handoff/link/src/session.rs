@@ -3,11 +3,12 @@
 //! Messages are numbered, and kept until the peer acknowledges them. When a connection breaks nothing is lost: on the next one
 //! each end tells the last message that it received, and gets all later ones.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use std::{fmt, io};
 
 use handoff_protocol::{HELLO_LENGTH, Message, Payload, parse};
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -37,31 +38,19 @@ pub struct Hello {
 }
 
 /// Why messages are no longer carried.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum LinkError {
     /// The connection has broken; the session can be resumed on another one.
-    Connection(io::Error),
+    #[error("{0}")]
+    Connection(#[from] io::Error),
     /// The session is over.
+    #[error("{0}")]
     Session(io::Error),
 }
 
 impl LinkError {
     pub(crate) fn over(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Session(io::Error::other(why))
-    }
-}
-
-impl From<io::Error> for LinkError {
-    fn from(error: io::Error) -> Self {
-        Self::Connection(error)
-    }
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connection(error) | Self::Session(error) => error.fmt(f),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
-use std::fmt;
 use std::net::SocketAddrV4;
 
+use thiserror::Error;
 use tributary_offload::Checkpoint;
 
 /// A message. Replies may come in any order.
@@ -90,18 +90,22 @@ pub struct Rule {
 }
 
 /// Why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Rejection {
+    #[error("it is full")]
     Full,
-    /// The rule's service or back end is not configured.
+    /// Of a rule: its service or its back end.
+    #[error("the address is not configured")]
     NotConfigured,
-    /// The system refuses.
+    #[error("its system refuses")]
     System,
-    /// The back end is about to stop.
+    #[error("it is draining")]
     Draining,
-    /// It has acknowledged more of the client's bytes than it returned: nobody can continue the connection.
+    /// So nobody can continue the connection.
+    #[error("it acknowledged more than it returned")]
     Late,
     /// From a newer version.
+    #[error("reason {0}")]
     Unknown(u8),
 }
 
@@ -125,19 +129,6 @@ impl Rejection {
             4 => Self::Draining,
             5 => Self::Late,
             code => Self::Unknown(code),
-        }
-    }
-}
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full => f.write_str("it is full"),
-            Self::NotConfigured => f.write_str("the address is not configured"),
-            Self::System => f.write_str("its system refuses"),
-            Self::Draining => f.write_str("it is draining"),
-            Self::Late => f.write_str("it acknowledged more than it returned"),
-            Self::Unknown(code) => write!(f, "reason {code}"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Messages as bytes, in network byte order.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use thiserror::Error;
 use tributary_offload::{Checkpoint, InvalidCheckpoint};
 
 use crate::message::{Message, Payload, Rejection, Rule};
@@ -46,30 +46,18 @@ const CLOSE: u8 = 15;
 const DRAINING: u8 = 16;
 
 /// Why bytes are no message. The connection must then be closed, since the beginning of the next message is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ParseError {
-    /// Another version of the protocol.
+    #[error("a message of version {0}")]
     Version(u8),
-    /// An unknown kind.
+    #[error("a message of kind {0}")]
     Kind(u8),
-    /// A length that its kind cannot have.
+    /// Its kind cannot have this length.
+    #[error("a message of {0} bytes")]
     Length(usize),
-    /// A malformed connection state.
+    #[error("{0}")]
     Checkpoint(InvalidCheckpoint),
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => write!(f, "a message of version {version}"),
-            Self::Kind(kind) => write!(f, "a message of kind {kind}"),
-            Self::Length(length) => write!(f, "a message of {length} bytes"),
-            Self::Checkpoint(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ParseError {}
 
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
