@@ -20,7 +20,6 @@ pub struct Corpus {
     pub bits: u64,
 }
 
-/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
     pub folder: &'a str,
@@ -42,7 +41,6 @@ impl Corpus {
         }
     }
 
-    /// The longest one in a folder.
     pub fn longest<'a>(&self, folder: &'a str) -> Object<'a> {
         (0..self.objects)
             .map(|number| self.object(folder, number))
@@ -64,7 +62,6 @@ impl Object<'_> {
         format!("/{}/{}-{}", self.folder, self.length, self.seed)
     }
 
-    /// What is in it.
     pub fn pattern(&self) -> Pattern {
         Pattern::new(self.seed)
     }

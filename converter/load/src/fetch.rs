@@ -59,7 +59,6 @@ pub struct Options {
     rest: Duration,
 }
 
-/// What came of it.
 #[derive(Debug, Default, Serialize)]
 struct Stats {
     answers: u64,

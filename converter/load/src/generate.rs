@@ -19,7 +19,6 @@ pub struct Options {
     corpus: Corpus,
 }
 
-/// Writes all of them.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let Options { below, corpus } = options;
     for folder in &corpus.folders {

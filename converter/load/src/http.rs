@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 /// A head that is longer than this is refused.
 const MOST_HEAD: usize = 16 << 10;
 
-/// The head of a request or of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// The request line or status line, without its line end.
@@ -46,12 +45,10 @@ impl<'a> Head<'a> {
             .is_some_and(|value| value.eq_ignore_ascii_case(word))
     }
 
-    /// The status code of an answer.
     pub fn status(&self) -> Option<u16> {
         self.start_line.split(' ').nth(1)?.parse().ok()
     }
 
-    /// What the field Content-Length says.
     pub fn length(&self) -> Option<u64> {
         self.field("content-length")?.parse().ok()
     }

@@ -4,25 +4,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Times of one kind.
 #[derive(Debug, Default)]
 pub struct Latencies {
     microseconds: Vec<u32>,
 }
 
 impl Latencies {
-    /// Takes `time` in.
     pub fn add(&mut self, time: Duration) {
         self.microseconds
             .push(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
     }
 
-    /// Takes all of `others` in.
     pub fn join(&mut self, mut others: Self) {
         self.microseconds.append(&mut others.microseconds);
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.microseconds.len()
     }

@@ -41,7 +41,6 @@ pub struct Options {
     fresh: bool,
 }
 
-/// What came of some requests.
 #[derive(Default)]
 struct Stats {
     latencies: Latencies,

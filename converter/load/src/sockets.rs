@@ -48,7 +48,6 @@ impl Listen {
         Ok(socket.into())
     }
 
-    /// Serves every connection until the process ends.
     pub async fn serve<S>(
         &self,
         descriptors: u64,

@@ -23,7 +23,6 @@ const READ_SIZE: usize = 64 << 10;
 /// The most bytes per sendfile(2).
 const SENDFILE_SIZE: usize = 1 << 20;
 
-/// Serves requests.
 pub trait Server: Send + Sync + 'static {
     /// What it keeps for a connection between requests.
     type State: Default + Send;
@@ -71,7 +70,6 @@ pub struct ClientConnection {
     pub ends: [SocketAddr; 2],
     /// Received bytes that were not used yet.
     pub inbox: Vec<u8>,
-    /// Bytes sent so far.
     pub(crate) sent: u64,
     /// The longest time without a byte.
     pub(crate) idle: Duration,
@@ -105,7 +103,6 @@ impl ClientConnection {
         read_some(&self.stream, &mut self.inbox).await
     }
 
-    /// Sends all of `bytes`.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {

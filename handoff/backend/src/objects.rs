@@ -119,7 +119,6 @@ impl Objects {
     }
 }
 
-/// A response without content.
 async fn empty(client: &mut ClientConnection, status: &str, keep_alive: bool) -> Answer {
     let mut head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n").into_bytes();
     write_end(&mut head, keep_alive);

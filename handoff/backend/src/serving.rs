@@ -142,7 +142,6 @@ impl<S: Server> FrontHandle<S> {
         self.await_front(handed, stuck).await;
     }
 
-    /// Closes a connection in order.
     pub async fn close(&self, mut handed: HandedConnection<S>) {
         let sent = handed.unreported();
         handed.client.close().await;
@@ -187,7 +186,6 @@ pub async fn serve<S: Server>(
     }
 }
 
-/// The result of detaching after an answer.
 enum Detached {
     Checkpoint(Box<Checkpoint>),
     /// The client has sent more, and the connection cannot be detached.

@@ -1,5 +1,3 @@
-//! All links of a front.
-
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;

@@ -24,13 +24,11 @@ pub trait RemoteEnd {
     /// It is connected, for the first time or again; `sender` is that of the session.
     fn on_connected(&self, sender: &Sender);
     fn on_message(&self, message: Message);
-    /// The connection is broken.
     fn on_disconnected(&self);
     /// The session is over: the remote end has lost its state.
     fn on_session_end(&self);
 }
 
-/// Keeps `remote` connected.
 pub async fn reconnect_forever<F: RemoteEnd, S: AsyncRead + AsyncWrite + Unpin>(
     remote: Rc<F>,
     connect: impl AsyncFn() -> io::Result<S>,

@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handoff_link::Identity;
 
-/// The addresses of the switch and the back ends.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub identity: Identity,
     pub switch: SwitchAddress,
-    /// Sessions with the switch.
     pub switch_sessions: Sessions,
     /// Identified by their places in this list.
     pub back_ends: Vec<BackEndSettings>,
@@ -24,7 +22,6 @@ pub enum SwitchAddress {
     Tcp(SocketAddr),
 }
 
-/// The addresses of a back end.
 #[derive(Clone, Debug)]
 pub struct BackEndSettings {
     /// For the log.

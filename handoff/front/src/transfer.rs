@@ -29,11 +29,7 @@ pub enum Outcome {
     /// It is in its socket as before; all received bytes are in the buffer.
     NotHanded(HandoffError),
     /// It is back, in a new socket, with the beginning of a request. The old socket is closed.
-    Returned {
-        stream: TcpStream,
-        /// The received bytes.
-        bytes: Vec<u8>,
-    },
+    Returned { stream: TcpStream, bytes: Vec<u8> },
     /// The back end or the client has closed it.
     Closed,
     /// It was lost at the back end with this number, and the client was reset.
@@ -52,7 +48,6 @@ pub trait RequestRouter {
     fn route(&self, from: usize, bytes: &[u8]) -> Option<usize>;
 }
 
-/// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerEnd {
     /// The client has acknowledged all of it.
@@ -100,7 +95,6 @@ struct HandedOver {
     is_closing: bool,
 }
 
-/// Why a step failed.
 enum StepError {
     /// No back end has the connection.
     NotHanded(HandoffError),

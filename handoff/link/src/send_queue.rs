@@ -11,7 +11,6 @@ use tokio::sync::{Notify, mpsc};
 /// 32,768 at most, and as many removals: 9 MB. The rest is for requests with content.
 pub(crate) const MAX_QUEUED_BYTES: usize = 64 << 20;
 
-/// Queues messages for the peer.
 #[derive(Clone, Debug)]
 pub struct Sender {
     queue: mpsc::UnboundedSender<Message>,
@@ -85,7 +84,6 @@ impl Budget {
     }
 }
 
-/// A message's size in memory.
 fn size(message: &Message) -> usize {
     let bytes = match &message.payload {
         Payload::HandOver { checkpoint, bytes }

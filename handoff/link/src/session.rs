@@ -31,7 +31,6 @@ pub struct Session {
 /// The peer's first message on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The session's number.
     pub session: u64,
     /// The last message that the peer received; 0 if the session is new to it.
     pub acknowledged: u64,

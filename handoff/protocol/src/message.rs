@@ -11,7 +11,6 @@ pub struct Message {
     pub payload: Payload,
 }
 
-/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// The first message in each direction on each connection. Its `id` is the number of the session to begin or resume.

@@ -59,14 +59,12 @@ pub enum ParseError {
     Checkpoint(InvalidCheckpoint),
 }
 
-/// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// Its number among the sender's messages of the session. [`Payload::Hello`] and [`Payload::Heartbeat`] are not
     /// counted, and have the number of the message before.
     pub number: u64,
     pub message: Message,
-    /// Its length in bytes.
     pub length: usize,
 }
 

@@ -7,10 +7,8 @@ use std::time::Duration;
 use handoff_protocol::{Rejection, Rule};
 use tributary_offload::{Devices, Flow, Limits, Seen, Translation};
 
-/// What rules may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesConfig {
-    /// The addresses that clients connect to.
     pub services: Vec<SocketAddrV4>,
     /// Hand-off addresses of back ends, and the index of the device towards each.
     pub back_ends: HashMap<SocketAddrV4, u32>,
@@ -19,12 +17,10 @@ pub struct RulesConfig {
     pub max_rules: usize,
 }
 
-/// A change of the kernel's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Rewrite these packets, on their way between these devices.
     Insert(Translation, Devices),
-    /// Stop rewriting these packets.
     Remove(Flow),
 }
 

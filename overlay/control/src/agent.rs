@@ -34,7 +34,6 @@ pub struct Settings {
     pub name: Name,
     /// The address at which the agent answers pings.
     pub address: SocketAddr,
-    /// The address of the node's converter, if it has one.
     pub converter: Option<SocketAddr>,
     /// The file with the processors' pressure.
     pub pressure: PathBuf,
@@ -51,11 +50,9 @@ pub struct Settings {
 pub struct Measurements {
     /// To the task that pings them.
     pub peers: watch::Sender<Peers>,
-    /// The readings of the peers.
     pub readings: watch::Receiver<Readings>,
     /// To the task that measures servers.
     pub targets: watch::Sender<ServerTargets>,
-    /// The readings of the servers.
     pub servers: watch::Receiver<servers::Readings>,
     /// Whether the node's converter answers.
     pub answers: watch::Receiver<bool>,
@@ -152,7 +149,6 @@ pub async fn session(
     }
 }
 
-/// Reads the processors' pressure.
 pub fn pressure(file: &Path) -> Result<Pressure, String> {
     let text = fs::read_to_string(file).map_err(|error| error.to_string());
     text.and_then(|text| Pressure::parse(&text))

@@ -228,13 +228,8 @@ mod tests {
     #[test]
     fn addresses_that_are_none_are_refused() {
         assert!(own_address("[2001:db8::1]:5460").is_ok());
-        for text in [
-            "0.0.0.0:5460",
-            "[::]:5460",
-            "192.0.2.1",
-            "192.0.2.1:0",
-            "london:5460",
-        ] {
+        let refused = "0.0.0.0:5460 [::]:5460 192.0.2.1 192.0.2.1:0 london:5460";
+        for text in refused.split(' ') {
             assert!(own_address(text).is_err(), "{text}");
         }
     }

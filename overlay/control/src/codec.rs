@@ -39,7 +39,6 @@ pub fn encode_bounded(value: &impl Serialize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Decodes a value of etcd's.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let envelope: Envelope<serde_json::Value> =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;

@@ -25,9 +25,7 @@ const RECOMPUTE_INTERVAL: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The controller's name.
     pub name: Name,
-    /// etcd's members.
     pub members: Members,
     /// The limit of [`sanity::check`], in percent of pairs.
     pub max_through: u32,

@@ -20,7 +20,6 @@ const RETRY_AFTER: Duration = Duration::from_millis(300);
 
 /// A header of two words and an Info TLV (RFC 8803 sections 6.1 and 6.2.3).
 const INFO_REQUEST: [u8; 8] = [1, 2, 0x22, 0x63, 1, 1, 0, 0];
-/// The offset of the header's magic number.
 const MAGIC: std::ops::Range<usize> = 2..4;
 
 /// Publishes when `converter` fails to answer twice in a row, and when it answers again, until all receivers are dropped.

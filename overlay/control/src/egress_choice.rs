@@ -12,7 +12,6 @@ use crate::threshold::Threshold;
 /// A candidate egress, and the time of transfers through it.
 struct Candidate<'a> {
     node: &'a Name,
-    /// The chain to the node.
     best: Best,
     /// Of a transfer, in microseconds, including the hop from the node to the servers.
     time: f64,

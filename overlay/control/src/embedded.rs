@@ -19,7 +19,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The process of etcd.
 pub struct Etcd {
     child: Child,
     /// Its URL.

@@ -69,7 +69,6 @@ struct Candidate {
     time_ms: Option<f64>,
 }
 
-/// The path from an ingress to a server.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     ingress: Name,
@@ -103,8 +102,6 @@ struct Path {
     time_ms: Option<f64>,
 }
 
-/// Explains the path by what is in etcd.
-///
 /// Exits with 64 for an unknown ingress or a server that no line covers, with 69 without etcd.
 pub async fn ask(
     members: &Members,

@@ -26,7 +26,6 @@ use crate::store::{Lease, SETTLE, Store};
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// The state of an ingress.
 pub struct Ingress {
     name: Name,
     members: Members,

@@ -35,7 +35,6 @@ const REST_FACTOR: u32 = 19;
 pub enum BackgroundQuery<T> {
     /// The next query is allowed from this moment on.
     Idle(KernelRtt, Instant),
-    /// A query is running.
     Pending(JoinHandle<Answer<T>>),
     /// The kernel has refused.
     Unavailable,
@@ -102,7 +101,6 @@ pub struct KernelRtt {
     kernel: Socket,
     /// Acknowledged bytes by connection (its cookie).
     acknowledged: BTreeMap<[u8; 8], u64>,
-    /// Whether there was a query already.
     has_queried: bool,
 }
 

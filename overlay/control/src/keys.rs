@@ -15,7 +15,6 @@
 use crate::name::Name;
 
 pub const ALL: &str = "tributary/overlay/";
-/// Live nodes.
 pub const NODES: &str = "tributary/overlay/nodes/";
 /// Round-trip times, by the node that measured them.
 pub const DELAYS: &str = "tributary/overlay/delays/";
@@ -28,7 +27,6 @@ pub const TABLES: &str = "tributary/overlay/tables/";
 pub const EGRESSES: &str = "tributary/overlay/egresses/";
 /// The table that the converter of each ingress uses.
 pub const ROUTES: &str = "tributary/overlay/routes/";
-/// The elected controller's report.
 pub const REPORT: &str = "tributary/overlay/report";
 /// Controllers that would write, see [`crate::election`].
 pub const ELECTION: &str = "tributary/overlay/controller/";

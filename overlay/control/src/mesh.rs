@@ -13,7 +13,6 @@ use crate::snapshot::Snapshot;
 /// The distances between nodes, including the penalties of loaded nodes.
 pub struct LinkDelays {
     measured: BTreeMap<Name, Delays>,
-    /// Of pairs without a measurement.
     estimated: BTreeMap<Name, Delays>,
 }
 
@@ -56,7 +55,6 @@ pub struct Mesh {
     estimated: Graph,
     /// First the nodes that chains may pass, in order, then those at which they only begin, in order.
     nodes: Vec<Name>,
-    /// The number of nodes that chains may pass.
     passed: usize,
 }
 

@@ -21,7 +21,6 @@ use crate::window::{Reading, Window};
 
 /// The addresses of the other agents and their converters.
 pub type Peers = BTreeMap<Name, Node>;
-/// The state of each peer.
 pub type Readings = BTreeMap<Name, Reading>;
 
 /// With a sample of peers, in one of so many turns another peer is pinged.
@@ -112,7 +111,6 @@ pub async fn measure(
     }
 }
 
-/// The state of the pings.
 #[derive(Default)]
 struct Pings {
     /// None: all peers.
@@ -120,9 +118,7 @@ struct Pings {
     /// The peers of the sample whose readings are published.
     counted: BTreeSet<Name>,
     peers: BTreeMap<Name, Peer>,
-    /// The number of turns so far.
     turns: u64,
-    /// Requests without a reply yet.
     open: BTreeMap<u64, (Name, Instant)>,
     /// `SipHash` with a random key makes unguessable numbers.
     unguessable: RandomState,
@@ -395,31 +391,5 @@ mod tests {
             .filter(|port| last.contains(port))
             .count();
         assert_eq!(nearest, 3, "{last:?}");
-    }
-
-    #[tokio::test]
-    async fn two_meters_measure_each_other() {
-        let [one, other] = [
-            UdpSocket::bind(address(0)).await,
-            UdpSocket::bind(address(0)).await,
-        ]
-        .map(Result::unwrap);
-        let name: Name = "other".parse().unwrap();
-        let node = Node {
-            address: other.local_addr().unwrap(),
-            converter: None,
-        };
-        let peers = Peers::from([(name.clone(), node)]);
-        let (_mine, given) = watch::channel(Peers::new());
-        let (kernel_rtts, _) = watch::channel(Readings::new());
-        let every = Duration::from_millis(20);
-        tokio::spawn(measure(other, every, None, given, kernel_rtts));
-        let (set, given) = watch::channel(Peers::new());
-        set.send(peers).unwrap();
-        let (kernel_rtts, mut readings) = watch::channel(Readings::new());
-        tokio::spawn(measure(one, every, None, given, kernel_rtts));
-        let known = |all: &Readings| matches!(all.get(&name), Some(Reading::Known(_)));
-        let waited = tokio::time::timeout(Duration::from_secs(10), readings.wait_for(known));
-        assert!(waited.await.unwrap().is_ok());
     }
 }

@@ -9,7 +9,6 @@ use crate::name::Name;
 use crate::threshold::Threshold;
 use crate::window::Reading;
 
-/// The lowest rank.
 const LAST: u64 = u64::MAX;
 
 /// The size of the sample, and the node's name.

@@ -16,7 +16,6 @@ pub const ADMINISTRATOR: &str = "root";
 /// The name in the certificates of etcd's members, as which etcd's JSON gateway authenticates: never a user.
 pub const MEMBER: &str = "etcd";
 
-/// The role of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// An agent: writes its node's keys
@@ -27,7 +26,6 @@ pub enum Role {
     Reader,
 }
 
-/// A permission of a role in etcd.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
     /// To read all keys with this prefix.
@@ -65,7 +63,6 @@ impl Display for Permission {
     }
 }
 
-/// The keys that a node writes.
 fn node_keys(name: &Name) -> impl Iterator<Item = String> {
     [NODES, DELAYS, SERVERS, HEALTH, EGRESSES, ROUTES]
         .map(|folder| keys::key(folder, name))
@@ -84,11 +81,9 @@ pub struct AuthState {
     pub users: BTreeMap<String, Vec<String>>,
     /// Roles with their permissions; None for one with a permission that no role of the overlay has.
     pub roles: BTreeMap<String, Option<BTreeSet<Permission>>>,
-    /// Whether authentication is on.
     pub enabled: bool,
 }
 
-/// A change in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     AddRole(String),
@@ -98,7 +93,6 @@ pub enum Step {
     AddUser(String),
     /// To the user, the role.
     GrantRole(String, String),
-    /// Turn authentication on.
     Enable,
     DeleteUser(String),
     DeleteRole(String),

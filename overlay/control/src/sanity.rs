@@ -43,7 +43,6 @@ pub fn check(chosen: &TableSet, most: u32) -> Result<(), String> {
     }
 }
 
-/// The nodes that all chains pass.
 fn on_all<'a>(mut chains: impl Iterator<Item = &'a [Name]>) -> BTreeSet<&'a Name> {
     let first = chains.next().unwrap_or_default().iter().collect();
     chains.fold(first, |common: BTreeSet<&Name>, chain| {

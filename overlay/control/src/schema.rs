@@ -32,7 +32,6 @@ impl Delay {
         )
     }
 
-    /// In microseconds.
     pub fn microseconds(self) -> u32 {
         self.0
     }
@@ -53,7 +52,6 @@ impl TryFrom<i64> for Delay {
     }
 }
 
-/// A live node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
@@ -166,7 +164,6 @@ impl Table {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// The controller's name.
     pub controller: Name,
     /// When it computed: seconds since 1970, by its clock.
     pub computed: u64,

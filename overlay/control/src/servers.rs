@@ -20,7 +20,6 @@ use crate::name::Name;
 use crate::schema::Delay;
 use crate::window::{Reading, Window};
 
-/// The reading of each network.
 pub type Readings = BTreeMap<IpNet, Reading>;
 
 /// A server is probed in one of so many turns.
@@ -28,7 +27,6 @@ const PROBE_INTERVAL: u32 = 5;
 /// After this time the kernel repeats the SYN, and it is not known which of the two is answered (RFC 6298 section 2).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The networks to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTargets {
     /// With the probe, if one is named.
@@ -136,7 +134,6 @@ pub async fn measure(
     }
 }
 
-/// The round-trip times of connections now.
 fn collect(
     kernel: &mut KernelRtt,
     wanted: &ServerTargets,
@@ -158,7 +155,6 @@ async fn time_to(server: SocketAddr) -> Option<Delay> {
     Some(Delay::of_microseconds(start.elapsed().as_micros()))
 }
 
-/// The samples of each network.
 #[derive(Default)]
 struct NetworkWindows(BTreeMap<IpNet, NetworkWindow>);
 

@@ -12,7 +12,6 @@ use crate::keys::{self, DELAYS, EGRESSES, HEALTH, NODES, SERVERS};
 use crate::name::Name;
 use crate::schema::{self, Delays, Node, ServerDelays};
 
-/// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// The entries of etcd's prefixes, all at one revision.
@@ -30,7 +29,6 @@ pub struct Entries {
     pub egresses: Vec<Entry>,
 }
 
-/// The decoded entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub alive: BTreeSet<Name>,

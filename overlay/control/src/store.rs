@@ -207,7 +207,6 @@ impl Store {
             .succeeded())
     }
 
-    /// Deletes a key, if it exists.
     pub(crate) async fn delete(&self, key: &str) -> Result<(), SessionError> {
         with_timeout(self.0.kv_client().delete(key, None)).await?;
         Ok(())
@@ -263,7 +262,6 @@ impl Store {
     }
 }
 
-/// A random number below `count`.
 fn random_start(count: usize) -> usize {
     use std::hash::{BuildHasher as _, RandomState};
     let drawn = RandomState::new().hash_one(std::process::id());
@@ -284,7 +282,6 @@ pub(crate) async fn with_timeout<T>(
     }
 }
 
-/// A watch of a prefix.
 pub struct Changes(WatchStream);
 
 impl Changes {

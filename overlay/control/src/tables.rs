@@ -11,7 +11,6 @@ use crate::name::Name;
 use crate::schema::Table;
 use crate::snapshot::Snapshot;
 
-/// The table of each ingress.
 pub type TableSet = BTreeMap<Name, Table>;
 
 /// Computes the tables of all live nodes, with this version and time. Chains pass and end only at passable nodes. Pairs that no

@@ -11,12 +11,10 @@ const ENOUGH: usize = 3;
 /// After so many consecutive pings without a reply the peer is silent.
 const SILENT_AFTER: usize = 3;
 
-/// The state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Too few samples yet.
     Unknown,
-    /// The round-trip time.
     Known(Delay),
     /// It no longer answers.
     Silent,
@@ -46,7 +44,6 @@ impl Window {
         }
     }
 
-    /// The delay that follows.
     pub fn reading(&self) -> Reading {
         match self.samples.iter().min() {
             _ if self.missed >= SILENT_AFTER => Reading::Silent,

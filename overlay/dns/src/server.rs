@@ -26,7 +26,6 @@ pub struct Answers {
     alive: watch::Receiver<Option<BTreeSet<Name>>>,
 }
 
-/// The content of an answer.
 struct Answer {
     code: ResponseCode,
     records: Vec<Record>,

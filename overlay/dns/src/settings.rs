@@ -11,7 +11,6 @@ use serde::Deserialize;
 /// More than clients should keep using a dead ingress.
 const MAX_TTL: u32 = 3600;
 
-/// The checked contents of the file.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Fully qualified.
@@ -32,7 +31,6 @@ pub struct Settings {
 pub struct Ingress {
     /// Its name in the overlay.
     pub node: Name,
-    /// The addresses in answers.
     pub addresses: Vec<IpAddr>,
     /// The networks of its clients; the longest prefix counts.
     #[serde(default)]

@@ -98,7 +98,6 @@ pub struct Map {
     nodes: Vec<String>,
     /// The round-trip times of all pairs, in the order of the nodes.
     delays_ms: Vec<Vec<f64>>,
-    /// The links that best chains use.
     links: Vec<Used>,
 }
 

@@ -9,7 +9,6 @@ use serde::Serialize;
 /// Lookups per measurement, since one is too short for a clock.
 const LOOKUPS: u32 = 100_000;
 
-/// All measurements, by name and unit.
 #[derive(Debug, Serialize)]
 pub struct Measurements {
     pairs_115_ms: Vec<f64>,
@@ -21,7 +20,6 @@ pub struct Measurements {
     chains_a_pair_115: f64,
 }
 
-/// Measures everything `repeat` times.
 pub fn measure(repeat: u32) -> Measurements {
     let (small, large) = (plane(115), plane(315));
     let chains = Chains::of(small.clone());
@@ -50,7 +48,9 @@ pub fn measure(repeat: u32) -> Measurements {
 /// in microseconds. Nearly all links matter, which is the hard case.
 fn plane(count: usize) -> Graph {
     let mut random = Random(42);
-    let points: Vec<(f64, f64)> = (0..count).map(|_| (random.share(), random.share())).collect();
+    let points: Vec<(f64, f64)> = (0..count)
+        .map(|_| (random.share(), random.share()))
+        .collect();
     let mut graph = Graph::numbered(count);
     for (low, high) in graph.pairs() {
         let (a, b) = (points[usize::from(low)], points[usize::from(high)]);

@@ -43,7 +43,6 @@ impl Chains {
         Self { graph, pairs }
     }
 
-    /// The graph from which they were computed.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -65,7 +64,6 @@ impl Chains {
         })
     }
 
-    /// The figures of that chain.
     pub fn best_figures(&self, ingress: Node, egress: Node, rounds: Rounds) -> Option<Figures> {
         self.best_before(ingress, egress, 0, rounds)
     }

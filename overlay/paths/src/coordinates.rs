@@ -18,7 +18,6 @@ const ENOUGH: usize = 3;
 /// The least distance in microseconds.
 const LEAST: f64 = 1.0;
 
-/// The coordinates of a graph's nodes.
 #[derive(Clone, Debug)]
 pub struct Coordinates {
     places: Vec<Place>,
@@ -108,7 +107,6 @@ fn pull(places: &mut [Place], link: Link, step: f64) {
     }
 }
 
-/// The mean relative error of each node's links.
 fn errors(places: &[Place], links: &[Link]) -> Vec<Option<f64>> {
     let mut sums = vec![(0.0, 0_usize); places.len()];
     for link in links {

@@ -34,7 +34,6 @@ pub fn choose_sample<Id: Copy + Ord>(mut peers: Vec<Peer<Id>>, count: usize) -> 
 /// The results for a graph in which each node measures only a sample.
 #[derive(Clone, Debug, Serialize)]
 pub struct SampledComparison {
-    /// The size of the sample.
     pub peers: usize,
     /// The percentage of pairs that one of the two measures.
     pub pairs_measured_percent: f64,
@@ -120,7 +119,6 @@ fn in_truth(mesh: &Graph, low: Node, high: Node, nodes: Option<Vec<Node>>) -> Op
     mesh.figures(&nodes.unwrap_or_else(|| vec![low, high]))
 }
 
-/// The percentage of pairs with a link.
 #[expect(clippy::cast_precision_loss, reason = "few pairs")]
 fn share(graph: &Graph) -> f64 {
     let pairs = graph.len() * (graph.len() - 1) / 2;

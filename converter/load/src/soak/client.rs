@@ -59,7 +59,6 @@ pub struct Options {
     seed: u64,
 }
 
-/// Soaks for the time that was wished, and judges.
 pub async fn run(options: Options) -> Result<(), Failure> {
     let count = options.connections + options.resting;
     sockets::need_descriptors(count + 100)?;

@@ -39,7 +39,6 @@ const ORDERLY: u64 = 3;
 /// How much longer than its limit a connection rests at least that is to be reset.
 const PAST: Duration = Duration::from_secs(3);
 
-/// One connection.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -49,7 +48,6 @@ pub struct Plan {
     pub up: u64,
     /// Bytes from the origin to the client.
     pub down: u64,
-    /// How it ends.
     pub ending: Ending,
     /// Whether nothing moves for a while.
     pub rest: Rest,
@@ -58,7 +56,6 @@ pub struct Plan {
 /// A time in which nothing moves: before the first byte, or, where one end sends only behind the other one's end, then.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Rest {
-    /// How long.
     pub time: Duration,
     /// After which time the proxy resets such a connection.
     pub limit: Duration,
@@ -94,7 +91,6 @@ pub struct Limits {
 }
 
 impl Plan {
-    /// Any plan.
     pub fn random(random: &mut Random) -> Self {
         Self {
             seed: random.next(),

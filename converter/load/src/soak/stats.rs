@@ -49,7 +49,6 @@ impl Stats {
         self.wrong_bytes + self.truncated + self.broken + self.stuck + self.outlived + unheard == 0
     }
 
-    /// Adds `other` to this one.
     pub fn add(&mut self, other: &Self) {
         self.connections += other.connections;
         self.checked_bytes += other.checked_bytes;
@@ -77,7 +76,6 @@ impl Stats {
         ));
     }
 
-    /// One connection that broke, and why.
     pub fn broken(why: &impl ToString) -> Self {
         Self {
             broken: 1,
