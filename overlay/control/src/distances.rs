@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use overlay_paths::Graph;
 
 use crate::egresses::Egress;
-use crate::health::{Health, Pressure};
+use crate::estimates::Estimates;
+use crate::health::Health;
 use crate::name::Name;
 use crate::schema::{Delay, Delays};
 use crate::snapshot::Snapshot;
@@ -23,59 +24,60 @@ const PENALTY_MS: [(u8, u128); 4] = [(20, 2), (40, 6), (60, 20), (80, 60)];
 /// The distance from a node to the servers of a line: the measured delay plus the node's penalty, in whole steps.
 pub(crate) fn to_servers(snapshot: &Snapshot, line: &Egress, node: &Name) -> Option<Delay> {
     let measured = *snapshot.servers.get(node)?.round_trip_us.get(&line.to)?;
-    let pressure = snapshot
-        .health
-        .get(node)
-        .map(|health| health.pressure_percent);
-    let more = pressure.map_or(0, added_ms) * 1000;
-    let whole = Delay::of_microseconds(u128::from(measured.microseconds()) + more);
-    Some(Delay::of_microseconds(stepped(whole).into()))
+    let distance = distance(measured, penalty_ms(&snapshot.health, node));
+    Some(Delay::of_microseconds(distance.into()))
 }
 
-/// The measured delays plus the penalties of both ends of each link.
-pub fn penalised(
+/// The measured links of these nodes, and the estimated ones of pairs without a measurement.
+pub(crate) fn graphs(nodes: &[Name], snapshot: &Snapshot, estimates: &Estimates) -> (Graph, Graph) {
+    let estimated = estimates.iter().map(|((a, b), &delay)| (a, b, delay));
+    (
+        graph(nodes, measured(&snapshot.delays), &snapshot.health),
+        graph(nodes, estimated, &snapshot.health),
+    )
+}
+
+/// Who measured, to whom, and the delay.
+pub(crate) fn measured(
     delays: &BTreeMap<Name, Delays>,
+) -> impl Iterator<Item = (&Name, &Name, Delay)> {
+    delays.iter().flat_map(|(owner, own)| {
+        let each = own.round_trip_us.iter();
+        each.map(move |(peer, &delay)| (owner, peer, delay))
+    })
+}
+
+/// The graph of these nodes by their delays, plus the penalties of both ends of each link. Where both ends measured a link,
+/// the longer delay counts: it is slow as soon as one of them says so.
+pub(crate) fn graph<'a>(
+    nodes: &[Name],
+    delays: impl Iterator<Item = (&'a Name, &'a Name, Delay)>,
     health: &BTreeMap<Name, Health>,
-) -> BTreeMap<Name, Delays> {
-    let added = |node: &Name| {
-        health
-            .get(node)
-            .map_or(0, |of| added_ms(of.pressure_percent))
-    };
-    let mut penalised = delays.clone();
-    for (owner, measured) in &mut penalised {
-        for (peer, delay) in &mut measured.round_trip_us {
-            let more = (added(owner) + added(peer)) * 1000;
-            *delay = Delay::of_microseconds(u128::from(delay.microseconds()) + more);
-        }
-    }
-    penalised
-}
-
-fn added_ms(pressure: Pressure) -> u128 {
-    let reached = |step: &&(u8, u128)| step.0 <= pressure.percent();
-    PENALTY_MS.iter().rfind(reached).map_or(0, |step| step.1)
-}
-
-/// The graph of these nodes. Where both ends measured a link, the longer delay counts: it is slow as soon as one of them
-/// says so.
-pub(crate) fn graph(nodes: &[Name], delays: &BTreeMap<Name, Delays>) -> Graph {
+) -> Graph {
     let mut graph = Graph::new(nodes.iter().map(Name::to_string).collect());
     let places: BTreeMap<&Name, u16> = nodes.iter().zip(0..).collect();
-    for (owner, measured) in delays {
-        let Some(&from) = places.get(owner) else {
-            continue;
-        };
-        for (peer, delay) in &measured.round_trip_us {
-            if let Some(&to) = places.get(peer).filter(|&&to| to != from) {
-                let other = graph.delay(from, to).unwrap_or(0);
-                graph.set(from, to, Some(other.max(stepped(*delay))));
-            }
+    for (owner, peer, delay) in delays {
+        let ends = places.get(owner).zip(places.get(peer));
+        if let Some((&from, &to)) = ends.filter(|(from, to)| from != to) {
+            let penalty_ms = penalty_ms(health, owner) + penalty_ms(health, peer);
+            let other = graph.delay(from, to).unwrap_or(0);
+            graph.set(from, to, Some(other.max(distance(delay, penalty_ms))));
         }
     }
     graph
 }
 
-fn stepped(delay: Delay) -> u32 {
-    delay.microseconds().div_ceil(STEP_US) * STEP_US
+fn penalty_ms(health: &BTreeMap<Name, Health>, node: &Name) -> u128 {
+    let pressure = health
+        .get(node)
+        .map_or(0, |health| health.pressure_percent.percent());
+    let reached = |step: &&(u8, u128)| step.0 <= pressure;
+    PENALTY_MS.iter().rfind(reached).map_or(0, |step| step.1)
+}
+
+/// In whole steps.
+fn distance(delay: Delay, penalty_ms: u128) -> u32 {
+    let whole = u128::from(delay.microseconds()) + penalty_ms * 1000;
+    let whole = Delay::of_microseconds(whole).microseconds();
+    whole.div_ceil(STEP_US) * STEP_US
 }

@@ -139,13 +139,11 @@ mod tests {
 
     use super::*;
     use crate::estimates::Estimates;
-    use crate::mesh::LinkDelays;
     use crate::samples::{measured, ms, name, names, snapshot};
 
     fn mesh() -> Mesh {
         let snapshot = snapshot(names("A B C D"), measured(MESH));
-        let delays = LinkDelays::of(&snapshot, &Estimates::new());
-        Mesh::of(&snapshot.passable, &snapshot.alive, &delays)
+        Mesh::of(&snapshot, &Estimates::new())
     }
 
     const MESH: &str = "A B 20\nA C 30\nB C 12\nA D 10\nD B 10";

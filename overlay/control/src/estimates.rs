@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use overlay_paths::{Coordinates, Node};
 
-use crate::distances::graph;
+use crate::distances::{graph, measured};
 use crate::name::Name;
 use crate::schema::{Delay, Delays};
 use crate::snapshot::Snapshot;
@@ -20,7 +20,7 @@ pub fn of(snapshot: &Snapshot) -> Estimates {
         return Estimates::new();
     }
     let alive: Vec<Name> = snapshot.alive.iter().cloned().collect();
-    let graph = graph(&alive, &snapshot.delays);
+    let graph = graph(&alive, measured(&snapshot.delays), &BTreeMap::new());
     let coordinates = Coordinates::of(&graph);
     let nodes: Vec<(Node, &Name)> = (0..)
         .zip(&snapshot.alive)
@@ -61,16 +61,6 @@ pub fn steady(before: &Estimates, mut now: Estimates) -> Estimates {
         }
     }
     now
-}
-
-/// The estimates in the form of measurements by the first node of each pair.
-pub fn as_delays(estimates: &Estimates) -> BTreeMap<Name, Delays> {
-    let mut all: BTreeMap<Name, Delays> = BTreeMap::new();
-    for ((first, second), delay) in estimates {
-        let own = all.entry(first.clone()).or_default();
-        own.round_trip_us.insert(second.clone(), *delay);
-    }
-    all
 }
 
 /// How many peers of each node are estimated.
@@ -159,11 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_like_delays_and_are_counted_by_node() {
+    fn estimates_are_counted_by_node() {
         let found = of(&snapshot(true, &[]));
-        let all = as_delays(&found);
-        let delay = all[&name("n0")].round_trip_us[&name("n9")];
-        assert_eq!(delay, found[&pair(0, 9)]);
         let counts = by_node(&found);
         assert_eq!((counts[&name("n0")], counts[&name("n5")]), (6, 4));
     }

@@ -7,13 +7,13 @@ use overlay_paths::{Figures, Graph, MAX_ROUNDS, Rounds};
 use serde::Serialize;
 
 use crate::codec;
-use crate::distances::to_servers;
+use crate::distances::{graphs, to_servers};
 use crate::egress_choice::{self, in_order};
 use crate::egresses::{Egress, Egresses};
-use crate::estimates;
+use crate::estimates::{self, Estimates};
 use crate::keys::{self, EGRESSES, TABLES};
 use crate::members::Members;
-use crate::mesh::{LinkDelays, Mesh};
+use crate::mesh::Mesh;
 use crate::name::Name;
 use crate::published;
 use crate::routes::by_preference;
@@ -163,9 +163,9 @@ fn explain(
         (None, Some(_)) => (egress.rounds, RoundsBy::Port),
         (None, None) => (egress.rounds, RoundsBy::Network),
     };
-    let delays = LinkDelays::of(snapshot, &estimates::of(snapshot));
+    let estimates = estimates::of(snapshot);
     let alive: Vec<Name> = snapshot.alive.iter().cloned().collect();
-    let graphs = delays.graphs(&alive);
+    let graphs = graphs(&alive, snapshot, &estimates);
     let choice = table.and_then(|table| egress_choice::at(table.choices_of(egress), rounds));
     let chains = |node: &Name| table.and_then(|table| table.chains.get(node));
     let reached = |node: &&Name| {
@@ -192,7 +192,7 @@ fn explain(
             Some(_) => ChosenBy::Measurement,
             None => ChosenBy::Order,
         },
-        candidates: candidates(ingress, egress, rounds, snapshot, &delays),
+        candidates: candidates(ingress, egress, rounds, snapshot, &estimates),
         rounds,
         rounds_by,
         version: table.map(|table| table.version),
@@ -207,12 +207,12 @@ fn candidates(
     egress: &Egress,
     rounds: u8,
     snapshot: &Snapshot,
-    delays: &LinkDelays,
+    estimates: &Estimates,
 ) -> Vec<Candidate> {
     if egress.others.is_empty() {
         return Vec::new();
     }
-    let mesh = Mesh::of(&snapshot.passable, &snapshot.alive, delays);
+    let mesh = Mesh::of(snapshot, estimates);
     let each = egress.candidates().map(|node| {
         let last = to_servers(snapshot, egress, node).map(Delay::microseconds);
         let time = last

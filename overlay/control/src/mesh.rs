@@ -1,34 +1,14 @@
 //! The chains between nodes, by their distances.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use overlay_paths::{Chains, Figures, Graph, MAX_ROUNDS, Node, Rounds};
 
-use crate::distances::{graph, penalised};
-use crate::estimates::{self, Estimates};
+use crate::distances::graphs;
+use crate::estimates::Estimates;
 use crate::name::Name;
-use crate::schema::{Chain, Delays};
+use crate::schema::Chain;
 use crate::snapshot::Snapshot;
-
-/// The distances between nodes, including the penalties of loaded nodes.
-pub struct LinkDelays {
-    measured: BTreeMap<Name, Delays>,
-    estimated: BTreeMap<Name, Delays>,
-}
-
-impl LinkDelays {
-    pub fn of(snapshot: &Snapshot, estimates: &Estimates) -> Self {
-        Self {
-            measured: penalised(&snapshot.delays, &snapshot.health),
-            estimated: penalised(&estimates::as_delays(estimates), &snapshot.health),
-        }
-    }
-
-    /// The measured links of these nodes, and the estimated ones.
-    pub fn graphs(&self, nodes: &[Name]) -> (Graph, Graph) {
-        (graph(nodes, &self.measured), graph(nodes, &self.estimated))
-    }
-}
 
 /// The best chain for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +39,12 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Chains pass and end at `passable` nodes, and begin at all.
-    pub fn of(passable: &BTreeSet<Name>, all: &BTreeSet<Name>, delays: &LinkDelays) -> Self {
-        let nodes: Vec<Name> = passable
-            .iter()
-            .chain(all.difference(passable))
-            .cloned()
-            .collect();
-        let (measured, estimated) = delays.graphs(&nodes);
+    /// Chains pass and end at passable nodes, and begin at all that are alive.
+    pub fn of(snapshot: &Snapshot, estimates: &Estimates) -> Self {
+        let passable = &snapshot.passable;
+        let others = snapshot.alive.difference(passable);
+        let nodes: Vec<Name> = passable.iter().chain(others).cloned().collect();
+        let (measured, estimated) = graphs(&nodes, snapshot, estimates);
         let passed = passable.len();
         Self {
             chains: Chains::through(measured, passed),

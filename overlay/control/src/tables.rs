@@ -6,7 +6,7 @@ use crate::distances::to_servers;
 use crate::egress_choice;
 use crate::egresses::Egress;
 use crate::estimates::Estimates;
-use crate::mesh::{LinkDelays, Mesh};
+use crate::mesh::Mesh;
 use crate::name::Name;
 use crate::schema::Table;
 use crate::snapshot::Snapshot;
@@ -25,8 +25,7 @@ pub fn choose(
     before: &TableSet,
     (version, made): (i64, u64),
 ) -> TableSet {
-    let delays = LinkDelays::of(snapshot, estimates);
-    let mesh = Mesh::of(&snapshot.passable, &snapshot.alive, &delays);
+    let mesh = Mesh::of(snapshot, estimates);
     let to_servers = |line: &Egress, node: &Name| to_servers(snapshot, line, node);
     let table = |ingress: &Name| {
         let before = before.get(ingress).map_or(&[][..], |table| &table.choices);
@@ -61,7 +60,7 @@ mod tests {
 
     use super::*;
     use crate::codec::encode;
-    use crate::distances::penalised;
+    use crate::distances::graphs;
     use crate::egresses::Egresses;
     use crate::samples::{self, measured, ms, name, names, pressed, snapshot};
     use crate::schema::{Delay, Delays, decode_table};
@@ -95,13 +94,15 @@ mod tests {
     #[test]
     fn a_loaded_node_is_farther_from_all_others() {
         let delays = measured("A B 10\nA C 6\nC B 6\nB C 6");
+        let distance = |snapshot: &Snapshot| {
+            let (measured, _) = graphs(&["A", "B"].map(name), snapshot, &Estimates::new());
+            measured.delay(0, 1).unwrap()
+        };
         let best = |percent: i64, loaded: &str| {
-            let health = BTreeMap::from([(name(loaded), pressed(percent))]);
-            let counted = penalised(&delays, &health);
-            let chosen = choose(&names("A B C"), &counted);
-            let ways = through(&chosen, "A", "B");
-            let round_trip = counted[&name("A")].round_trip_us[&name("B")].microseconds();
-            (ways, round_trip)
+            let mut snapshot = snapshot(names("A B C"), delays.clone());
+            snapshot.health.insert(name(loaded), pressed(percent));
+            let chosen = super::choose(&snapshot, &Estimates::new(), &TableSet::new(), MADE);
+            (through(&chosen, "A", "B"), distance(&snapshot))
         };
         let [direct, from_2, from_3] = [1, 2, 3].map(|rounds| {
             let through = if rounds == 1 { "" } else { "C" };
@@ -116,8 +117,10 @@ mod tests {
         assert_eq!(best(59, "B"), (vec![direct.clone(), from_2], 16_000));
         assert_eq!(best(60, "B").1, 30_000);
         assert_eq!(best(100, "B").1, 70_000);
-        let most = measured("A B 4000");
-        assert_eq!(penalised(&most, &BTreeMap::new()), most);
+        let mut most = snapshot(names("A B"), measured("A B 4000"));
+        assert_eq!(distance(&most), 4_000_000);
+        most.health.insert(name("B"), pressed(100));
+        assert_eq!(distance(&most), 4_000_000);
     }
 
     #[test]
