@@ -37,7 +37,7 @@ pub(crate) fn graphs(nodes: &[Name], snapshot: &Snapshot, estimates: &Estimates)
     )
 }
 
-/// Who measured, to whom, and the delay.
+/// The node that measured, its peer, and the delay.
 pub(crate) fn measured(
     delays: &BTreeMap<Name, Delays>,
 ) -> impl Iterator<Item = (&Name, &Name, Delay)> {
