@@ -30,10 +30,10 @@ pub(crate) fn to_servers(snapshot: &Snapshot, line: &Egress, node: &Name) -> Opt
 
 /// The measured links of these nodes, and the estimated ones of pairs without a measurement.
 pub(crate) fn graphs(nodes: &[Name], snapshot: &Snapshot, estimates: &Estimates) -> (Graph, Graph) {
-    let estimated = estimates.iter().map(|((a, b), &delay)| (a, b, delay));
+    let guessed = estimates.iter().map(|((a, b), &delay)| (a, b, delay));
     (
         graph(nodes, measured(&snapshot.delays), &snapshot.health),
-        graph(nodes, estimated, &snapshot.health),
+        graph(nodes, guessed, &snapshot.health),
     )
 }
 

@@ -44,11 +44,11 @@ impl Mesh {
         let passable = &snapshot.passable;
         let others = snapshot.alive.difference(passable);
         let nodes: Vec<Name> = passable.iter().chain(others).cloned().collect();
-        let (measured, estimated) = graphs(&nodes, snapshot, estimates);
+        let (measured, guessed) = graphs(&nodes, snapshot, estimates);
         let passed = passable.len();
         Self {
             chains: Chains::through(measured, passed),
-            estimated,
+            estimated: guessed,
             nodes,
             passed,
         }
