@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -76,14 +77,6 @@ struct Stats {
     first_broken: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    #[serde(flatten)]
-    stats: Stats,
-    seconds: f64,
-    per_second: f64,
-}
-
 /// Asks until all is answered. Fails if an answer was wrong.
 pub async fn run(options: Options) -> Result<(), Failure> {
     let options = Arc::new(options);
@@ -97,16 +90,14 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         stats.join(client.await.expect("a client does not panic"));
     }
     let seconds = start.elapsed().as_secs_f64();
-    let (wrong, answers) = (stats.wrong, stats.answers);
-    print_report(&Report {
-        stats,
-        seconds,
-        per_second: answers as f64 / seconds,
-    });
-    match (wrong, answers) {
+    let mut report = json!(stats);
+    report["seconds"] = seconds.into();
+    report["per_second"] = (stats.answers as f64 / seconds).into();
+    print_report(&report);
+    match (stats.wrong, stats.answers) {
         (0, 0) => Err(failure::unavailable("no request was answered")),
         (0, _) => Ok(()),
-        _ => Err(failure::wrong(format!("{wrong} answers were wrong"))),
+        (wrong, _) => Err(failure::wrong(format!("{wrong} answers were wrong"))),
     }
 }
 

@@ -40,11 +40,9 @@ pub struct Pressure(u8);
 impl Pressure {
     /// Parses the average of the last ten seconds from the kernel's file (Documentation/accounting/psi.rst).
     pub fn parse(text: &str) -> Result<Self, String> {
-        let words = text
-            .lines()
-            .find_map(|line| line.strip_prefix("some avg10="));
-        let number = words.and_then(|words| words.split(' ').next());
-        let whole = number.and_then(|number| number.split('.').next()?.parse().ok());
+        let mut lines = text.lines();
+        let number = lines.find_map(|line| line.strip_prefix("some avg10="));
+        let whole = number.and_then(|number| number.split(['.', ' ']).next()?.parse().ok());
         whole
             .map(Self)
             .filter(|found| found.0 <= 100)

@@ -196,12 +196,9 @@ impl Pings {
         if let Some(peer) = quiet.filter(is_due) {
             peer.window = Window::default();
         }
-        let readings = || {
-            let each = self.peers.iter();
-            each.map(|(name, peer)| (name, peer.window.reading()))
-        };
-        self.counted = sample.counted(readings(), &self.counted);
-        Some(sample.asked(readings(), &self.counted))
+        let readings = self.all_readings();
+        self.counted = sample.counted(&readings, &self.counted);
+        Some(sample.asked(&readings, &self.counted))
     }
 
     fn sent(&mut self, number: u64, now: Instant) {
@@ -228,13 +225,16 @@ impl Pings {
     }
 
     fn readings(&self) -> Readings {
-        let each = self.peers.iter();
-        let readings = each.map(|(name, peer)| (name.clone(), peer.window.reading()));
-        let tells = |name: &Name, reading: Reading| {
-            self.sample.is_none() || reading == Reading::Silent || self.counted.contains(name)
-        };
+        let mut readings = self.all_readings();
+        readings.retain(|name, reading| {
+            self.sample.is_none() || *reading == Reading::Silent || self.counted.contains(name)
+        });
         readings
-            .filter(|(name, reading)| tells(name, *reading))
+    }
+
+    fn all_readings(&self) -> Readings {
+        let each = self.peers.iter();
+        each.map(|(name, peer)| (name.clone(), peer.window.reading()))
             .collect()
     }
 }

@@ -24,10 +24,7 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let first = text
-            .bytes()
-            .next()
-            .is_some_and(|it| it.is_ascii_alphanumeric());
+        let first = text.starts_with(|it: char| it.is_ascii_alphanumeric());
         let rest = text
             .bytes()
             .all(|it| it.is_ascii_alphanumeric() || b"._,+-".contains(&it));

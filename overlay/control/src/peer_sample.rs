@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use overlay_paths::peer_sample::{Peer, choose_sample};
 
+use crate::meter::Readings;
 use crate::name::Name;
 use crate::threshold::Threshold;
 use crate::window::Reading;
@@ -22,11 +23,7 @@ pub struct PeerSample {
 impl PeerSample {
     /// The peers whose delays are published: half of them random, the others the nearest known. One of `before`, the previous
     /// choice, is replaced only if another one is nearer by [`Threshold::DEFAULT`].
-    pub fn counted<'a>(
-        &self,
-        peers: impl Iterator<Item = (&'a Name, Reading)>,
-        before: &BTreeSet<Name>,
-    ) -> BTreeSet<Name> {
+    pub fn counted(&self, peers: &Readings, before: &BTreeSet<Name>) -> BTreeSet<Name> {
         self.chosen(peers, |peer, reading| match reading {
             Reading::Known(delay) => {
                 let far = u64::from(delay.microseconds());
@@ -39,11 +36,7 @@ impl PeerSample {
     }
 
     /// The peers to ping: the same random half; then those without a reading, then those that are published.
-    pub fn asked<'a>(
-        &self,
-        peers: impl Iterator<Item = (&'a Name, Reading)>,
-        counted: &BTreeSet<Name>,
-    ) -> BTreeSet<Name> {
+    pub fn asked(&self, peers: &Readings, counted: &BTreeSet<Name>) -> BTreeSet<Name> {
         self.chosen(peers, |peer, reading| match reading {
             Reading::Unknown => 0,
             _ if counted.contains(peer) => 1,
@@ -51,12 +44,8 @@ impl PeerSample {
         })
     }
 
-    fn chosen<'a>(
-        &self,
-        peers: impl Iterator<Item = (&'a Name, Reading)>,
-        rank: impl Fn(&Name, Reading) -> u64,
-    ) -> BTreeSet<Name> {
-        let peers = peers.map(|(id, reading)| Peer {
+    fn chosen(&self, peers: &Readings, rank: impl Fn(&Name, Reading) -> u64) -> BTreeSet<Name> {
+        let peers = peers.iter().map(|(id, &reading)| Peer {
             id,
             lot: self.lot(id),
             rank: rank(id, reading),
@@ -77,8 +66,6 @@ impl PeerSample {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::schema::Delay;
 
@@ -89,7 +76,7 @@ mod tests {
     }
 
     /// n10 to n29, without readings.
-    fn peers() -> BTreeMap<Name, Reading> {
+    fn peers() -> Readings {
         let each = (10..30).map(|number| (format!("n{number}").parse().unwrap(), Reading::Unknown));
         each.collect()
     }
@@ -101,23 +88,16 @@ mod tests {
         }
     }
 
-    fn each(peers: &BTreeMap<Name, Reading>) -> impl Iterator<Item = (&Name, Reading)> {
-        peers.iter().map(|(name, reading)| (name, *reading))
-    }
-
     /// Lets all pinged peers answer, nNN after NN ms, until no new one is pinged.
-    fn settled(
-        sample: &PeerSample,
-        peers: &mut BTreeMap<Name, Reading>,
-    ) -> (BTreeSet<Name>, usize) {
+    fn settled(sample: &PeerSample, peers: &mut Readings) -> (BTreeSet<Name>, usize) {
         let mut counted = BTreeSet::new();
         for turn in 1.. {
-            let asked = sample.asked(each(peers), &counted);
+            let asked = sample.asked(peers, &counted);
             assert_eq!(asked.len(), COUNT);
             for (name, reading) in peers.iter_mut().filter(|(name, _)| asked.contains(*name)) {
                 *reading = known(name.as_str()[1..].parse().unwrap());
             }
-            counted = sample.counted(each(peers), &counted);
+            counted = sample.counted(peers, &counted);
             if asked == counted && !peers.values().any(|each| *each == Reading::Unknown) {
                 return (counted, turn);
             }
@@ -133,7 +113,7 @@ mod tests {
         // 17 others, three at a time; then the nearest.
         assert_eq!(turns, 7);
         let by_lot: BTreeSet<Name> = sample
-            .counted(each(&self::peers()), &BTreeSet::new())
+            .counted(&self::peers(), &BTreeSet::new())
             .into_iter()
             .collect();
         assert_eq!(by_lot.len(), COUNT);
@@ -154,20 +134,16 @@ mod tests {
         let outside = outside.unwrap().clone();
         let farthest = counted
             .iter()
-            .filter(|name| {
-                sample
-                    .counted(each(&peers), &BTreeSet::new())
-                    .contains(*name)
-            })
+            .filter(|name| sample.counted(&peers, &BTreeSet::new()).contains(*name))
             .cloned();
         assert_eq!(farthest.count(), COUNT);
         peers.insert(outside.clone(), known(11));
-        assert!(!sample.counted(each(&peers), &counted).contains(&outside));
+        assert!(!sample.counted(&peers, &counted).contains(&outside));
         peers.insert(outside.clone(), known(1));
-        assert!(sample.counted(each(&peers), &counted).contains(&outside));
+        assert!(sample.counted(&peers, &counted).contains(&outside));
         peers.insert(outside.clone(), Reading::Silent);
-        assert!(!sample.counted(each(&peers), &counted).contains(&outside));
-        assert!(!sample.asked(each(&peers), &counted).contains(&outside));
+        assert!(!sample.counted(&peers, &counted).contains(&outside));
+        assert!(!sample.asked(&peers, &counted).contains(&outside));
     }
 
     #[test]
@@ -177,6 +153,6 @@ mod tests {
             ..sample_of("n30")
         };
         let peers = peers();
-        assert_eq!(sample.asked(each(&peers), &BTreeSet::new()).len(), 20);
+        assert_eq!(sample.asked(&peers, &BTreeSet::new()).len(), 20);
     }
 }

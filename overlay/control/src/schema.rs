@@ -258,13 +258,9 @@ fn ascending(rounds: impl Iterator<Item = u8> + Clone) -> Result<(), String> {
 }
 
 fn once(ingress: &Name, egress: &Name, through: &[Name]) -> Result<(), String> {
-    let mut seen = BTreeSet::from([ingress, egress]);
-    if ingress == egress {
-        return Err(format!(
-            "{ingress} twice in a chain: accepted: each node once"
-        ));
-    }
-    match through.iter().find(|node| !seen.insert(node)) {
+    let mut seen = BTreeSet::new();
+    let mut nodes = [ingress, egress].into_iter().chain(through);
+    match nodes.find(|node| !seen.insert(*node)) {
         Some(again) => Err(format!(
             "{again} twice in a chain: accepted: each node once"
         )),

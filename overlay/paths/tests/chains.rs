@@ -88,14 +88,19 @@ fn all_chains_are_as_said(chains: &Chains) {
     }
 }
 
+/// Of four nodes with these links.
+fn chains_of(links: &[(Node, Node, u32)]) -> Chains {
+    let mut graph = Graph::numbered(4);
+    for &(a, b, delay) in links {
+        graph.set(a, b, Some(delay));
+    }
+    Chains::of(graph)
+}
+
 #[test]
 fn a_detour_is_taken_when_rounds_pay_for_it() {
     // A -10- B, or A -6- C -6- B: longer by 2, and 4 less in each further round.
-    let mut graph = Graph::numbered(4);
-    for (a, b, delay) in [(0, 1, 10), (0, 2, 6), (2, 1, 6)] {
-        graph.set(a, b, Some(delay));
-    }
-    let chains = Chains::of(graph);
+    let chains = chains_of(&[(0, 1, 10), (0, 2, 6), (2, 1, 6)]);
     assert_eq!(
         chains.front(1, 0),
         [Figures::of(&[6, 6]), Figures::of(&[10])]
@@ -112,11 +117,7 @@ fn a_detour_is_taken_when_rounds_pay_for_it() {
 #[test]
 fn among_equals_the_fewest_converters() {
     // 0 -2- 1 -2- 2 -4- 3: the link 0 -4- 2 is as long as the two, and no longer than the longest hop.
-    let mut graph = Graph::numbered(4);
-    for (a, b, delay) in [(0, 1, 2), (1, 2, 2), (2, 3, 4), (0, 2, 4)] {
-        graph.set(a, b, Some(delay));
-    }
-    let chains = Chains::of(graph);
+    let chains = chains_of(&[(0, 1, 2), (1, 2, 2), (2, 3, 4), (0, 2, 4)]);
     assert_eq!(chains.chain(0, 3, 4), Some(vec![0, 2, 3]));
     assert_eq!(chains.front(0, 2), [Figures::of(&[2, 2])]);
     let best = chains.best(0, 2, Rounds::of_size(1)).unwrap();
