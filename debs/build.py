@@ -10,7 +10,7 @@ from pathlib import Path
 from debs import archive, checkout, elf, parts, program, wheels
 from debs.package import Inputs
 from debs.release import Architecture, Release, Suite, base_version
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit, refused
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,9 @@ def packages(order: Order) -> list[Made]:
     """Make all packages of ``order``; raises CommandError, and leaves nothing half done."""
     archive.require_dpkg()
     inputs = gather(order)
-    try:
+    with refused(Exit.SYSTEM, order.output, "cannot be written"):
         order.output.mkdir(parents=True, exist_ok=True)
         return [_made(archive.build(package, inputs, order.output), package.name) for package in parts.packages(inputs)]
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{order.output}: cannot be written: {error.strerror}") from error
 
 
 def gather(order: Order) -> Inputs:
@@ -102,10 +100,8 @@ def _built(order: Order, programs: program.Programs, files: Mapping[str, bytes])
 
 
 def _accepted(path: Path, asked: Release) -> bytes:
-    try:
+    with refused(Exit.NO_INPUT, path):
         content = path.read_bytes()
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
     elf.depends(str(path), content, asked)  # refused by its own name, and before anything long begins
     return content
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from debs.release import ARCHITECTURES, SUITES
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 KEY, SOURCES = "key.asc", "tributary.sources"
 
@@ -137,17 +137,13 @@ def publish(order: Order, debs: Sequence[Deb]) -> list[Path]:
 
     Whoever reads meanwhile finds the indexes of before or those of now, signatures and all.
     """
-    try:
-        with _signer(order) as signer:
-            new = _arrivals(debs, order.folder)
-            order.folder.mkdir(parents=True, exist_ok=True)
-            (order.folder / KEY).write_text(signer.public)  # first: by it a run that ended early knows the folder again
-            for deb in new:
-                _copy(deb.file, order.folder / deb.place)
-            return _write(order, signer)
-    except OSError as error:
-        where = error.filename or order.folder
-        raise CommandError(Exit.SYSTEM, f"{where}: cannot be written: {error.strerror}") from error
+    with refused(Exit.SYSTEM, order.folder, "cannot be written"), _signer(order) as signer:
+        new = _arrivals(debs, order.folder)
+        order.folder.mkdir(parents=True, exist_ok=True)
+        (order.folder / KEY).write_text(signer.public)  # first: by it a run that ended early knows the folder again
+        for deb in new:
+            _copy(deb.file, order.folder / deb.place)
+        return _write(order, signer)
 
 
 def _arrivals(debs: Iterable[Deb], repository: Path) -> list[Deb]:

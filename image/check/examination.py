@@ -8,7 +8,7 @@ from image.check import on_any_board, on_rpi, on_x86
 from image.check.findings import Disk, Finding, found
 from image.firstboot.settings import Role
 from image.partitions import Table
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
 
@@ -16,10 +16,9 @@ BOARDS: dict[str, ModuleType] = {"x86": on_x86, "rpi": on_rpi}
 def examine(image: Path, board: str, role: str) -> list[Finding]:
     """What was found in the plain disk image ``image``; raises CommandError (66, 69) if it cannot be read at all."""
     try:
-        image.open("rb").close()
+        with refused(Exit.NO_INPUT, image):
+            image.open("rb").close()
         table = partitions.read(image)
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{image}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise CommandError(Exit.NO_INPUT, f"{image}: {error}") from error
     findings = [*BOARDS[board].partitions(table), *_places(table, image.stat().st_size)]

@@ -19,7 +19,7 @@ from image.firstboot.report import Report
 from image.firstboot.settings import Card, Lan, Network, Role, Wifi
 from image.firstboot.wan import Wan
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 DESCRIPTION = """\
 Make this box what tributary.toml on its boot partition says.
@@ -117,10 +117,8 @@ def parser() -> Arguments:
 
 
 def _check(path: Path, role: Role, as_json: bool) -> int:
-    try:
+    with refused(Exit.NO_INPUT, path):
         content = path.read_bytes()
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
     errors: tuple[str, ...] = ()
     try:
         role = read(content, role, str(path)).role or role

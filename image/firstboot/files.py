@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from image.firstboot.actions import MakeFolder, OnFiles, Owner, RemoveFile, SetPassword, WriteFile
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 _SHADOW = "/etc/shadow"
 _LOCK = "/etc/.pwd.lock"
@@ -20,14 +20,11 @@ def changed(root: Path, actions: Sequence[OnFiles]) -> Iterator[None]:
     Else all files are as they were before. Raises CommandError (71) if the system refuses one.
     """
     with _passwords_locked(root), ExitStack() as undoing:
-        try:
+        with refused(Exit.SYSTEM, "a file", "cannot be written"):
             prepared = [_prepared(root, action, undoing) for action in (*actions, *_shadow(root, actions))]
             made = [each for each in prepared if each is not None]
             for path, fresh in made:
                 _put(path, fresh, undoing)
-        except OSError as error:
-            what = error.filename or "a file"
-            raise CommandError(Exit.SYSTEM, f"{what}: cannot be written: {error.strerror}") from error
         yield
         undoing.pop_all()
     for path, _ in made:

@@ -7,13 +7,13 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from image import partitions
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 BLOCK = 4096
 CHUNK = 4 << 20
@@ -93,10 +93,8 @@ def opened(path: Path) -> Iterator[Image]:
 
 
 def _file(path: Path) -> io.FileIO:
-    try:
+    with refused(Exit.NO_INPUT, path):
         return io.FileIO(path)
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _packer(path: Path, head: bytes) -> str:
@@ -232,16 +230,12 @@ def _read(stream: io.RawIOBase, count: int) -> bytes:
 def _unpacked(image: Image) -> Iterator[io.RawIOBase]:
     """The image's bytes, unpacked, for one who reads to the end; an EOFError of his becomes a CommandError (66)."""
     image.file.seek(0)
-    try:
-        if image.packer:
-            with _unpacked_by(image) as stream:
+    with refused(Exit.NO_INPUT, image.path):
+        try:
+            with _unpacked_by(image) if image.packer else nullcontext(image.file) as stream:
                 yield stream
-        else:
-            yield image.file
-    except EOFError as error:
-        raise CommandError(Exit.NO_INPUT, str(error)) from error
-    except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"{image.path}: cannot be read: {error.strerror}") from error
+        except EOFError as error:
+            raise CommandError(Exit.NO_INPUT, str(error)) from error
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from image.kernel.build import (
 )
 from tributary.paths import CACHE, ROOT
 from tributary.settings.cli import Arguments, need_root, program, run, whole_number
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit, refused
 
 _DESCRIPTION = f"""\
 Builds Debian's kernel {VERSION} with all that kernel-config/*.config asks for and changed by kernel-config/*.patch.
@@ -72,10 +72,8 @@ def _build(board: str, merge_only: bool, output: Path, jobs: int, dry_run: bool)
             print(f"would apply {', '.join(patches)}")
         return
     need_root("build-kernel")
-    try:
+    with refused(Exit.SYSTEM, output, "accepted with --output: a folder"):
         output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"--output {output}: {error.strerror}") from error
     with unpacked(base(CACHE, SUITE, ARCHITECTURES, packages), CACHE) as system:
         unpack_source(system, only=KCONFIG if merge_only else ())
         config = output / f"tributary-{target.name}-{VERSION}.config"

@@ -10,7 +10,7 @@ from pathlib import Path
 from image.make.command import Runner
 from image.make.disk import DISK, MANIFEST
 from image.progress import Progress
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 IMAGE, BLOCK_MAP = ".img.zst", ".img.bmap"
 """How the names of its files end."""
@@ -76,12 +76,10 @@ def deliver(packed: Path, image: str, output: Path, others: Mapping[str, Path | 
 
     Each comes whole, the image last. Raises CommandError (71).
     """
-    try:
+    with refused(Exit.SYSTEM, output, "cannot be written"):
         output.mkdir(parents=True, exist_ok=True)
         given = {**others, **{name: packed / name for name in names(image)}}
         return [_placed(output / name, content) for name, content in given.items()]
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{error.filename or output}: cannot be written: {error.strerror}") from error
 
 
 def _placed(target: Path, content: Path | str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from image.make.command import Runner
 from image.progress import Progress
 from tributary.daemons import directories
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import Exit, refused
 
 _LOOK = 0.5  # seconds between two looks at whether another build is over
 
@@ -95,10 +95,9 @@ def _make(stage: Stage, cache: Path, progress: Progress, times: "Durations") -> 
     partial = cache / f".{stage.name}-{stage.image}.{os.getpid()}{stage.suffix}"
     began = os.times().elapsed
     try:
-        stage.make(partial, Runner(log, progress))
-        partial.rename(place)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{error.filename or cache}: {error.strerror}") from error
+        with refused(Exit.SYSTEM, cache, "cannot be used"):
+            stage.make(partial, Runner(log, progress))
+            partial.rename(place)
     finally:
         remove(partial)
     times.remember(stage, os.times().elapsed - began)

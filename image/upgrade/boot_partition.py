@@ -14,7 +14,7 @@ from pathlib import Path
 from image.upgrade.choice import BACK, CONFIG, STATES, Choice, naming, states
 from tributary.daemons.state_file import write_atomic
 from tributary.kernel import process
-from tributary.settings.errors import CommandError, Exit
+from tributary.settings.errors import CommandError, Exit, refused
 
 BOOT = Path("/boot/firmware")
 KERNEL, INITRAMFS, COMMAND_LINE = "vmlinuz", "initrd.img", "cmdline.txt"
@@ -63,10 +63,8 @@ class BootPartition:
         _settle(self.place)
 
     def _remove(self, name: str) -> None:
-        try:
+        with refused(Exit.SYSTEM, self.place / name, "cannot be removed"):
             (self.place / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise CommandError(Exit.SYSTEM, f"{self.place / name}: cannot be removed: {error.strerror}") from error
         _settle(self.place)
 
 
@@ -76,7 +74,7 @@ def fill(root: Path, folder: Path) -> None:
     The new ones are all there, too, before the first takes its place. Raises CommandError (71).
     """
     sources = dict(_sources(root))
-    try:
+    with refused(Exit.SYSTEM, folder, "cannot be written"):
         fresh = [name for name, source in sources.items() if not _same(source, folder / name)]
         for name in fresh:
             _copy(sources[name], folder / (name + _NEW))
@@ -87,8 +85,6 @@ def fill(root: Path, folder: Path) -> None:
             if path.name not in sources:
                 path.unlink()
         _settle(folder)
-    except OSError as error:
-        raise CommandError(Exit.SYSTEM, f"{error.filename or folder}: {error.strerror}") from error
 
 
 def _sources(root: Path) -> Iterator[tuple[str, Path]]:

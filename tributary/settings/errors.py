@@ -18,6 +18,8 @@ code  meaning
 ====  ==========================================================================
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 from tributary.settings.secrets import without_secrets
@@ -45,6 +47,15 @@ class CommandError(Exception):
     def __init__(self, code: Exit, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def refused(code: Exit, where: object, what: str = "cannot be read") -> Iterator[None]:
+    """An OSError of the block becomes a CommandError: of the file that it names, or of ``where``."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(code, f"{error.filename or where}: {what}: {error.strerror}") from error
 
 
 def invalid_value(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> CommandError:
