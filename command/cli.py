@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from command import accounts, box, console, link, lists, mapping, monitor, pages, remote, show, steering, trial
+from command import accounts, box, console, link, lists, mapping, monitor, remote, show, steering, trial
 from command.lists import Listing, now, show_list
 from command.show import Listed, Selection
 from command.watch import Interval
@@ -242,7 +242,7 @@ def _sessions(
 
     def look() -> Listed[Session]:
         page = partial(_box(remote).sessions, **_query(token, client, path, throttled, sort))
-        return pages.first(page, limit)
+        return lists.first(page, limit)
 
     if token is not None:
         show_list("subflows", partial(_subflows, token, look), show.SUBFLOWS, listing)

@@ -1,4 +1,4 @@
-"""The commands that show a list: its arguments, and how it is shown, once or again and again."""
+"""The commands that show a list: its arguments, and how it is shown, once or again and again, in pages."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from command import show
 from command.show import Column, D, Listed, Selection
 from command.watch import Interval, watch
+from throttler.service.control import MOST_SESSIONS
+from tributary.api.documents import Session
 from tributary.settings.cli import Arguments, whole_number
 
 
@@ -60,3 +62,15 @@ def show_list(
     if selection.sort is None and fastest_first and any(column.title == "sending" for column in columns):
         selection = replace(selection, sort="-sending")
     watch(name, look, columns, selection, options.watch)
+
+
+def first(page: Callable[..., Listed[Session]], limit: int | None) -> Listed[Session]:
+    """The first ``limit`` sessions, or those of one answer; ``page`` takes an ``offset``.
+
+    Each is one look: a session that moves from page to page meanwhile is listed once, or not at all.
+    """
+    found = page()
+    sessions = {each.token: each for each in found.documents}
+    for offset in range(MOST_SESSIONS, min(limit or MOST_SESSIONS, found.total), MOST_SESSIONS):
+        sessions |= {each.token: each for each in page(offset=offset).documents}
+    return replace(found, documents=list(sessions.values()))

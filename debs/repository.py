@@ -142,7 +142,7 @@ def publish(order: Order, debs: Sequence[Deb]) -> list[Path]:
         order.folder.mkdir(parents=True, exist_ok=True)
         (order.folder / KEY).write_text(signer.public)  # first: by it a run that ended early knows the folder again
         for deb in new:
-            _copy(deb.file, order.folder / deb.place)
+            copy_whole(deb.file, order.folder / deb.place)
         return _write(order, signer)
 
 
@@ -163,7 +163,8 @@ def _arrivals(debs: Iterable[Deb], repository: Path) -> list[Deb]:
     return list(new.values())
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file, in a folder that need not be there; nobody sees a part of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".partial")
     try:

@@ -1,4 +1,4 @@
-"""What a person or a program sees of a long command: its steps, how far each is and how long it still takes."""
+"""What a person or a program sees of a long command: its steps, how far each is and how long it still takes; sizes."""
 
 import json
 import sys
@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-
-from image.sizes import sized
 
 _WIDTH = 110
 
@@ -152,3 +150,15 @@ def step(progress: Progress, name: str, place: str, total: int) -> Iterator[Call
     progress.begin(name, place)
     yield advance
     progress.end()
+
+
+_STEPS = ("B", "kB", "MB", "GB", "TB")
+
+
+def sized(count: int) -> str:
+    """Bytes with three digits and a decimal unit, as printed on cards: ``31.9 GB``."""
+    step, number = 0, float(count)
+    while number >= 999.5 and step < len(_STEPS) - 1:
+        step, number = step + 1, number / 1000
+    digits = 0 if step == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
+    return f"{number:.{digits}f} {_STEPS[step]}"

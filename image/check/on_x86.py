@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
-from image.make.menu import ENVIRONMENT_BYTES
+from image.make.grub import ENVIRONMENT_BYTES
 from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
 
 ARCHITECTURE = "amd64"

@@ -9,10 +9,9 @@ from image.firstboot.actions import Action, Upkeep
 from image.firstboot.apply import System, apply, keep_up, run
 from image.firstboot.facts import Facts
 from image.firstboot.memory import Memory
-from image.firstboot.next_steps import next_steps
 from image.firstboot.plan import plan
 from image.firstboot.reading import NAME, Wrong, read
-from image.firstboot.report import Report
+from image.firstboot.report import Report, next_steps
 from image.firstboot.settings import Card, Role
 from tributary.settings.errors import CommandError, Exit
 

@@ -8,8 +8,7 @@ from image.flash import card, disks, source
 from image.flash.card import Card
 from image.flash.disks import Device, printable
 from image.flash.source import Contents, Image
-from image.progress import Json, Progress, Text, step
-from image.sizes import sized
+from image.progress import Json, Progress, Text, sized, step
 from tributary.settings import cli
 from tributary.settings.errors import CommandError, Exit
 

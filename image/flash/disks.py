@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image.sizes import sized
+from image.progress import sized
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 

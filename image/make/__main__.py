@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from image.make import tools
+from image.make import command
 from image.make.boards import BOARDS, SUITE, Role
-from image.progress import Json, Text
-from image.sizes import sized
+from image.progress import Json, Text, sized
 from tributary.paths import CACHE, ROOT
 from tributary.settings.cli import Arguments, Contradiction, need_root, program, run, show
 from tributary.settings.errors import CommandError, Exit
@@ -97,7 +96,7 @@ def _build(
         show(outlook, _lines(outlook), as_json=json, indent=None)
         return
     need_root("build-image")
-    tools.require(bundle=key is not None)
+    command.require(bundle=key is not None)
     progress = Json() if json else Text("build-image")
     if update_lock:
         asked.cache.mkdir(parents=True, exist_ok=True)

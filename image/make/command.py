@@ -1,6 +1,7 @@
 """Commands of a build: watched while they run, their output kept in a log; on this machine, or inside a root."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,3 +92,29 @@ def _last_line(log: Path) -> str:
         file.seek(max(0, log.stat().st_size - 2000))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+_TOOLS = {
+    "mmdebstrap": "mmdebstrap",
+    "ansible-playbook": "ansible-core",
+    "sfdisk": "fdisk",
+    "bmaptool": "bmap-tools",
+    "fdtget": "device-tree-compiler",
+    "mkfs.vfat": "dosfstools",
+    "mcopy": "mtools",
+    "mkfs.ext4": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "zstd": "zstd",
+    "unshare": "util-linux",
+}
+
+
+_OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
+
+
+def require(*, bundle: bool = False) -> None:
+    """Raise CommandError (69) that names all that is missing, for a ``bundle`` as well."""
+    needed = {**_TOOLS, **(_OF_BUNDLES if bundle else {})}
+    missing = sorted({package for tool, package in needed.items() if shutil.which(tool) is None})
+    if missing:
+        raise CommandError(Exit.UNAVAILABLE, f"missing here: apt-get install {' '.join(missing)}")

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from debs.repository import copy_whole
 from image.make.command import Runner
 from image.make.disk import DISK, MANIFEST
 from image.progress import Progress
+from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError, Exit, refused
 
 IMAGE, BLOCK_MAP = ".img.zst", ".img.bmap"
@@ -79,17 +81,9 @@ def deliver(packed: Path, image: str, output: Path, others: Mapping[str, Path | 
     with refused(Exit.SYSTEM, output, "cannot be written"):
         output.mkdir(parents=True, exist_ok=True)
         given = {**others, **{name: packed / name for name in names(image)}}
-        return [_placed(output / name, content) for name, content in given.items()]
-
-
-def _placed(target: Path, content: Path | str) -> Path:
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        if isinstance(content, Path):
-            shutil.copyfile(content, partial)
-        else:
-            partial.write_text(content)
-        partial.rename(target)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
+        for name, content in given.items():
+            if isinstance(content, Path):
+                copy_whole(content, output / name)
+            else:
+                write_atomic(output / name, content.encode(), 0o644)
+        return [output / name for name in given]

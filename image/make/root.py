@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from image.firstboot.actions import WriteFile
-from image.make import firmware, foreign, lock, menu, slots, tidy
+from image.make import firmware, foreign, grub, lock, slots, tidy
 from image.make.base import versions
 from image.make.command import Runner
 from image.make.layout import Spec
@@ -147,13 +147,13 @@ class _Build:
 
     def _install_grub(self) -> None:
         """As grub-install(8) does, but for both ways to boot, without asking for disks, and all of it in one piece."""
-        place = self.root / FIRMWARE / menu.FOLDER
-        self._write(WriteFile(f"/{GRUB}/early.cfg", menu.early(self.spec.layout)))
-        self._write(WriteFile(f"/{FIRMWARE}/{menu.FOLDER}/grub.cfg", menu.menu(self.spec.layout)))
-        (place / "grubenv").write_bytes(menu.environment())
+        place = self.root / FIRMWARE / grub.FOLDER
+        self._write(WriteFile(f"/{GRUB}/early.cfg", grub.early(self.spec.layout)))
+        self._write(WriteFile(f"/{FIRMWARE}/{grub.FOLDER}/grub.cfg", grub.menu(self.spec.layout)))
+        (place / "grubenv").write_bytes(grub.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
-            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{menu.FOLDER}", f"--config=/{GRUB}/early.cfg"]
+            making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{grub.FOLDER}", f"--config=/{GRUB}/early.cfg"]
             self._inside(*making, f"--output={output}", *_ALWAYS, *_MODULES[kind])
         self._inside("cp", "/usr/lib/grub/i386-pc/boot.img", f"/{GRUB}/boot.img")
         (self.root / GRUB / "early.cfg").unlink()

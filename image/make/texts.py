@@ -1,7 +1,7 @@
 """Files of an image that neither Debian's packages nor Ansible's roles bring: what an image alone needs. Pure."""
 
 from image.firstboot.actions import WriteFile
-from image.make import firmware, menu, slots
+from image.make import firmware, grub, slots
 from image.make.boards import SUITE
 from image.make.layout import Spec
 
@@ -47,6 +47,6 @@ def texts(spec: Spec) -> tuple[WriteFile, ...]:
         WriteFile("/usr/lib/tributary/role", f"{spec.role}\n"),
         slots.udev_rules(spec.layout),
         slots.KERNEL_HOOK,
-        (menu if gpt else firmware).rauc(spec.compatible),
+        (grub if gpt else firmware).rauc(spec.compatible),
         *(() if gpt else firmware.texts()),
     )

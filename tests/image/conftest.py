@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from image.make import order, tools
+from image.make import command, order
 from image.make.boards import BOARDS, Role
 from image.make.bundle import Signing
 from image.progress import Text
@@ -55,7 +55,7 @@ def _signed(signing: Signing | None) -> dict[str, Any]:
 def _built(asked: order.Order) -> Path:
     """As a user builds it: with the newest packages; what differs from the lock is in the output."""
     try:
-        tools.require()
+        command.require()
     except CommandError as missing:
         pytest.skip(str(missing))
     return order.build(order.Making.of(asked), Text("build-image"))[-1]

@@ -14,11 +14,11 @@ from image.firstboot.boot import Outlook
 from image.firstboot.console import home_page
 from image.firstboot.first_start import fits
 from image.firstboot.interfaces import Interface
-from image.firstboot.next_steps import next_steps
 from image.firstboot.page import views
 from image.firstboot.page.form import Form
 from image.firstboot.page.views import Verdict
 from image.firstboot.reading import NAME, Wrong
+from image.firstboot.report import next_steps
 from image.firstboot.settings import Card
 from tributary.settings.errors import CommandError
 

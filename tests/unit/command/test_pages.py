@@ -1,6 +1,6 @@
 """Sessions that come in pages."""
 
-from command import mapping, pages
+from command import lists, mapping
 from command.show import Listed
 from tests.unit.throttler.answer import answer
 from throttler.service.control import MOST_SESSIONS
@@ -16,5 +16,5 @@ def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> Non
         sessions.insert(0, one.model_copy(update={"token": f"new-{offset}"}))
         return Listed(sessions[offset : offset + MOST_SESSIONS], 1.0, len(sessions))
 
-    tokens = [each.token for each in pages.first(page, 3000).documents]
+    tokens = [each.token for each in lists.first(page, 3000).documents]
     assert tokens[0] == "new-0" and tokens[1:] == [f"{number:08x}" for number in range(2_500)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from image.check.on_rpi import MODELS
-from image.make import disk, firmware, menu
+from image.make import disk, firmware, grub
 from image.make.boards import BOARDS, MIB, Board, Role
 from image.make.command import Runner
 from image.make.layout import Spec
@@ -128,8 +128,8 @@ def _put_kernel(root: Path, board: str) -> None:
 
 
 def _put_x86(root: Path) -> None:
-    put(root, "boot/firmware/grub/grub.cfg", menu.menu(small("x86").layout))
-    put(root, "boot/firmware/grub/grubenv", menu.environment())
+    put(root, "boot/firmware/grub/grub.cfg", grub.menu(small("x86").layout))
+    put(root, "boot/firmware/grub/grubenv", grub.environment())
     put(root, "boot/grub/core.img", core_image())
     put(root, "boot/grub/boot.img", boot_image())
     put(root, "boot/firmware/EFI/BOOT/BOOTX64.EFI", b"MZ" + bytes(100))

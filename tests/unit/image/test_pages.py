@@ -11,12 +11,12 @@ from image.firstboot.bypass import Bypass
 from image.firstboot.facts import Facts
 from image.firstboot.forward import Forward
 from image.firstboot.gateway import IDLE
-from image.firstboot.next_steps import next_steps
 from image.firstboot.page import ports, serving, views
 from image.firstboot.page.app import LARGEST
 from image.firstboot.page.serving import CONNECTIONS, LARGEST_HEAD, SILENCE
 from image.firstboot.plan import plan
 from image.firstboot.reading import Wrong, read
+from image.firstboot.report import next_steps
 from image.firstboot.settings import MOST_PORTS, Card, Lan, Role
 from image.firstboot.wan import Wan
 from tests.unit.image.firstboot.cards import ENROLMENT, HOME, LINKS
@@ -158,4 +158,4 @@ def test_a_home_routers_settings_are_accepted_and_a_wrong_line_is_told_as_the_pa
 @pytest.mark.parametrize("words", ["Nobody can log in", "This is no router yet"])
 def test_the_sentences_of_the_table_are_those_of_the_box(words: str) -> None:
     assert f"`{words}`" in INSTALL
-    assert words in (ROOT / "image/firstboot/next_steps.py").read_text()
+    assert words in (ROOT / "image/firstboot/report.py").read_text()

@@ -6,8 +6,8 @@ import pytest
 
 from image.firstboot import console
 from image.firstboot.console import FIXES, UNIT
-from image.firstboot.next_steps import next_steps
 from image.firstboot.reading import read
+from image.firstboot.report import next_steps
 from image.firstboot.settings import Role
 from tests.unit.image.firstboot.cards import HOME
 from tests.unit.image.firstboot.systems import facts, public_key, texts

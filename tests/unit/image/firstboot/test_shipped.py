@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from image.firstboot import next_steps
+from image.firstboot import report
 from image.firstboot.plan import plan
 from image.firstboot.reading import read
 from image.firstboot.settings import Card, Role
@@ -54,7 +54,7 @@ def test_the_file_on_the_image_has_every_key() -> None:
 
 def test_what_the_other_role_has_is_checked_and_not_used() -> None:
     card = read(shipped(uncommented=True), Role.GATEWAY)
-    assert "Not used, since this box is a router: client_networks, public_name, routers." in next_steps.next_steps(
+    assert "Not used, since this box is a router: client_networks, public_name, routers." in report.next_steps(
         card, facts(Role.ROUTER)
     )
     assert "wan.dsl.mac" in lines('[wan.dsl]\nmac = "x"', Role.GATEWAY)[0]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from image.flash.disks import Device, refusal
-from image.sizes import sized
+from image.progress import sized
 from tributary.settings.errors import Exit
 
 GB = 10**9

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from image.make import menu, slots
+from image.make import grub, slots
 from tests.unit.image.miniature import spec
 
 LAYOUT = spec("x86").layout
@@ -20,7 +20,7 @@ set() { eval "${1%%=*}='${1#*=}'"; }
 
 def started(folder: Path, **variables: str) -> dict[str, str]:
     """What GRUB's menu chooses and writes, where these are its variables."""
-    chooses = menu.menu(LAYOUT).partition("menuentry")[0]
+    chooses = grub.menu(LAYOUT).partition("menuentry")[0]
     given = "".join(f"{name}='{value}'\n" for name, value in variables.items())
     script = folder / "menu.sh"
     script.write_text(f'{_GRUB}{given}{chooses}echo "default=$default"\n')
@@ -55,8 +55,8 @@ def test_variables_that_are_lost_start_the_first_slot(tmp_path: Path) -> None:
 
 
 def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
-    block = menu.environment()
-    assert len(block) == menu.ENVIRONMENT_BYTES
+    block = grub.environment()
+    assert len(block) == grub.ENVIRONMENT_BYTES
     assert block.startswith(b"# GRUB Environment Block\n")  # grub-core/lib/envblk.c
     given = dict(line.split("=") for line in block.decode().rstrip("#").splitlines()[1:])
     assert started(tmp_path, **given) == {"default": "A", "A_TRY": "1", "B_TRY": "0"}
@@ -64,7 +64,7 @@ def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
 
 def test_each_entry_starts_its_own_partition() -> None:
     for slot, number in (("A", 3), ("B", 4)):
-        entry = re.search(rf"--id {slot} {{(.*?)}}", menu.menu(LAYOUT), re.DOTALL)
+        entry = re.search(rf"--id {slot} {{(.*?)}}", grub.menu(LAYOUT), re.DOTALL)
         assert entry is not None
         assert f"root=$disk,gpt{number}\n" in entry[1]
         assert f"root={LAYOUT.places[slots.partition(slot)].name} " in entry[1]
@@ -74,4 +74,4 @@ def test_each_entry_starts_its_own_partition() -> None:
 
 def test_grub_finds_the_boot_partition_by_its_volume_s_number() -> None:
     number = f"{LAYOUT.volume:08X}"
-    assert menu.early(LAYOUT).startswith(f"search.fs_uuid {number[:4]}-{number[4:]} root\n")
+    assert grub.early(LAYOUT).startswith(f"search.fs_uuid {number[:4]}-{number[4:]} root\n")
