@@ -124,8 +124,8 @@ class RouterSettings(Settings):
     """One home router."""
 
     wan: dict[str, Wan] = Field(title="the access links", description=WANS)
-    mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager", description="a table [mptcp]")
-    probe: Probe = Field(Probe(), title="probing of links", description="a table [probe]")
+    mptcp: Multipath = Field(Multipath(), title="limits of the kernel's path manager")
+    probe: Probe = Field(Probe(), title="probing of links")
     time_zone: TimeZone = Field(None, title="the time zone of hours and cap days; none: the system's")
     bypass: bool = Field(
         False, title="marks lead past the tunnels: 0x8400 by the best link, 0x8401 by the first, and so on"
@@ -150,8 +150,8 @@ class RouterSettings(Settings):
     )
     lan_ipv6: LanIpv6 = Field(LanIpv6.GATEWAY, strict=False, title="the source of that prefix", description=LAN_IPV6)
     lan_prefix: PrivatePrefix = Field(None, title="the prefix of lan_ipv6 = 'translated'")
-    tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces", description="a table [tunnels]")
-    metrics: Metrics = Field(Metrics(), title="metrics for Prometheus", description="a table [metrics]")
+    tunnels: Tunnels = Field(Tunnels(), title="the tunnels' interfaces")
+    metrics: Metrics = Field(Metrics(), title="metrics for Prometheus")
 
     @field_validator("wan")
     @classmethod

@@ -198,18 +198,14 @@ class Card(Settings):
     console_password_hash: ConsolePasswordHash = Field(
         None, title="for logins at that page; none: only by what `tributary console login` prints"
     )
-    metrics: Metrics | None = Field(
-        None, title="figures for Prometheus; none: nobody else reads them", description="a table [metrics]"
-    )
+    metrics: Metrics | None = Field(None, title="figures for Prometheus; none: nobody else reads them")
     client_networks: list[ClientNetwork] = Field(
         [], title="gateway: who may use the converters; none: this machine alone", description=f"a list of {CLIENTS}"
     )
     public_name: Host | None = Field(
         None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST
     )
-    routers: Routers = Field(
-        Routers(), title="gateway: how home routers are let in, beside its name", description="a table [routers]"
-    )
+    routers: Routers = Field(Routers(), title="gateway: how home routers are let in, beside its name")
     gateway: Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'")
     leg: Leg | None = Field(
         None,
@@ -220,23 +216,17 @@ class Card(Settings):
     enrolment: list[Enrolment] = Field(
         [], max_length=MOST_GATEWAYS, title="router: gateways that let this box in by its keys", description=ENROLMENTS
     )
-    wifi: Wifi | None = Field(None, title="a wireless network to join", description="a table [wifi]")
-    access_point: AccessPoint | None = Field(
-        None, title="router: a wireless network of the box's own, for the LAN", description="a table [access_point]"
-    )
+    wifi: Wifi | None = Field(None, title="a wireless network to join")
+    access_point: AccessPoint | None = Field(None, title="router: a wireless network of the box's own, for the LAN")
     network: dict[Interface, Network] = Field(
         {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
     )
     wan: dict[Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z")], Wan] = Field(
         {}, max_length=MOST_WANS, title="router: the access links, two or more", description=WANS
     )
-    probe: Probe = Field(
-        Probe(), title="router: how links are asked whether they lead anywhere", description="a table [probe]"
-    )
-    tunnels: Tunnels = Field(
-        Tunnels(), title="router: how tunnels to the gateway are made", description="a table [tunnels]"
-    )
-    lan: Lan | None = Field(None, title="router: the side of the devices", description="a table [lan]")
+    probe: Probe = Field(Probe(), title="router: how links are asked whether they lead anywhere")
+    tunnels: Tunnels = Field(Tunnels(), title="router: how tunnels to the gateway are made")
+    lan: Lan | None = Field(None, title="router: the side of the devices")
     first_start_page: bool = Field(
         True, title="router: while no link and no gateway stands here, a page for the LAN asks for them"
     )

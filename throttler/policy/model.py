@@ -176,8 +176,8 @@ class Policy(Settings):
     links: dict[Interface, LinkSettings] = Field(
         {}, description="tables [links.INTERFACE] with the rates of the paths' interfaces"
     )
-    limits: LimitSettings = Field(LimitSettings(), description="a table [limits]")
-    steering: SteeringSettings = Field(SteeringSettings(), description="a table [steering]")
+    limits: LimitSettings = Field(LimitSettings())
+    steering: SteeringSettings = Field(SteeringSettings())
     rules: Rules
 
     @property

@@ -4,6 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,7 +18,6 @@ from tributary.settings.values import Accepting
 M = TypeVar("M", bound="Settings")
 
 BOOLEAN = "true or false"
-_BOOLEANS: dict[object, str] = {bool: BOOLEAN, bool | None: BOOLEAN}
 
 
 class Settings(BaseModel):
@@ -37,8 +37,8 @@ class Settings(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_options: object) -> None:
-        for field in cls.model_fields.values():
-            field.description = field.description or _accepted(field)
+        for name, field in cls.model_fields.items():
+            field.description = field.description or _accepted(name, field)
 
     @property
     def written(self) -> dict[str, object]:
@@ -46,13 +46,14 @@ class Settings(BaseModel):
         return self.model_dump(exclude_defaults=True, mode="json")
 
 
-def _accepted(field: FieldInfo) -> str | None:
+def _accepted(name: str, field: FieldInfo) -> str | None:
     """What a key takes by its type alone; None if that does not say."""
-    told = (each.accepted for each in field.metadata if isinstance(each, Accepting))
-    kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
-    return next(told, None) or next(
-        (each.ACCEPTED for each in kinds if hasattr(each, "ACCEPTED")), _BOOLEANS.get(field.annotation)
-    )
+    parts = getattr(field.annotation, "__args__", ())
+    kind = parts[0] if parts[1:] == (NoneType,) else field.annotation
+    told = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        told.append(f"a table [{name}]")
+    return next(iter(told), None) or getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
 
 
 def load(path: Path, model: type[M]) -> M:
