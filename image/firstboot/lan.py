@@ -35,8 +35,8 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
     ]
     return rendered(
         _TEMPLATES / "lan.nft.j2",
+        card=card,
         lan=lan,
-        quic=card.lets_quic_pass,
         gateway=gateway.address,
         port=PORT,
         taken=f"{TAKEN:#x}",
@@ -44,12 +44,8 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
         private=[str(network) for network in OPENABLE if network.version == 4],
         name_sets=[_set(number) for number, table in enumerate(card.bypass, start=1) if table.domains],
         ways=ways,
-        forwards=card.forwards,
         gateways=[each.gateway.address for each in card.enrolments if isinstance(each.gateway.address, IPv4Address)],
         back=f"{RETURN:#x}",
-        prefixes=card.prefixes,
-        ipv6=card.ipv6,
-        bonds_ipv6=card.bonds_ipv6,
         internet6=GLOBAL,
         tunnel=card.tunnels.name(DEFAULT_SLOT),
     )
@@ -57,19 +53,17 @@ def rules(card: Card, lan: Lan, gateway: Target) -> str:
 
 def names(card: Card, lan: Lan) -> str:
     """What devices are told, and which names' addresses go into sets of the rules."""
-    template = _TEMPLATES / "dnsmasq.conf.j2"
     inside = card.enrolments[0].inside if card.enrolments else None
     # A device may be in several tables.
     leases = dict.fromkeys((table.mac, table.device) for table in card.forwards if table.mac)
     return rendered(
-        template,
+        _TEMPLATES / "dnsmasq.conf.j2",
+        card=card,
         lan=lan,
-        hostname=card.hostname,
         inside=inside,
         asks_others=card.other_names != NOBODY,
         sets_of=dict(_sets_by_domain(card.bypass, _names_of_gateways(card), six=bool(card.prefixes))),
         fixed=leases,
-        has_ipv6=bool(card.prefixes),
         lifetime=LIFETIME,
         tunnel=None if card.asks_links else card.tunnels.name(DEFAULT_SLOT),
     )
