@@ -58,10 +58,10 @@ class Ext4:
         match = re.search(r'^Fast link dest: "(.*)"$', shown, re.MULTILINE)
         return match[1] if match else ""
 
-    def flaw(self) -> str | None:
-        """What is wrong with the file system itself; None if it can be read."""
+    def flaw(self) -> str:
+        """What is wrong with the file system itself; empty if it can be read."""
         shown = self._ask("show_super_stats -h").decode(errors="replace")
-        return None if re.search(r"^Filesystem state:\s+clean$", shown, re.MULTILINE) else "no clean ext4 file system"
+        return "" if re.search(r"^Filesystem state:\s+clean$", shown, re.MULTILINE) else "no clean ext4 file system"
 
     def _ask(self, request: str) -> bytes:
         return run("debugfs", "-R", request, f"{self.image}?offset={self.start}")

@@ -1,31 +1,28 @@
-"""What every image must be: settings, a system that is nobody's yet, and what two slots share."""
+"""What every image must be: settings, a system that is nobody's yet, a kernel, and what two slots share."""
 
+import gzip
+import struct
+import zlib
 from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
-from image.check.kernel_files import initramfs_flaw, kernel_flaw
 from image.firstboot.identity import USER
 from image.firstboot.reading import NAME, Wrong, read
 from image.firstboot.settings import Role
 from image.make.slots import KEPT
 
 _WANTS = "/etc/systemd/system/multi-user.target.wants"
-_ENABLED = (
-    *("tributary-firstboot.service", "tributary-firstboot-report.service"),
-    *("systemd-networkd.service", "systemd-resolved.service"),
-)
-_OTHER_PLACES = {"systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
-_IN_BOTH = tuple(f"tributary-{part}" for part in ("converter", "console", "firstboot", "first-start"))
+_RUNNING = ("tributary-firstboot.service", "tributary-firstboot-report.service", "systemd-networkd.service")
+_ENABLED = {**dict.fromkeys(_RUNNING, _WANTS), "systemd-resolved.service": "/etc/systemd/system/sysinit.target.wants"}
+_OWN = (f"tributary-{part}" for part in ("converter", "console", "firstboot", "first-start"))
+_OF_ROUTER = ("tributary-router", "dnsmasq", *_OWN)
 _OF_ROLE = {
     # With what makes a home router of it where its card says so.
-    Role.GATEWAY: (
-        *("tributary-squid", "tributary-throttler", "tributary-gateway"),
-        *("tributary-router", "dnsmasq", *_IN_BOTH),
-    ),
-    Role.ROUTER: ("tributary-router", "dnsmasq", *_IN_BOTH),
+    Role.GATEWAY: ("tributary-squid", "tributary-throttler", "tributary-gateway", *_OF_ROUTER),
+    Role.ROUTER: _OF_ROUTER,
 }
 _ASIDE = {
-    "/etc/systemd/system/multi-user.target.wants": (
+    _WANTS: (
         *("squid.service", "ssh.service", "dnsmasq.service", "NetworkManager.service", "ModemManager.service"),
         "tributary-first-start.service",
     ),
@@ -38,9 +35,14 @@ _DEVICES = {
     "/data": "/dev/tributary/data",
     **{f"/{path}": f"/data/{path}" for path in KEPT},
 }
-_OTHERS = {"/usr/sbin": ("ifup", "dhclient")}
 _EMPTY = ("/var/lib/apt/lists", "/var/cache/apt/archives", "/etc/ssl/private", "/run")
 _SMALL = {"lock", "partial"}  # folders that apt makes anew by itself
+# Documentation/arch/arm64/booting.rst: the magic of an Image; arch/x86/boot: that of the setup header, and where it is.
+_ARM64_MAGIC, _ARM64_AT = b"ARM\x64", 0x38
+_X86_MAGIC, _X86_AT = b"HdrS", 0x202
+_GZIP = b"\x1f\x8b"
+# An initramfs begins with a cpio archive, plain (microcode is in one before the rest) or packed.
+_ARCHIVES = (b"070701", b"\x28\xb5\x2f\xfd", _GZIP, b"\xfd7zXZ")
 
 
 def settings(disk: Disk) -> Iterator[Finding]:
@@ -61,13 +63,13 @@ def kernel(disk: Disk) -> Iterator[Finding]:
     for name, judge in (("vmlinuz", lambda data: kernel_flaw(data, disk.architecture)), ("initrd.img", initramfs_flaw)):
         path = disk.root.link(f"/{name}")
         given = disk.root.read(f"/{path}") if path else b""
-        yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(given) or "" if given else "it is not there")
+        yield Finding(f"root: /{name} leads to {path or 'nothing'}", judge(given) if given else "it is not there")
 
 
 def data(disk: Disk) -> Iterator[Finding]:
     """What both slots share has its place."""
     flaw = disk.data.flaw()
-    yield Finding("data: a clean ext4 file system", flaw or "")
+    yield Finding("data: a clean ext4 file system", flaw)
     for path in () if flaw else KEPT:
         folder, _, name = path.rpartition("/")
         yield found(f"data: {path}", met=name in disk.data.names(f"/{folder}"), otherwise="missing")
@@ -118,9 +120,8 @@ def units(disk: Disk) -> Iterator[Finding]:
     there = disk.root.names("/usr/lib/systemd/system")
     for name in _OF_ROLE[disk.role]:
         yield found(f"root: {name}.service is there", met=f"{name}.service" in there, otherwise="missing")
-    for unit in _ENABLED:
-        enabled = disk.root.names(_OTHER_PLACES.get(unit, _WANTS))
-        yield found(f"root: {unit} is enabled", met=unit in enabled, otherwise="not enabled")
+    for unit, folder in _ENABLED.items():
+        yield found(f"root: {unit} is enabled", met=unit in disk.root.names(folder), otherwise="not enabled")
     for folder, others in _ASIDE.items():
         enabled = disk.root.names(folder)
         for unit in others:
@@ -128,9 +129,8 @@ def units(disk: Disk) -> Iterator[Finding]:
     link = disk.root.link("/etc/resolv.conf")
     stub = "run/systemd/resolve/stub-resolv.conf"
     yield found("root: names are asked of systemd-resolved", met=link.endswith(stub), otherwise=f"link to {link!r}")
-    for folder, programs in _OTHERS.items():
-        extra = sorted(disk.root.names(folder) & set(programs))
-        yield found("root: networks are systemd-networkd's", met=not extra, otherwise=f"{', '.join(extra)} as well")
+    extra = sorted(disk.root.names("/usr/sbin") & {"ifup", "dhclient"})
+    yield found("root: networks are systemd-networkd's", met=not extra, otherwise=f"{', '.join(extra)} as well")
 
 
 def leftovers(disk: Disk) -> Iterator[Finding]:
@@ -138,6 +138,23 @@ def leftovers(disk: Disk) -> Iterator[Finding]:
     for folder in _EMPTY:
         extra = sorted(disk.root.names(folder) - _SMALL)
         yield found(f"root: {folder} is empty", met=not extra, otherwise=f"{extra[:1]} and {len(extra) - 1} more")
+
+
+def kernel_flaw(data: bytes, architecture: str) -> str:
+    """What is wrong with the beginning of a kernel for Debian's ``architecture``; empty if nothing is."""
+    if architecture == "amd64":
+        return "" if data[_X86_AT : _X86_AT + 4] == _X86_MAGIC else "no kernel for x86"
+    if data.startswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, struct.error, zlib.error):
+            return "damaged: it is packed, and cannot be unpacked"
+    return "" if data[_ARM64_AT : _ARM64_AT + 4] == _ARM64_MAGIC else "no kernel for arm64"
+
+
+def initramfs_flaw(data: bytes) -> str:
+    """The same of an initramfs."""
+    return "" if data.startswith(_ARCHIVES) else "no initramfs"
 
 
 ALL = (kernel, data, settings, mounts, identity, units, leftovers)

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 
 from image.check.findings import Disk, Finding, found, run
-from image.check.kernel_files import initramfs_flaw, kernel_flaw
-from image.partitions import FAT32, LINUX, Partition, Table
+from image.check.on_any_board import initramfs_flaw, kernel_flaw
+from image.partitions import FAT32, LINUX, Partition
 from image.upgrade.boot_partition import COMMAND_LINE
 from image.upgrade.choice import BACK, CONFIG, SLOTS, STATES, folder, states
 from tributary.settings.errors import CommandError, Exit
 
 ARCHITECTURE = "arm64"
+TABLE, LABEL = "MBR", "dos"
+"""It is an MBR, which all models read."""
+PARTITIONS, KINDS = "FAT32, two roots, data", [FAT32, LINUX, LINUX, LINUX]
 
 MODELS: Mapping[str, tuple[str, str]] = {
     "3 Model B": ("bcm2837-rpi-3-b.dtb", "raspberrypi,3-model-b"),
@@ -26,16 +29,6 @@ MODELS: Mapping[str, tuple[str, str]] = {
 # Loaded by the models up to Zero 2 W from the card; by 4, 400 and CM4 the ones with a 4. Model 5 has its own in ROM.
 _FIRMWARE = ("bootcode.bin", "start.elf", "fixup.dat", "start4.elf", "fixup4.dat")
 _WIRELESS = {"/usr/lib/firmware/brcm": ("brcmfmac43430-sdio.bin", "brcmfmac43455-sdio.bin")}
-
-
-def partitions(table: Table) -> Iterator[Finding]:
-    """An MBR, which all models read, with four partitions of their kinds; slots are of one size."""
-    kinds = [each.kind for each in table.partitions]
-    yield found("table: MBR", met=table.kind == "dos", otherwise=table.kind)
-    wanted = [FAT32, LINUX, LINUX, LINUX]
-    yield found("table: FAT32, two roots, data", met=kinds == wanted, otherwise=", ".join(kinds))
-    sizes = {each.size for each in table.partitions[1:3]}
-    yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
@@ -73,7 +66,7 @@ def _configuration(disk: Disk, config: Mapping[str, str], there: frozenset[str])
     for key, judge in (("kernel", lambda data: kernel_flaw(data, ARCHITECTURE)), ("initramfs", initramfs_flaw)):
         name = prefix + config.get(key, "")
         wrong = judge(disk.boot.read(name)) if name in there else "it is not there"
-        yield Finding(f"{CONFIG}: {key} {name}", wrong or "")
+        yield Finding(f"{CONFIG}: {key} {name}", wrong)
 
 
 def _command_line(name: str, text: str, slot: str, place: Partition) -> Iterator[Finding]:

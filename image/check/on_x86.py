@@ -4,23 +4,16 @@ from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
 from image.make.grub import ENVIRONMENT_BYTES
-from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR, Table
+from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR
 
 ARCHITECTURE = "amd64"
+TABLE, LABEL = "GPT", "gpt"
+PARTITIONS = "BIOS boot, EFI system, two roots, data"
+KINDS = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA]
 
 _LOADER = "EFI/BOOT/BOOTX64.EFI"
 _MENU, _ENVIRONMENT = "grub/grub.cfg", "grub/grubenv"
 _KERNEL_SECTOR = 0x5C  # of GRUB's first sector: where it finds the rest
-
-
-def partitions(table: Table) -> Iterator[Finding]:
-    """A GPT with five partitions of their kinds; slots are of one size."""
-    kinds = [each.kind for each in table.partitions]
-    wanted = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA]
-    yield found("table: GPT", met=table.kind == "gpt", otherwise=table.kind)
-    yield found("table: BIOS boot, EFI system, two roots, data", met=kinds == wanted, otherwise=", ".join(kinds))
-    sizes = {each.size for each in table.of(LINUX_ROOT_X86_64)}
-    yield found("table: both roots are of one size", met=len(sizes) == 1, otherwise=f"{sorted(sizes)} bytes")
 
 
 def boot(disk: Disk) -> Iterator[Finding]:
