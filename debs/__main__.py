@@ -148,50 +148,40 @@ def parser() -> cli.Arguments:
     arguments = cli.Arguments(prog="build-deb", description=DESCRIPTION, epilog=EPILOG)
     arguments.set_handler(_perform)
     suite, architecture = _here()
-    arguments.add_argument(
+    add = arguments.add_argument
+    add(
         "--suite",
         choices=SUITES,
         help=f"Debian 12, 13 or Ubuntu 24.04 (default here: {suite}; with --repository: each)",
     )
-    arguments.add_argument(
-        "--arch",
-        choices=ARCHITECTURES,
-        help=f"processor (default here: {architecture}; with --repository: each)",
-    )
-    arguments.add_argument(
+    add("--arch", choices=ARCHITECTURES, help=f"processor (default here: {architecture}; with --repository: each)")
+    add(
         "--output",
         type=Path,
         default=ROOT / "results/packages",
         metavar="DIR",
         help="where the packages go (default: results/packages)",
     )
-    arguments.add_argument(
-        "--converter", type=Path, metavar="BINARY", help="a converter that is built already (default: build it)"
-    )
-    arguments.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    arguments.add_argument(
-        "--dry-run", action="store_true", help="say what would be made; fetch, build and write nothing"
-    )
+    add("--converter", type=Path, metavar="BINARY", help="a converter that is built already (default: build it)")
+    add("--json", action="store_true", help="one JSON document on standard output")
+    add("--dry-run", action="store_true", help="say what would be made; fetch, build and write nothing")
     _add_repository(arguments.add_argument_group("a signed repository"))
     return arguments
 
 
 def _add_repository(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--repository", dest="folder", type=Path, metavar="FOLDER", help="make a repository there, or add to it"
-    )
-    group.add_argument("--key", metavar="FILE|FINGERPRINT", help="the secret key that signs it")
-    group.add_argument("--url", type=_url, help="where machines will find it: https://, http:// or file:/")
-    group.add_argument(
-        "--packages", type=Path, metavar="DIR", help="take the .deb files there, folders included; build none"
-    )
-    group.add_argument(
+    add = group.add_argument
+    add("--repository", dest="folder", type=Path, metavar="FOLDER", help="make a repository there, or add to it")
+    add("--key", metavar="FILE|FINGERPRINT", help="the secret key that signs it")
+    add("--url", type=_url, help="where machines will find it: https://, http:// or file:/")
+    add("--packages", type=Path, metavar="DIR", help="take the .deb files there, folders included; build none")
+    add(
         "--valid-days",
         type=cli.whole_number(1, 3650, of="days"),
         metavar="N",
         help="machines refuse it N days from now, unless it is signed anew (default: never)",
     )
-    group.add_argument("--replace-key", action="store_true", help="sign with another key than before")
+    add("--replace-key", action="store_true", help="sign with another key than before")
 
 
 def _url(text: str) -> str:

@@ -83,24 +83,25 @@ def parser() -> Parser:
         "converter cannot be reached.",
         allow_abbrev=False,
     )
-    made.add_argument("--converter", type=host_and_port, metavar="HOST:PORT", help="the converter under test")
-    made.add_argument(
+    add = made.add_argument
+    add("--converter", type=host_and_port, metavar="HOST:PORT", help="the converter under test")
+    add(
         "--origin",
         dest="origins",
         type=addresses,
         metavar="ADDRESS[,ADDRESS]",
         help="addresses of this machine that the converter can reach and may connect to: one of IPv4, one of IPv6",
     )
-    made.add_argument("--mptcp", action="store_true", help="connect by Multipath TCP, and expect it to be served")
-    made.add_argument("--cookies", action="store_true", help="the converter demands cookies (section 6.2.7)")
-    made.add_argument("--forbidden", type=address, metavar="ADDRESS", help="an address that its policy forbids")
-    made.add_argument(
+    add("--mptcp", action="store_true", help="connect by Multipath TCP, and expect it to be served")
+    add("--cookies", action="store_true", help="the converter demands cookies (section 6.2.7)")
+    add("--forbidden", type=address, metavar="ADDRESS", help="an address that its policy forbids")
+    add(
         "--unreachable",
         type=unreachable,
         metavar="ADDRESS[=CODE]",
         help="an address for which the converter gets an ICMP hard error, and that error's code",
     )
-    made.add_argument(
+    add(
         "--source",
         dest="sources",
         type=addresses,
@@ -108,14 +109,12 @@ def parser() -> Parser:
         metavar="ADDRESS,ADDRESS",
         help="two addresses of this machine to connect to the converter from, to test that cookies are bound to them",
     )
-    made.add_argument("--only", metavar="GLOB", help="run only the checks whose names match")
-    made.add_argument("--list", action="store_true", help="list the checks, run none")
-    made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--timeout", type=positive, default=5.0, metavar="TIME", help="for one step of a check; 5s")
-    made.add_argument(
-        "--quiet", type=positive, default=0.2, metavar="TIME", help="how long to watch that nothing happens; 200ms"
-    )
-    made.add_argument(
+    add("--only", metavar="GLOB", help="run only the checks whose names match")
+    add("--list", action="store_true", help="list the checks, run none")
+    add("--json", action="store_true", help="print JSON")
+    add("--timeout", type=positive, default=5.0, metavar="TIME", help="for one step of a check; 5s")
+    add("--quiet", type=positive, default=0.2, metavar="TIME", help="how long to watch that nothing happens; 200ms")
+    add(
         "--pace",
         type=duration,
         default=0.0,

@@ -101,18 +101,15 @@ def parser() -> Arguments:
     """The arguments of firstboot."""
     parser = Arguments(prog="firstboot", description=DESCRIPTION, epilog=EPILOG.replace("{keys}", "\n".join(_keys())))
     parser.set_handler(_run)
-    parser.add_argument("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
-    parser.add_argument("--report", action="store_true", help="write tributary-applied.txt anew")
-    parser.add_argument("--again", action="store_true", help="apply the file also if it was applied already")
-    parser.add_argument("--role", choices=list(Role), help="the image's role (default: what the image says)")
-    parser.add_argument(
-        "--root", type=Path, default=Path("/"), metavar="FOLDER", help="make the system in FOLDER such a box"
-    )
-    parser.add_argument(
-        "--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    add = parser.add_argument
+    add("--check", type=Path, metavar="FILE", help="check FILE, look at nothing else")
+    add("--dry-run", action="store_true", help="show what would be done, change nothing")
+    add("--report", action="store_true", help="write tributary-applied.txt anew")
+    add("--again", action="store_true", help="apply the file also if it was applied already")
+    add("--role", choices=list(Role), help="the image's role (default: what the image says)")
+    add("--root", type=Path, default=Path("/"), metavar="FOLDER", help="make the system in FOLDER such a box")
+    add("--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)")
+    add("--json", action="store_true", help="one JSON object on standard output")
     return parser
 
 

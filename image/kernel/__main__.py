@@ -49,14 +49,13 @@ def parser() -> Arguments:
     """The arguments of build-kernel."""
     parser = Arguments(prog="scripts/build-kernel", description=_DESCRIPTION)
     parser.set_handler(_build)
-    parser.add_argument("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
-    parser.add_argument("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
+    add = parser.add_argument
+    add("--board", choices=sorted(BOARDS), required=True, help="x86: amd64; rpi: arm64, cross-compiled")
+    add("--merge-only", action="store_true", help="the configuration alone: a minute instead of hours")
     output, jobs = Path("results/kernel"), os.cpu_count() or 1
-    parser.add_argument("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
-    parser.add_argument(
-        "--jobs", type=whole_number(1, 1024), default=jobs, help=f"processes at a time (default: {jobs})"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    add("--output", type=Path, default=output, metavar="DIR", help=f"default: {output}")
+    add("--jobs", type=whole_number(1, 1024), default=jobs, help=f"processes at a time (default: {jobs})")
+    add("--dry-run", action="store_true", help="say what would be done")
     return parser
 
 

@@ -48,7 +48,7 @@ class Settings(BaseModel):
 
 def _accepted(name: str, field: FieldInfo) -> str | None:
     """What a key takes by its type alone; None if that does not say."""
-    parts = getattr(field.annotation, "__args__", ())
+    parts: tuple[object, ...] = getattr(field.annotation, "__args__", ())
     kind = parts[0] if parts[1:] == (NoneType,) else field.annotation
     told = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
     if isinstance(kind, type) and issubclass(kind, Settings):

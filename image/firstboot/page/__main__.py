@@ -57,23 +57,20 @@ def parser() -> Arguments:
     """The arguments of first-start."""
     parser = Arguments(prog="first-start", description=DESCRIPTION, epilog=EPILOG)
     parser.set_handler(_run)
-    parser.add_argument("--dry-run", action="store_true", help="show the page, change nothing")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--dry-run", action="store_true", help="show the page, change nothing")
+    add(
         "--at", type=_address_and_port, metavar="ADDRESS:PORT", help="where a dry run listens (default: 127.0.0.1:8080)"
     )
-    parser.add_argument(
+    add(
         "--wait",
         type=float,
         default=ports.QUIET_SECONDS,
         metavar="SECONDS",
         help="how long nobody may have answered at a port (default: %(default)s)",
     )
-    parser.add_argument(
-        "--root", type=Path, default=Path("/"), metavar="FOLDER", help="for the system in FOLDER; nothing starts anew"
-    )
-    parser.add_argument(
-        "--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)"
-    )
+    add("--root", type=Path, default=Path("/"), metavar="FOLDER", help="for the system in FOLDER; nothing starts anew")
+    add("--card", type=Path, metavar="FOLDER", help="where tributary.toml is (default: boot/firmware below --root)")
     return parser
 
 
