@@ -1,6 +1,5 @@
 """The settings of a gateway that home routers reach through tunnels."""
 
-import re
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Annotated
 
@@ -9,7 +8,7 @@ from pydantic import Field
 from squid.values import PRIVATE, PrivateNetwork
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.values import accepting, as_text, matching, or_none, require
 from tributary.wireguard.addresses import GLOBAL, LAN, max_routers
 from tributary.wireguard.addresses import PRIVATE as OWN
 from tributary.wireguard.enrolment import PORT, Endpoint
@@ -46,12 +45,6 @@ def _lan_prefix(value: object) -> IPv6Network:
     return network
 
 
-def _interface(value: object) -> str:
-    name = as_text(value)
-    require(re.fullmatch(r"[A-Za-z0-9_-]{1,15}", name) is not None)
-    return name
-
-
 def _ports(value: object) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)) or not all(type(port) is int and 1 <= port <= 65535 for port in value):
         raise ValueError
@@ -61,7 +54,7 @@ def _ports(value: object) -> tuple[int, ...]:
 Host = Annotated[str, accepting(HOST, _host)]
 Network = Annotated[IPv4Network, accepting(NETWORK, _network)]
 LanPrefix = Annotated[IPv6Network | None, accepting(LAN_PREFIX, or_none(_lan_prefix))]
-Interface = Annotated[str, accepting(INTERFACE, _interface)]
+Interface = Annotated[str, matching(r"[A-Za-z0-9_-]{1,15}", INTERFACE)]
 ConverterPorts = Annotated[tuple[int, ...], accepting(TCP_PORTS, _ports)]
 
 

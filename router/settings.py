@@ -17,7 +17,7 @@ from tributary.settings.links import USES, LinkPolicy, Use
 from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.settings.units import PositiveRate
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.values import accepting, as_text, matching, or_none, require
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import PREFIX, Tunnels
 
@@ -59,12 +59,6 @@ def _gateways(value: object) -> tuple[Address, ...]:
     found = tuple(ip_address(each) for each in value)
     require(len({each.version for each in found}) == len(found) and all(map(is_of_a_host, found)))
     return found
-
-
-def _lan(value: object) -> str:
-    text = as_text(value)
-    require(re.fullmatch(r"[A-Za-z0-9._-]{1,15}", text, re.ASCII) is not None)
-    return text
 
 
 _LIST = BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given)
@@ -138,7 +132,7 @@ class RouterSettings(Settings):
     enrolment: Annotated[tuple[Enrolment, ...], _LIST] = Field(
         (), title="gateways, the first that answers; none: no tunnels", description=ENROLMENTS
     )
-    lan: Annotated[str | None, accepting(LAN, or_none(_lan))] = Field(
+    lan: Annotated[str | None, matching(r"[A-Za-z0-9._-]{1,15}", LAN)] = Field(
         None, title="the LAN's interface, which gets an address of its IPv6 prefix"
     )
     devices: bool = Field(True, title="count what each LAN device sends and receives")

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from image.firstboot.values import Contradiction
 from squid.targets import RANGES, Network
+from tributary.settings.bypass import is_device
 from tributary.settings.files import Settings
 from tributary.settings.ports import SERVICE, Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
@@ -58,7 +59,7 @@ def _prefix(value: object) -> Network:
 def mac_address(value: object) -> str:
     """That of one device, in small letters; raises ValueError or TypeError."""
     text = as_text(value).lower()
-    require(re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", text, re.ASCII) is not None)
+    require(is_device(text))
     # The first byte's lowest bit is set in addresses of groups (IEEE 802).
     require(int(text[:2], 16) % 2 == 0)
     return text

@@ -13,8 +13,8 @@ from pydantic import Field
 from image.firstboot.actions import PRIVATE, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
 from image.firstboot.texts import sections
-from image.firstboot.values import matching
 from tributary.settings.files import Settings
+from tributary.settings.values import matching
 
 MANAGER, DIALLER = "ModemManager.service", "NetworkManager.service"
 INTERFACE = "ww*"

@@ -12,9 +12,9 @@ from pydantic import Field
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
-from image.firstboot.values import matching
 from image.firstboot.vlans import VLAN, bare
 from tributary.settings.files import Settings
+from tributary.settings.values import matching
 
 USER = "the name that the provider gave you, 1 to 255 letters, digits and signs of ASCII"
 PASSWORD = "the password that the provider gave you, 1 to 255 letters, digits and signs of ASCII"

@@ -1,7 +1,6 @@
 """The kinds of values on the card: each reads what stands in the file or says what is accepted."""
 
 import ipaddress
-import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
 from typing import Annotated, TypeVar
@@ -11,7 +10,7 @@ from pydantic import PlainValidator
 from image.firstboot import public_key
 from squid.targets import Network, inside_private
 from tributary.settings.hosts import CONVERT_PORT, Address, Target, is_of_a_host
-from tributary.settings.values import accepting, as_text, or_none, require
+from tributary.settings.values import accepting, as_text, matching, or_none, require
 
 T = TypeVar("T")
 HostAddress = IPv4Interface | IPv6Interface
@@ -52,17 +51,6 @@ GATEWAY = (
     f"an address, or an address and a port (without: {CONVERT_PORT}), such as '203.0.113.5' or '[2001:db8::5]:5124'; no"
     " name"
 )
-
-
-def matching(pattern: str, accepted: str) -> PlainValidator:
-    """Text that ``pattern`` fits as a whole, or None; else a refusal that says what is ``accepted``."""
-    return accepting(accepted, or_none(lambda value: _matched(re.compile(pattern, re.ASCII), value)))
-
-
-def _matched(pattern: re.Pattern[str], value: object) -> str:
-    text = as_text(value)
-    require(pattern.fullmatch(text) is not None)
-    return text
 
 
 def _ssid(value: object) -> str:

@@ -1,5 +1,6 @@
 """Building blocks for types of settings: parsers that raise, and the one message for the user."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -43,6 +44,17 @@ def accepting(accepted: str, read: Callable[[object], T]) -> Accepting:
             raise ValueError(accepted) from error
 
     return Accepting(check, accepted=accepted)
+
+
+def matching(pattern: str, accepted: str) -> Accepting:
+    """Text that ``pattern`` fits as a whole, or None; else a refusal that says what is ``accepted``."""
+
+    def read(value: object) -> str:
+        text = as_text(value)
+        require(re.fullmatch(pattern, text, re.ASCII) is not None)
+        return text
+
+    return accepting(accepted, or_none(read))
 
 
 def or_none(read: Callable[[object], T]) -> Callable[[object], T | None]:

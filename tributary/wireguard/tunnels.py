@@ -1,6 +1,5 @@
 """How a home router's tunnels are made: what the daemon's settings and a card's say alike."""
 
-import re
 from typing import Annotated
 
 from pydantic import Field
@@ -8,7 +7,7 @@ from pydantic import Field
 from tributary.settings.files import Settings
 from tributary.settings.probing import Seconds
 from tributary.settings.units import Duration
-from tributary.settings.values import accepting, as_text, require
+from tributary.settings.values import accepting, matching, require
 
 KEEPALIVE = "a time in whole seconds from '1s' to '3600s'"
 PREFIX = "1 to 14 of a-z, 0-9, _ and -, a letter first, with which no other interface's name begins"
@@ -20,19 +19,13 @@ def _keepalive(value: object) -> Duration:
     return time
 
 
-def _prefix(value: object) -> str:
-    text = as_text(value)
-    require(re.fullmatch(r"[a-z][a-z0-9_-]{0,13}", text, re.ASCII) is not None)
-    return text
-
-
 Keepalive = Annotated[Duration, accepting(KEEPALIVE, _keepalive)]
 
 
 class Tunnels(Settings):
     """The encrypted leg: how its interfaces are made."""
 
-    prefix: Annotated[str, accepting(PREFIX, _prefix)] = Field(
+    prefix: Annotated[str, matching(r"[a-z][a-z0-9_-]{0,13}", PREFIX)] = Field(
         "tb", title="their names' beginning: 'tb1' is the first link's"
     )
     keepalive: Keepalive = Field(
