@@ -17,6 +17,9 @@ from tributary.daemons.logs import printable
 from tributary.settings.errors import CommandError
 from tributary.settings.units import Duration
 
+_RATES = {"sent_rate": ("sent", 8), "received_rate": ("received", 8), "drop_rate": ("dropped", 1)}
+"""Each rate, the counter that it follows from, and its factor: bits for bytes."""
+
 
 class Interval(Duration):
     """Time between two looks, or of a trial, in microseconds. The daemons make no more than four answers a second."""
@@ -67,10 +70,6 @@ def watch(
                     else:
                         Console(stderr=True).print(notice)
             shown = with_rates(before, seen)
-
-
-_RATES = {"sent_rate": ("sent", 8), "received_rate": ("received", 8), "drop_rate": ("dropped", 1)}
-"""Each rate, the counter that it follows from, and its factor: bits for bytes."""
 
 
 def with_rates(before: Listed[D] | None, after: Listed[D]) -> Listed[D]:

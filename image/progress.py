@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _WIDTH = 110
+_STEPS = ("B", "kB", "MB", "GB", "TB")
 
 
 class _Step:
@@ -150,9 +151,6 @@ def step(progress: Progress, name: str, place: str, total: int) -> Iterator[Call
     progress.begin(name, place)
     yield advance
     progress.end()
-
-
-_STEPS = ("B", "kB", "MB", "GB", "TB")
 
 
 def sized(count: int) -> str:

@@ -13,6 +13,7 @@ from image.firstboot.gateway import tunnels
 from image.firstboot.home import PROXY_PORT
 from image.firstboot.lan import TAKEN
 from image.firstboot.settings import Card, Lan
+from image.firstboot.texts import HEAD
 from squid.targets import Network
 from tributary.settings.hosts import CONVERT_PORT
 
@@ -20,7 +21,6 @@ UNIT = "tributary-firewall.service"
 TABLE, LAN_SIDE = "tributary-firewall", "lan_interfaces"
 
 _PATH = "/etc/nftables.d/tributary-site-card.nft"
-_HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
 
 
 def firewall(card: Card) -> Iterator[Action]:
@@ -35,7 +35,7 @@ def firewall(card: Card) -> Iterator[Action]:
         lines.append(f"add rule inet {TABLE} tcp_in iifname @{LAN_SIDE} {at} accept")
     else:
         lines += _console(card)
-    yield WriteFile(_PATH, _HEAD + "".join(f"{line}\n" for line in lines))
+    yield WriteFile(_PATH, HEAD + "".join(f"{line}\n" for line in lines))
     yield EnableUnit(UNIT, gently=True)
 
 

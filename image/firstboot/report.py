@@ -21,6 +21,7 @@ from tributary.settings.hosts import CONVERT_PORT
 
 ERRORS, APPLIED = "tributary-errors.txt", "tributary-applied.txt"
 _ISSUE = "/etc/issue.d/50-tributary.issue"
+_BY_HAND = f"add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,6 @@ class Report:
 def _escaped(text: str) -> str:
     """As agetty(8) shows it unchanged."""
     return text.replace("\\", "\\\\")
-
-
-_BY_HAND = f"add [[enrolment]] or gateway, two tables [wan.NAME], and [lan] to {NAME}, and start the box anew."
 
 
 def next_steps(card: Card, facts: Facts, addresses: Sequence[str] = ()) -> tuple[str, ...]:

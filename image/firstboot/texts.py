@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping
 
 import tomli_w
 
+HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n"
+
 
 def sections(*given: tuple[str, Iterable[tuple[str, object]]]) -> str:
     """One section for each name with its entries, in their order; a key may come again."""
     return "\n".join(f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in entries) for name, entries in given)
-
-
-_HEAD = "# Written from tributary.toml on the boot partition, and written anew when that changes.\n\n"
 
 
 def unneeded(interface: str, *network: tuple[str, object]) -> str:
@@ -20,4 +19,4 @@ def unneeded(interface: str, *network: tuple[str, object]) -> str:
 
 def document(settings: Mapping[str, object]) -> str:
     """A file with ``settings``; each Mapping in them is a table, each list of them an array of tables."""
-    return _HEAD + tomli_w.dumps(settings)
+    return HEAD + "\n" + tomli_w.dumps(settings)

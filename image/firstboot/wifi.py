@@ -11,6 +11,11 @@ from image.firstboot.texts import sections, unneeded
 
 BRIDGE = "br-lan"
 """The LAN's interface where it is wired and wireless."""
+_NETDEV = sections(
+    ("NetDev", [("Name", BRIDGE), ("Kind", "bridge")]), ("Bridge", [("STP", "no"), ("ForwardDelaySec", 0)])
+)
+_ROUNDS = 4096
+_BYTES = 32
 
 
 def interface(card: Card, facts: Facts) -> str:
@@ -48,11 +53,6 @@ def access_point(card: Card, facts: Facts, folder: str) -> Iterator[Action]:
     yield WriteFile(path, configuration(card.access_point, name, BRIDGE if has_bridge else None), PRIVATE)
     # A restart sends all devices away for seconds.
     yield EnableUnit(f"hostapd@{name}.service", reads=(path,))
-
-
-_NETDEV = sections(
-    ("NetDev", [("Name", BRIDGE), ("Kind", "bridge")]), ("Bridge", [("STP", "no"), ("ForwardDelaySec", 0)])
-)
 
 
 def configuration(point: AccessPoint, interface: str, bridge: str | None) -> str:
@@ -103,10 +103,6 @@ def _security(point: AccessPoint) -> Iterator[tuple[str, object]]:
     yield "sae_require_mfp", 1
     yield "sae_pwe", 2
     yield "wpa_passphrase", point.passphrase
-
-
-_ROUNDS = 4096
-_BYTES = 32
 
 
 def key(ssid: str, passphrase: str) -> str:

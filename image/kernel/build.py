@@ -31,6 +31,9 @@ _SOURCE = f"linux-source-{VERSION}"
 _TREE = f"/usr/src/{_SOURCE}"
 # Of 87,000 files, the 3,000 that olddefconfig reads; a tree with all of them gives the same configuration.
 KCONFIG = (f"{_SOURCE}/Makefile", f"{_SOURCE}/scripts/*", f"{_SOURCE}/arch/*/Makefile*", "*/Kconfig*")
+_SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
+_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
+_COMMENT = re.compile(r"^(#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,6 @@ def build(system: System, board: Board, jobs: int, output: Path) -> list[Path]:
     system.run([*board.make, f"-j{jobs}", *packing], {"DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"})
     found = [system.path("/usr/src").glob(f"linux-{kind}-*.deb") for kind in ("headers", "image")]
     return [Path(shutil.copy(package, output)) for packages in found for package in packages]
-
-
-_SET = re.compile(r"^(CONFIG_\w+)=(.+)$")
-_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
-_COMMENT = re.compile(r"^(#.*)?$")
 
 
 def parse(text: str) -> dict[str, str]:

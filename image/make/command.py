@@ -23,6 +23,20 @@ _MOUNTS = "; ".join(
         'mount --bind "$0/boot/firmware" "$0/boot/firmware"',
     )
 )
+_TOOLS = {
+    "mmdebstrap": "mmdebstrap",
+    "ansible-playbook": "ansible-core",
+    "sfdisk": "fdisk",
+    "bmaptool": "bmap-tools",
+    "fdtget": "device-tree-compiler",
+    "mkfs.vfat": "dosfstools",
+    "mcopy": "mtools",
+    "mkfs.ext4": "e2fsprogs",
+    "debugfs": "e2fsprogs",
+    "zstd": "zstd",
+    "unshare": "util-linux",
+}
+_OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
 
 
 @dataclass(frozen=True)
@@ -92,24 +106,6 @@ def _last_line(log: Path) -> str:
         file.seek(max(0, log.stat().st_size - 2000))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-_TOOLS = {
-    "mmdebstrap": "mmdebstrap",
-    "ansible-playbook": "ansible-core",
-    "sfdisk": "fdisk",
-    "bmaptool": "bmap-tools",
-    "fdtget": "device-tree-compiler",
-    "mkfs.vfat": "dosfstools",
-    "mcopy": "mtools",
-    "mkfs.ext4": "e2fsprogs",
-    "debugfs": "e2fsprogs",
-    "zstd": "zstd",
-    "unshare": "util-linux",
-}
-
-
-_OF_BUNDLES = {"rauc": "rauc", "mksquashfs": "squashfs-tools"}
 
 
 def require(*, bundle: bool = False) -> None:

@@ -20,6 +20,11 @@ ENVIRONMENT_BYTES = 1024
 
 _TRIES = 3
 """Starts that a slot gets before it has to be found good. More than one: power may go in the middle of one."""
+_CODE = 440  # the rest of the sector is the disk's number and the partition table
+_KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
+_DRIVE_CHECK = 0x66  # GRUB_BOOT_MACHINE_DRIVE_CHECK: a jump that is taken out on hard disks, for BIOSes with a fault
+_JUMP, _NOTHING = b"\xeb\x05", b"\x90\x90"
+_LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
 
 
 def rauc(compatible: str) -> WriteFile:
@@ -96,13 +101,6 @@ menuentry "Tributary (slot {slot})" --id {slot} {{
     initrd /initrd.img
 }}
 """
-
-
-_CODE = 440  # the rest of the sector is the disk's number and the partition table
-_KERNEL_SECTOR = 0x5C  # GRUB_BOOT_MACHINE_KERNEL_SECTOR: where core.img begins
-_DRIVE_CHECK = 0x66  # GRUB_BOOT_MACHINE_DRIVE_CHECK: a jump that is taken out on hard disks, for BIOSes with a fault
-_JUMP, _NOTHING = b"\xeb\x05", b"\x90\x90"
-_LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end: start (8 bytes), length, segment
 
 
 def boot_code(boot: bytes, first_sector: int) -> bytes:

@@ -15,6 +15,8 @@ _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
 """Names below a root. The rest of the settings comes from the boot partition when the new system first starts."""
 _CONFFILE = re.compile(r"^ /(etc/tributary/\S+) ([0-9a-f]{32})(?: obsolete)?$", re.MULTILINE)
 """A line of the field Conffiles in dpkg's database: deb-conffiles(5), dpkg-query(1)."""
+FOLDER = Path("var/lib/tributary/upgrade")
+"""Below the slot's root: each slot has its own."""
 
 
 def paths(root: Path) -> Iterator[Path]:
@@ -56,10 +58,6 @@ def carry(source: Path, target: Path) -> list[Path]:
             found = (source / name).stat()
             os.chown(target / name, found.st_uid, found.st_gid)
     return carried
-
-
-FOLDER = Path("var/lib/tributary/upgrade")
-"""Below the slot's root: each slot has its own."""
 
 
 @dataclass(frozen=True)
