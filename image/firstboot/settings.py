@@ -15,19 +15,6 @@ from image.firstboot.bypass import Bypass
 from image.firstboot.figures import Metrics
 from image.firstboot.forward import Forward
 from image.firstboot.names import Dns, Others
-from image.firstboot.values import (
-    Addresses,
-    AnyNetwork,
-    DhcpRange,
-    Gateway,
-    HostAddresses,
-    Hostname,
-    Interface,
-    LanAddress,
-    PasswordHash,
-    PublicKey,
-    Wireless,
-)
 from image.firstboot.wan import Wan
 from squid import targets
 from squid.values import CLIENTS, ClientNetwork
@@ -89,16 +76,16 @@ class Routers(GatewaySettings):
 class Wifi(WirelessNetwork):
     """One wireless network to join."""
 
-    interface: Wireless = Field(None, title="by which interface; none: the first wireless one")
+    interface: values.Wireless = Field(None, title="by which interface; none: the first wireless one")
 
 
 class Network(Settings):
     """How one interface gets its addresses."""
 
     dhcp: bool | None = Field(None, title="by DHCP and router advertisements; none: true without an address")
-    address: HostAddresses = Field((), title="its addresses")
-    gateway: Addresses = Field((), title="where its default routes lead")
-    dns: Addresses = Field((), title="DNS servers, with DHCP further ones")
+    address: values.HostAddresses = Field((), title="its addresses")
+    gateway: values.Addresses = Field((), title="where its default routes lead")
+    dns: values.Addresses = Field((), title="DNS servers, with DHCP further ones")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -123,9 +110,11 @@ class Network(Settings):
 class Lan(Settings):
     """The side of a home router where the devices are."""
 
-    interface: Interface = Field(title="its interface")
-    address: LanAddress = Field(title="this box's address there")
-    dhcp_range: DhcpRange = Field(None, title="what devices get; none: the half of the network that address is not in")
+    interface: values.Interface = Field(title="its interface")
+    address: values.LanAddress = Field(title="this box's address there")
+    dhcp_range: values.DhcpRange = Field(
+        None, title="what devices get; none: the half of the network that address is not in"
+    )
     quic: bool | None = Field(
         None, title="let HTTP/3 pass, which takes one link instead of all; none: where tunnels keep its address"
     )
@@ -152,7 +141,7 @@ class Lan(Settings):
 
     @field_validator("dhcp_range")
     @classmethod
-    def _inside(cls, leases: DhcpRange, info: ValidationInfo) -> DhcpRange:
+    def _inside(cls, leases: values.DhcpRange, info: ValidationInfo) -> values.DhcpRange:
         address: IPv4Interface | None = info.data.get("address")
         if not leases or address is None:
             return leases
@@ -179,17 +168,17 @@ class Card(Settings):
     role: Role | None = Field(
         None, strict=False, title="what this box is; none: as the image was made", description="'gateway' or 'router'"
     )
-    hostname: Hostname = Field("tributary", title="its name")
+    hostname: values.Hostname = Field("tributary", title="its name")
     time_zone: TimeZone = Field(None, title="router: where the times and days of links are meant; none: UTC")
-    ssh_keys: list[PublicKey] = Field(
+    ssh_keys: list[values.PublicKey] = Field(
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
     )
-    admin_networks: list[AnyNetwork] = Field(
+    admin_networks: list[values.AnyNetwork] = Field(
         [],
         title="from where SSH is let in, beside private addresses; on a gateway private ones reach the page, too",
         description=f"a list of {values.ADMINS}",
     )
-    password_hash: PasswordHash = Field(None, title="for logins at the console; none: locked")
+    password_hash: values.PasswordHash = Field(None, title="for logins at the console; none: locked")
     console: Literal["open", "closed", "off"] = Field(
         "open",
         title="the page of links and sessions, for a router's LAN or a gateway's admin_networks",
@@ -206,7 +195,7 @@ class Card(Settings):
         None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST
     )
     routers: Routers = Field(Routers(), title="gateway: how home routers are let in, beside its name")
-    gateway: Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'")
+    gateway: values.Gateway = Field(None, title="router: where the gateway is, for leg = 'plain'")
     leg: Leg | None = Field(
         None,
         strict=False,
@@ -218,7 +207,7 @@ class Card(Settings):
     )
     wifi: Wifi | None = Field(None, title="a wireless network to join")
     access_point: AccessPoint | None = Field(None, title="router: a wireless network of the box's own, for the LAN")
-    network: dict[Interface, Network] = Field(
+    network: dict[values.Interface, Network] = Field(
         {}, title="how interfaces get their addresses; none: by DHCP", description=NETWORKS
     )
     wan: dict[Annotated[str, Field(pattern=r"\A[A-Za-z0-9_-]{1,40}\z")], Wan] = Field(

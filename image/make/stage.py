@@ -95,7 +95,7 @@ def _make(stage: Stage, cache: Path, progress: Progress, times: "Durations") -> 
     partial = cache / f".{stage.name}-{stage.image}.{os.getpid()}{stage.suffix}"
     began = os.times().elapsed
     try:
-        with refused(Exit.SYSTEM, cache, "cannot be used"):
+        with refused(Exit.SYSTEM, cache, ""):
             stage.make(partial, Runner(log, progress))
             partial.rename(place)
     finally:

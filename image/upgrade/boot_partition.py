@@ -74,7 +74,7 @@ def fill(root: Path, folder: Path) -> None:
     The new ones are all there, too, before the first takes its place. Raises CommandError (71).
     """
     sources = dict(_sources(root))
-    with refused(Exit.SYSTEM, folder, "cannot be written"):
+    with refused(Exit.SYSTEM, folder, ""):
         fresh = [name for name, source in sources.items() if not _same(source, folder / name)]
         for name in fresh:
             _copy(sources[name], folder / (name + _NEW))

@@ -55,7 +55,8 @@ def refused(code: Exit, where: object, what: str = "cannot be read") -> Iterator
     try:
         yield
     except OSError as error:
-        raise CommandError(code, f"{error.filename or where}: {what}: {error.strerror}") from error
+        message = filter(None, (str(error.filename or where), what, str(error.strerror)))
+        raise CommandError(code, ": ".join(message)) from error
 
 
 def invalid_value(where: str, key: str, value: object, accepted: str, code: Exit = Exit.USAGE) -> CommandError:

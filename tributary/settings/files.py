@@ -50,10 +50,10 @@ def _accepted(name: str, field: FieldInfo) -> str | None:
     """What a key takes by its type alone; None if that does not say."""
     parts: tuple[object, ...] = getattr(field.annotation, "__args__", ())
     kind = parts[0] if parts[1:] == (NoneType,) else field.annotation
-    told = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
+    found = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
     if isinstance(kind, type) and issubclass(kind, Settings):
-        told.append(f"a table [{name}]")
-    return next(iter(told), None) or getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
+        found.append(f"a table [{name}]")
+    return next(iter(found), None) or getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
 
 
 def load(path: Path, model: type[M]) -> M:
