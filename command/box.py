@@ -177,17 +177,14 @@ class Answers:
 
     @cached_property
     def overlay(self) -> Overlay | CommandError:
-        """The overlay that is read here."""
         return _or_failure(parts.overlay)
 
     @cached_property
     def handoff(self) -> HandOff | CommandError:
-        """The front of a hand-off that runs here."""
         return _or_failure(parts.handoff)
 
     @cached_property
     def fleet(self) -> Fleet | CommandError:
-        """Whether this gateway is announced."""
         return _or_failure(parts.fleet)
 
     def services(self) -> list[Service]:

@@ -23,7 +23,6 @@ class Listing:
 
     @property
     def selection(self) -> Selection:
-        """How the list is shown."""
         return Selection(self.json, self.sort, self.limit)
 
 

@@ -65,11 +65,9 @@ class Answers:
         self._look: Look | None = None
 
     def services(self) -> list[Service]:
-        """The programs of Tributary there."""
         return list(self._seen().services)
 
     def links(self) -> Listed[Link]:
-        """Access links and paths."""
         return Listed(self._seen().links, _RATED)
 
     def notes(self) -> list[str]:
@@ -77,7 +75,6 @@ class Answers:
         return list((self._look or self._seen()).notes)
 
     def rules(self) -> Listed[Rule]:
-        """The throttler's rules."""
         return Listed(self._seen().rules, _RATED)
 
     def sessions(self, **query: Any) -> Listed[Session]:

@@ -46,7 +46,6 @@ class Column(Generic[D]):
     key: Callable[[Any], Any] = lambda value: value
 
     def cell(self, document: D) -> str:
-        """Its text for one document."""
         value = self.value(document)
         return self.unknown if value is None else self.text(value)
 
@@ -69,7 +68,6 @@ class Listed(Generic[D]):
 
     @property
     def in_all(self) -> int:
-        """How many there are."""
         return max(self.total, len(self.documents))
 
 

@@ -27,7 +27,6 @@ class Architecture:
 
     @property
     def rust_target(self) -> str:
-        """As rustc calls it."""
         return f"{self.machine}-unknown-linux-gnu"
 
 

@@ -69,7 +69,6 @@ class Order:
 
     @property
     def until(self) -> datetime | None:
-        """When machines stop to take it."""
         return None if self.valid_for is None else self.date + timedelta(days=self.valid_for)
 
 

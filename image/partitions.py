@@ -39,7 +39,6 @@ class Table:
     partitions: tuple[Partition, ...]
 
     def of(self, *kinds: str) -> list[Partition]:
-        """The partitions of any of these kinds."""
         return [each for each in self.partitions if each.kind in kinds]
 
 

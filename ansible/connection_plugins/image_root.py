@@ -47,13 +47,11 @@ class Connection(ConnectionBase):
         return self._inside(["/bin/sh", "-c", cmd], in_data or b"")
 
     def put_file(self, in_path: Any, out_path: Any) -> None:
-        """Copy a file into the image."""
         super().put_file(in_path, out_path)
         # By a program of the image: what is a link to /elsewhere there must not lead out of it.
         self._done(self._inside(["/bin/sh", "-c", 'cat >"$0"', str(out_path)], Path(str(in_path)).read_bytes()))
 
     def fetch_file(self, in_path: Any, out_path: Any) -> None:
-        """Copy a file out of the image."""
         super().fetch_file(in_path, out_path)
         Path(str(out_path)).write_bytes(self._done(self._inside(["cat", str(in_path)])))
 

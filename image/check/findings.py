@@ -89,7 +89,6 @@ class Finding:
 
     @property
     def fine(self) -> bool:
-        """Whether it is as it should be."""
         return not self.wrong
 
     def __str__(self) -> str:
@@ -117,7 +116,6 @@ class Disk:
 
     @property
     def root(self) -> Ext4:
-        """The system."""
         return Ext4(self.image, self.table.of(LINUX_ROOT_X86_64, LINUX)[0].start)
 
     @property

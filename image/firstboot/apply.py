@@ -36,7 +36,6 @@ class System:
 
     @classmethod
     def at(cls, root: Path) -> "System":
-        """The running one at /."""
         return cls(root, root.resolve() == Path("/"))
 
 

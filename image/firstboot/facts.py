@@ -28,5 +28,4 @@ class Facts:
     owned_units: tuple[str, ...] = ()
 
     def has_unit(self, file: str) -> bool:
-        """Whether that unit file is there."""
         return self.units is None or file in self.units

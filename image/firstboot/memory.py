@@ -23,7 +23,6 @@ class Memory:
 
     @classmethod
     def after(cls, content_digest: str, actions: Iterable[Action]) -> Self:
-        """What ``actions`` leave."""
         done = list(actions)
         return cls(
             content_digest,

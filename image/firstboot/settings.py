@@ -103,7 +103,6 @@ class Network(Settings):
 
     @property
     def is_static(self) -> bool:
-        """Whether its addresses stand here."""
         return bool(self.address)
 
 
@@ -241,12 +240,10 @@ class Card(Settings):
 
     @property
     def metrics_networks(self) -> Sequence[targets.Network]:
-        """From where Prometheus may connect."""
         return self.metrics.networks if self.metrics else ()
 
     @property
     def has_router(self) -> bool:
-        """Whether anything of a home router is set up."""
         return bool(self.lan or self._has_more_than_lan)
 
     @property
@@ -261,7 +258,6 @@ class Card(Settings):
 
     @property
     def ipv6(self) -> LanIpv6:
-        """Where the IPv6 addresses of the LAN come from."""
         given = self.lan.ipv6 if self.lan else None
         has_one = self.leg is not Leg.PLAIN and any(each.prefix for each in self.enrolment)
         return given or (LanIpv6.GATEWAY if has_one else LanIpv6.OFF)
@@ -317,11 +313,9 @@ class Card(Settings):
 
     @property
     def lets_quic_pass(self) -> bool:
-        """Whether devices may use HTTP/3."""
         given = self.lan.quic if self.lan else None
         return bool(self.enrolments) if given is None else given
 
     @property
     def can_log_in(self) -> bool:
-        """Whether anybody has a way in."""
         return bool(self.ssh_keys or self.password_hash)

@@ -24,7 +24,6 @@ class Vlan:
 
     @property
     def netdev(self) -> str:
-        """The file that makes it."""
         return sections(("NetDev", [("Name", self.name), ("Kind", "vlan")]), ("VLAN", [("Id", self.number)]))
 
 

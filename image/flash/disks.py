@@ -40,7 +40,6 @@ class Device:
 
     @property
     def path(self) -> str:
-        """Where the device is."""
         return str(self.row["path"])
 
     @property
@@ -55,7 +54,6 @@ class Device:
 
     @property
     def children(self) -> tuple["Device", ...]:
-        """What stands directly on it."""
         return tuple(Device(row) for row in self.row.get("children", ()))
 
     @property

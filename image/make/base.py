@@ -36,7 +36,6 @@ class Base:
 
     @property
     def image(self) -> str:
-        """The kind of image."""
         return self.board.kind(self.role)
 
     def sources(self) -> tuple[str, ...]:

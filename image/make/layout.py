@@ -98,7 +98,6 @@ class Spec:
 
     @cached_property
     def layout(self) -> Layout:
-        """Its disk."""
         return layout(self.board, self.name)
 
     @property

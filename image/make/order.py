@@ -55,7 +55,6 @@ class Order:
 
     @property
     def debian(self) -> base.Base:
-        """Debian's half of it."""
         return base.Base(self.board, self.role, LOCKS / f"{self.kind}.lock", self.locked)
 
     @property

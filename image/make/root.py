@@ -78,7 +78,6 @@ class _Build:
     runner: Runner
 
     def everything(self) -> None:
-        """All steps in their order."""
         self._prepare()
         self._apply_playbook()
         self._choose_units()

@@ -78,11 +78,9 @@ class Trial:
         return path.read_text().strip() if path.exists() else ""
 
     def begin(self) -> None:
-        """It is new."""
         self._write("on-trial", "")
 
     def passed(self) -> None:
-        """It is good."""
         (self.root / FOLDER / "on-trial").unlink(missing_ok=True)
 
     def failed(self, reason: str) -> None:

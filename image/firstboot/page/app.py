@@ -73,7 +73,6 @@ class Page:
         self._draft: _Draft | None = None
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
-        """Answer one request."""
         status, body = self._answer(environ)
         encoded = body.encode()
         headers = [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(encoded))), *_HEADERS]
