@@ -63,12 +63,9 @@ class Rig:
 
     def stream(self, connection: socket.socket) -> Stream:
         """Wraps a connection that ends with the check."""
-        stream = Stream(connection, self.remaining, self._note)
+        stream = Stream(connection, self.remaining, self.notes.append)
         self._open.callback(stream.reset)
         return stream
-
-    def _note(self, line: str) -> None:
-        self.notes.append(line)
 
     # The origin's side
 
@@ -118,7 +115,7 @@ class Rig:
         try:
             if syn_data:
                 connection.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)
-                self._note(f"> {syn_data.hex()} in the SYN")
+                self.notes.append(f"> {syn_data.hex()} in the SYN")
                 connection.sendto(syn_data, socket.MSG_FASTOPEN, self.settings.converter)
             else:
                 connection.connect(self.settings.converter)
