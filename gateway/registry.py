@@ -19,7 +19,7 @@ from gateway.forwards import conflicts
 from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import Settings, load
-from tributary.settings.ports import SERVICE, Ports, ServicePorts
+from tributary.settings.ports import Ports, ServicePorts
 from tributary.settings.values import accepting
 from tributary.wireguard.addresses import SLOTS, block_of, max_routers
 from tributary.wireguard.keys import KEY, Key
@@ -65,9 +65,7 @@ class Identity(Settings):
 class Router(Identity):
     """A router; ``next`` is its identity once its new keys are used; both are valid until then."""
 
-    forward: list[ServicePorts] = Field(
-        [], title="ports of the gateway's public addresses that are forwarded to it", description=f"a list of {SERVICE}"
-    )
+    forward: list[ServicePorts] = Field([], title="ports of the gateway's public addresses that are forwarded to it")
     next: Identity | None = Field(None, title="what a rotation gave it", description="a table [next] of the same keys")
 
     @property

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from squid.values import PRIVATE, PrivateNetwork
 from tributary.settings.files import Settings
-from tributary.settings.ports import SERVICE, Ports, ServicePorts
+from tributary.settings.ports import Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, matching, or_none, require
 from tributary.wireguard.addresses import GLOBAL, LAN, max_routers
 from tributary.wireguard.addresses import PRIVATE as OWN
@@ -21,7 +21,6 @@ LAN_PREFIX = (
 )
 INTERFACE = "1 to 15 of a-z, A-Z, 0-9, _ and -"
 TCP_PORTS = "a list of ports from 1 to 65535, such as [5124]"
-CLOSED = f"a list of {SERVICE}"
 
 
 def _host(value: object) -> str:
@@ -82,7 +81,6 @@ class GatewaySettings(Settings):
         [Ports("tcp", 22, 22)],
         validate_default=False,
         title="ports that no router is given, beside the tunnels' own; the playbook puts SSH's here",
-        description=CLOSED,
     )
 
     @property

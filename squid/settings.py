@@ -33,22 +33,11 @@ class SquidSettings(Settings):
 
     # The title says what a key is for, the description what is accepted: help and errors print them.
     port: int = Field(3128, ge=1, le=65535, title="port to listen on", description="a whole number from 1 to 65535")
-    listen: list[Address] = Field(
-        [],
-        title="addresses to listen on; none: all, or loopback without client_networks",
-        description=f"a list of {values.ADDRESSES}",
-    )
-    client_networks: list[ClientNetwork] = Field(
-        [], title="who may use the proxy; none: this machine alone", description=f"a list of {values.CLIENTS}"
-    )
-    connect_ports: list[PortRange] = Field(
-        [Ports(443, 443)], min_length=1, title="where CONNECT may go", description=f"a list of {values.PORTS}"
-    )
+    listen: list[Address] = Field([], title="addresses to listen on; none: all, or loopback without client_networks")
+    client_networks: list[ClientNetwork] = Field([], title="who may use the proxy; none: this machine alone")
+    connect_ports: list[PortRange] = Field([Ports(443, 443)], min_length=1, title="where CONNECT may go")
     http_ports: list[PortRange] = Field(
-        [Ports(80, 80), Ports(1024, 65535)],
-        min_length=1,
-        title="where plain HTTP may go; below 1024 only to 80",
-        description=f"a list of {values.PORTS}",
+        [Ports(80, 80), Ports(1024, 65535)], min_length=1, title="where plain HTTP may go; below 1024 only to 80"
     )
     private_targets: list[PrivateNetwork] = Field(
         [],
@@ -65,9 +54,7 @@ class SquidSettings(Settings):
     cache: Cache = Field(None, title="what the cache may hold on disk; none: off")
     head_timeout: Seconds = Field(Duration.parse("30s"), title="time for a request's whole head to arrive")
     drain: Seconds = Field(Duration.parse("10s"), title="time for running transfers at a stop")
-    resolvers: list[Address] = Field(
-        [], title="DNS servers; none: those of /etc/resolv.conf", description=f"a list of {values.ADDRESSES}"
-    )
+    resolvers: list[Address] = Field([], title="DNS servers; none: those of /etc/resolv.conf")
     hosts_file: PlainPath = Field(Path("/etc/hosts"), title="names that are known before DNS is asked (hosts(5))")
     privacy: Privacy = Field(
         "full",

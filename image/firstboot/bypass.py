@@ -12,7 +12,7 @@ from image.firstboot.values import Contradiction
 from squid.targets import RANGES, Network
 from tributary.settings.bypass import is_device
 from tributary.settings.files import Settings
-from tributary.settings.ports import SERVICE, Ports, ServicePorts
+from tributary.settings.ports import Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, require
 from tributary.wireguard.addresses import GLOBAL
 
@@ -70,21 +70,13 @@ Prefix = Annotated[Network, accepting(PREFIX, _prefix)]
 Device = Annotated[str, accepting(DEVICE, mac_address)]
 
 
-def _several(each: str) -> str:
-    return f"a list of up to {MOST_VALUES}, each {each}"
-
-
 class Bypass(Settings):
     """Connections that match every given key, and the way that they take."""
 
-    domains: list[Domain] = Field([], max_length=MOST_VALUES, title="names of servers", description=_several(DOMAIN))
-    prefixes: list[Prefix] = Field(
-        [], max_length=MOST_VALUES, title="addresses of servers", description=_several(PREFIX)
-    )
-    ports: list[ServicePorts] = Field(
-        [], max_length=MOST_VALUES, title="ports of servers", description=_several(SERVICE)
-    )
-    devices: list[Device] = Field([], max_length=MOST_VALUES, title="devices of the LAN", description=_several(DEVICE))
+    domains: list[Domain] = Field([], max_length=MOST_VALUES, title="names of servers")
+    prefixes: list[Prefix] = Field([], max_length=MOST_VALUES, title="addresses of servers")
+    ports: list[ServicePorts] = Field([], max_length=MOST_VALUES, title="ports of servers")
+    devices: list[Device] = Field([], max_length=MOST_VALUES, title="devices of the LAN")
     to: str = Field(title="which way they take", description=TO)
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from squid.targets import Network
-from squid.values import CLIENTS, ClientNetwork
+from squid.values import ClientNetwork
 from tributary.settings.files import Settings
 
 THROTTLER, CONVERTER, ROUTER = 9464, 9465, 9466
@@ -16,9 +16,7 @@ PORTS = (THROTTLER, CONVERTER, ROUTER)
 class Metrics(Settings):
     """Who reads them."""
 
-    networks: list[ClientNetwork] = Field(
-        min_length=1, title="where Prometheus may connect from", description=f"a list of {CLIENTS}"
-    )
+    networks: list[ClientNetwork] = Field(min_length=1, title="where Prometheus may connect from")
 
 
 def address(networks: Sequence[Network], port: int) -> str:

@@ -10,13 +10,12 @@ from pydantic import Field, model_validator
 from image.firstboot.bypass import DEVICE, mac_address, overlapping
 from image.firstboot.values import Contradiction
 from tributary.settings.files import Settings
-from tributary.settings.ports import SERVICE, Ports, ServicePorts
+from tributary.settings.ports import Ports, ServicePorts
 from tributary.settings.values import accepting, as_text, or_none
 
 MOST_TABLES = 64
 MOST_PORTS = 64
 
-PORTS = f"a list of 1 to {MOST_PORTS}, each {SERVICE}"
 ADDRESS = "an address of the LAN that is not this box's, such as '192.168.77.20'"
 TO_PORT = "1 to 65535, where all ports of the table are single ones, at most one of TCP and one of UDP"
 TABLES = f"up to {MOST_TABLES} tables [[forward]], each with the keys ports and device"
@@ -26,7 +25,7 @@ class Forward(Settings):
     """Ports that lead to one device."""
 
     ports: list[ServicePorts] = Field(
-        min_length=1, max_length=MOST_PORTS, title="ports of the gateway's public address", description=PORTS
+        min_length=1, max_length=MOST_PORTS, title="ports of the gateway's public address"
     )
     device: Annotated[IPv4Address, accepting(ADDRESS, lambda value: IPv4Address(as_text(value)))] = Field(
         title="the device's address"

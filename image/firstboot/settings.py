@@ -17,12 +17,12 @@ from image.firstboot.forward import Forward
 from image.firstboot.names import Dns, Others
 from image.firstboot.wan import Wan
 from squid import targets
-from squid.values import CLIENTS, ClientNetwork
+from squid.values import ClientNetwork
 from tributary.settings.files import Settings
 from tributary.settings.hosts import CONVERT_PORT, Address, Target
 from tributary.settings.hours import TimeZone
 from tributary.settings.lan_ipv6 import LanIpv6, PrivatePrefix
-from tributary.settings.ports import TCP_PORTS, Ports, TcpPorts
+from tributary.settings.ports import Ports, TcpPorts
 from tributary.settings.probing import Probe
 from tributary.wireguard.addresses import GLOBAL
 from tributary.wireguard.enrolment import Enrolment
@@ -43,7 +43,6 @@ ROUTED = (
 CONSOLE = "'open' (whoever reaches it may look), 'closed' (who has logged in), or 'off'"
 IPV6 = "'gateway', 'link', 'translated' or 'off'"
 MOST_PORTS = 64
-NOT_BONDED = f"a list of up to {MOST_PORTS}, each {TCP_PORTS}"
 
 
 class Role(StrEnum):
@@ -122,7 +121,6 @@ class Lan(Settings):
         max_length=MOST_PORTS,
         validate_default=False,
         title="ports of servers to which TCP takes one link, too",
-        description=NOT_BONDED,
     )
 
     ipv6: LanIpv6 | None = Field(
@@ -173,9 +171,7 @@ class Card(Settings):
         [], title="who may log in by SSH, as the user tributary", description=f"a list of {public_key.ACCEPTED}"
     )
     admin_networks: list[values.AnyNetwork] = Field(
-        [],
-        title="from where SSH is let in, beside private addresses; on a gateway private ones reach the page, too",
-        description=f"a list of {values.ADMINS}",
+        [], title="from where SSH is let in, beside private addresses; on a gateway private ones reach the page, too"
     )
     password_hash: values.PasswordHash = Field(None, title="for logins at the console; none: locked")
     console: Literal["open", "closed", "off"] = Field(
@@ -188,7 +184,7 @@ class Card(Settings):
     )
     metrics: Metrics | None = Field(None, title="figures for Prometheus; none: nobody else reads them")
     client_networks: list[ClientNetwork] = Field(
-        [], title="gateway: who may use the converters; none: this machine alone", description=f"a list of {CLIENTS}"
+        [], title="gateway: who may use the converters; none: this machine alone"
     )
     public_name: Host | None = Field(
         None, title="gateway: how home routers, let in by keys, find this box; none: no tunnels", description=HOST

@@ -5,8 +5,9 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
+from annotated_types import MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -50,10 +51,21 @@ def _accepted(name: str, field: FieldInfo) -> str | None:
     """What a key takes by its type alone; None if that does not say."""
     parts: tuple[object, ...] = getattr(field.annotation, "__args__", ())
     kind = parts[0] if parts[1:] == (NoneType,) else field.annotation
-    found = [each.accepted for each in field.metadata if isinstance(each, Accepting)]
+    if found := [each.accepted for each in field.metadata if isinstance(each, Accepting)]:
+        return found[0]
     if isinstance(kind, type) and issubclass(kind, Settings):
-        found.append(f"a table [{name}]")
-    return next(iter(found), None) or getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
+        return f"a table [{name}]"
+    inside = getattr(parts[0], "__metadata__", ()) if get_origin(field.annotation) is list else ()
+    if found := [each.accepted for each in inside if isinstance(each, Accepting)]:
+        return _listed(found[0], field)
+    return getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
+
+
+def _listed(each: str, field: FieldInfo) -> str:
+    """What a list takes of which one is ``each``."""
+    least = next((bound.min_length for bound in field.metadata if isinstance(bound, MinLen)), "up")
+    most = [bound.max_length for bound in field.metadata if isinstance(bound, MaxLen)]
+    return f"a list of {least} to {most[0]}, each {each}" if most else f"a list of {each}"
 
 
 def load(path: Path, model: type[M]) -> M:
