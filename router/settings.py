@@ -80,7 +80,6 @@ class Wan(LinkPolicy):
         ge=1,
         le=1000,
         title="the lowest carries first subflows; of equals, through tunnels, the one that answers soonest",
-        description="a whole number from 1 to 1000",
     )
     fullmesh: bool = Field(False, title="also join to every announced address")
     gateway: Gateways = Field((), title="its default gateways; none: those of DHCP or router advertisements")
@@ -95,15 +94,9 @@ class Wan(LinkPolicy):
 class Multipath(Settings):
     """The limits of the kernel's path manager, for each session."""
 
-    subflows: int = Field(
-        default=8, ge=1, le=8, title="subflows besides a session's first", description="a whole number from 1 to 8"
-    )
+    subflows: int = Field(default=8, ge=1, le=8, title="subflows besides a session's first")
     accepted_addresses: int = Field(
-        default=0,
-        ge=0,
-        le=8,
-        title="announced addresses to join to; a fleet needs 1, and fullmesh on every link",
-        description="a whole number from 0 to 8",
+        default=0, ge=0, le=8, title="announced addresses to join to; a fleet needs 1, and fullmesh on every link"
     )
 
 

@@ -32,7 +32,7 @@ class SquidSettings(Settings):
     """One HTTP converter. Without settings it serves only this machine, on loopback."""
 
     # The title says what a key is for, the description what is accepted: help and errors print them.
-    port: int = Field(3128, ge=1, le=65535, title="port to listen on", description="a whole number from 1 to 65535")
+    port: int = Field(3128, ge=1, le=65535, title="port to listen on")
     listen: list[Address] = Field([], title="addresses to listen on; none: all, or loopback without client_networks")
     client_networks: list[ClientNetwork] = Field([], title="who may use the proxy; none: this machine alone")
     connect_ports: list[PortRange] = Field([Ports(443, 443)], min_length=1, title="where CONNECT may go")

@@ -12,7 +12,7 @@ from pydantic import Field
 from image.firstboot import vlans
 from image.firstboot.actions import PRIVATE, PROGRAM, Action, EnableUnit, WriteFile
 from image.firstboot.said import Said
-from image.firstboot.vlans import VLAN, bare
+from image.firstboot.vlans import bare
 from tributary.settings.files import Settings
 from tributary.settings.values import matching
 
@@ -29,9 +29,7 @@ class Pppoe(Settings):
 
     user: Annotated[str, matching(_SIGNS, USER)] = Field(title="the name to log in by")
     password: Annotated[str, matching(_SIGNS, PASSWORD)] = Field(title="its password")
-    vlan: int | None = Field(
-        None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag", description=VLAN
-    )
+    vlan: int | None = Field(None, ge=1, le=4094, title="the VLAN that the provider expects; none: no VLAN tag")
 
 
 def interface(name: str) -> str:

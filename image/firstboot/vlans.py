@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from image.firstboot.texts import sections, unneeded
 
-VLAN = "a whole number from 1 to 4094"
 LONGEST_NAME = 10
 """Of a link with a VLAN, as the names of interfaces have 15 signs at most (IFNAMSIZ), and 'vlan-' comes before it."""
 

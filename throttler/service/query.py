@@ -31,7 +31,7 @@ class SessionQuery(Settings):
     )
     descending: bool = Field(False)
     offset: int = Field(0, ge=0, description="a whole number")
-    limit: int = Field(MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description=f"a whole number from 1 to {MOST_SESSIONS}")
+    limit: int = Field(MOST_SESSIONS, ge=1, le=MOST_SESSIONS)
 
 
 def check(query: SessionQuery, privacy: Privacy) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_origin
 
-from annotated_types import MaxLen, MinLen
+from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -58,6 +58,12 @@ def _accepted(name: str, field: FieldInfo) -> str | None:
     inside = getattr(parts[0], "__metadata__", ()) if get_origin(field.annotation) is list else ()
     if found := [each.accepted for each in inside if isinstance(each, Accepting)]:
         return _listed(found[0], field)
+    bounds = [
+        *(each.ge for each in field.metadata if isinstance(each, Ge)),
+        *(each.le for each in field.metadata if isinstance(each, Le)),
+    ]
+    if kind is int and len(bounds) == 2:
+        return f"a whole number from {bounds[0]} to {bounds[1]}"
     return getattr(kind, "ACCEPTED", BOOLEAN if kind is bool else None)
 
 
