@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Version;
 use super::chunked::{BadChunk, Chunked};
 use super::fields::{FieldKind, Fields, list};
-use super::grammar::{Reason, write_decimal};
+use super::grammar::{Reason, parse_decimal, write_decimal};
 
 /// The content of a message (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,11 +127,10 @@ pub(super) enum Declared {
 }
 
 const LONGEST_LENGTH: u64 = i64::MAX as u64; // parsers that keep it signed must read the same
-const MOST_DIGITS: usize = 19;
 
 /// The framing of a request: nothing that RFC 9112 lets a recipient repair is repaired.
 pub(super) fn framing_of_request(
-    fields: &Fields<'_, '_>,
+    fields: &Fields<'_>,
     version: Version,
 ) -> Result<Declared, Reason> {
     let length = fields.single(FieldKind::ContentLength, "more than one Content-Length")?;
@@ -144,7 +143,7 @@ pub(super) fn framing_of_request(
 
 /// The framing of a response: identical lengths are unified (RFC 9112 section 6.3, item 5).
 pub(super) fn framing_of_response(
-    fields: &Fields<'_, '_>,
+    fields: &Fields<'_>,
     version: Version,
 ) -> Result<Declared, Reason> {
     let mut length = None;
@@ -169,7 +168,7 @@ pub(super) fn framing_of_response(
 }
 
 fn declared(
-    fields: &Fields<'_, '_>,
+    fields: &Fields<'_>,
     version: Version,
     length: Option<u64>,
 ) -> Result<Declared, Reason> {
@@ -188,18 +187,8 @@ fn declared(
 }
 
 fn parse_length(text: &[u8]) -> Result<u64, Reason> {
-    const MALFORMED: Reason = "malformed Content-Length";
-    if !(1..=MOST_DIGITS).contains(&text.len()) || !text.iter().all(u8::is_ascii_digit) {
-        return Err(MALFORMED);
-    }
-    let length = text
-        .iter()
-        .fold(0, |length, digit| length * 10 + u64::from(digit - b'0'));
-    if length <= LONGEST_LENGTH {
-        Ok(length)
-    } else {
-        Err(MALFORMED)
-    }
+    let length = parse_decimal(text).filter(|length| *length <= LONGEST_LENGTH);
+    length.ok_or("malformed Content-Length")
 }
 
 /// Writes the one framing field that a message has, if any.

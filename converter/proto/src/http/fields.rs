@@ -1,8 +1,8 @@
 //! The field lines of a head, where they came, and what each of them means to a proxy.
 
-use std::mem::MaybeUninit;
+use smallvec::SmallVec;
 
-use super::grammar::{Reason, is_token, is_token_byte};
+use super::grammar::{Reason, is_token, is_token_byte, is_value_byte};
 
 /// The fields that a proxy acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,80 +26,42 @@ pub(crate) enum FieldKind {
     Other,
 }
 
-/// The field with this name. Most names are compared with one or two of the same length.
+/// The field with this name. By length and first letter there is one that it can be, which most senders spell like this.
 fn kind_of(name: &[u8]) -> FieldKind {
-    let known: &[(&[u8], FieldKind)] = match name.len() {
-        2 => &[(b"te", FieldKind::HopByHop)],
-        3 => &[(b"via", FieldKind::Via)],
-        4 => &[(b"date", FieldKind::Date), (b"host", FieldKind::Host)],
-        6 => &[(b"expect", FieldKind::Expect)],
-        7 => &[
-            (b"upgrade", FieldKind::Upgrade),
-            (b"trailer", FieldKind::Trailer),
-        ],
-        10 => &[
-            (b"connection", FieldKind::Connection),
-            (b"keep-alive", FieldKind::HopByHop),
-        ],
-        12 => &[(b"max-forwards", FieldKind::MaxForwards)],
-        13 => &[(b"authorization", FieldKind::Authentication)],
-        14 => &[
-            (b"content-length", FieldKind::ContentLength),
-            (b"content_length", FieldKind::FramingAlias),
-            (b"http2-settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
-            (b"proxy-features", FieldKind::HopByHop), // RFC 2068's experiment; Squid and Apache drop it as well
-        ],
-        16 => &[
-            (b"proxy-connection", FieldKind::HopByHop),
-            (b"www-authenticate", FieldKind::Authentication),
-        ],
-        17 => &[
-            (b"transfer-encoding", FieldKind::TransferEncoding),
-            (b"transfer_encoding", FieldKind::FramingAlias),
-        ],
+    let first = name.first().map(u8::to_ascii_lowercase);
+    let (known, kind): (&[u8], FieldKind) = match (name.len(), first) {
+        (2, Some(b't')) => (b"TE", FieldKind::HopByHop),
+        (3, Some(b'v')) => (b"Via", FieldKind::Via),
+        (4, Some(b'd')) => (b"Date", FieldKind::Date),
+        (4, Some(b'h')) => (b"Host", FieldKind::Host),
+        (6, Some(b'e')) => (b"Expect", FieldKind::Expect),
+        (7, Some(b't')) => (b"Trailer", FieldKind::Trailer),
+        (7, Some(b'u')) => (b"Upgrade", FieldKind::Upgrade),
+        (10, Some(b'c')) => (b"Connection", FieldKind::Connection),
+        (10, Some(b'k')) => (b"Keep-Alive", FieldKind::HopByHop),
+        (12, Some(b'm')) => (b"Max-Forwards", FieldKind::MaxForwards),
+        (13, Some(b'a')) => (b"Authorization", FieldKind::Authentication),
+        (14, Some(b'c')) if name[7] == b'_' => (b"Content_Length", FieldKind::FramingAlias),
+        (14, Some(b'c')) => (b"Content-Length", FieldKind::ContentLength),
+        (14, Some(b'h')) => (b"HTTP2-Settings", FieldKind::HopByHop), // RFC 7540 section 3.2.1
+        // RFC 2068's experiment; Squid and Apache drop it as well
+        (14, Some(b'p')) => (b"Proxy-Features", FieldKind::HopByHop),
+        (16, Some(b'p')) => (b"Proxy-Connection", FieldKind::HopByHop),
+        (16, Some(b'w')) => (b"WWW-Authenticate", FieldKind::Authentication),
+        (17, Some(b't')) if name[8] == b'_' => (b"Transfer_Encoding", FieldKind::FramingAlias),
+        (17, Some(b't')) => (b"Transfer-Encoding", FieldKind::TransferEncoding),
         // RFC 9110 sections 11.7.1 to 11.7.3: for the next proxy or client only
-        18 => &[(b"proxy-authenticate", FieldKind::HopByHop)],
-        19 => &[(b"proxy-authorization", FieldKind::HopByHop)],
-        25 => &[(b"proxy-authentication-info", FieldKind::HopByHop)],
-        _ => &[],
+        (18, Some(b'p')) => (b"Proxy-Authenticate", FieldKind::HopByHop),
+        (19, Some(b'p')) => (b"Proxy-Authorization", FieldKind::HopByHop),
+        (25, Some(b'p')) => (b"Proxy-Authentication-Info", FieldKind::HopByHop),
+        _ => return FieldKind::Other,
     };
-    known
-        .iter()
-        .find(|(known, _)| name.eq_ignore_ascii_case(known))
-        .map_or(FieldKind::Other, |(_, kind)| *kind)
-}
-
-/// Where the field lines of one head are put.
-pub(crate) struct Room<'r, 'h> {
-    pub headers: &'r mut [MaybeUninit<httparse::Header<'h>>],
-    pub kinds: &'r mut [FieldKind],
-}
-
-/// Calls `parse` with room for so many fields: for those of an ordinary head on the stack.
-pub(crate) fn with_room<'h, T>(count: usize, parse: impl FnOnce(Room<'_, 'h>) -> T) -> T {
-    if count <= FEW_FIELDS {
-        parse(Room {
-            headers: &mut [const { MaybeUninit::uninit() }; FEW_FIELDS],
-            kinds: &mut [FieldKind::Other; FEW_FIELDS],
-        })
+    if name == known || name.eq_ignore_ascii_case(known) {
+        kind
     } else {
-        parse(Room {
-            headers: &mut vec![MaybeUninit::uninit(); count],
-            kinds: &mut vec![FieldKind::Other; count],
-        })
+        FieldKind::Other
     }
 }
-
-/// What the second parser objects to, in our words.
-pub(crate) fn field_error(error: httparse::Error) -> Reason {
-    match error {
-        httparse::Error::HeaderName => "malformed field name",
-        httparse::Error::HeaderValue => "invalid character in a field value",
-        _ => "malformed head",
-    }
-}
-
-const FEW_FIELDS: usize = 64;
 
 /// What Connection says besides the names of fields (RFC 9110 section 7.6.1).
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,56 +71,127 @@ pub(crate) struct ConnectionOptions {
     pub upgrade: bool,
 }
 
-/// What to do where Connection names a field that is rewritten, or that the message's meaning hangs on.
+/// How strictly field lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionOptionPolicy {
-    /// Refuse the message: we and the next hop might differ over it.
+pub(crate) enum Strictness {
+    /// A request's. Where Connection names a field that is rewritten, or that the message's meaning hangs on, we and the next hop
+    /// might differ over it.
     Strict,
-    /// Ignore the nomination: we act on such a field all the same, and rewrite it or pass it on. Servers name Transfer-Encoding
-    /// beside a chunked body, which RFC 9110 section 7.6.1 allows.
+    /// A response's. White space before a colon is removed (RFC 9112 section 5.1). Such a nomination is ignored: we act on the
+    /// field all the same, and rewrite it or pass it on. Servers name Transfer-Encoding beside a chunked body, which RFC 9110
+    /// section 7.6.1 allows.
     Lenient,
 }
 
-#[derive(Debug)]
-pub(crate) struct Fields<'r, 'h> {
-    headers: &'r [httparse::Header<'h>],
-    /// That of each header; of one that Connection names, [`FieldKind::HopByHop`].
-    kinds: &'r mut [FieldKind],
+/// One field line.
+#[derive(Clone, Copy, Debug)]
+struct Field<'h> {
+    name: &'h [u8],
+    /// Without the white space around it.
+    value: &'h [u8],
+    /// Of one that Connection names, [`FieldKind::HopByHop`].
+    kind: FieldKind,
 }
+
+impl<'h> Field<'h> {
+    /// Reads the line at the start of `lines` (RFC 9112 section 5), and returns what is behind it as well.
+    fn read(lines: &'h [u8], strictness: Strictness) -> Result<(Self, &'h [u8]), Reason> {
+        let (name, mut rest) = lines.split_at(count(lines, is_token_byte));
+        if strictness == Strictness::Lenient {
+            rest = &rest[count(rest, is_blank)..];
+        }
+        let (false, [b':', rest @ ..]) = (name.is_empty(), rest) else {
+            return Err("malformed field name");
+        };
+        let rest = &rest[count(rest, is_blank)..];
+        let (value, rest) = rest.split_at(value_len(rest));
+        let [b'\r', b'\n', rest @ ..] = rest else {
+            return Err("invalid character in a field value");
+        };
+        let blanks = value.iter().rev().take_while(|byte| is_blank(**byte));
+        let value = &value[..value.len() - blanks.count()];
+        let kind = kind_of(name);
+        Ok((Self { name, value, kind }, rest))
+    }
+}
+
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// How many bytes at the start are of this kind.
+fn count(bytes: &[u8], kind: impl Fn(u8) -> bool) -> usize {
+    let other = bytes.iter().position(|byte| !kind(*byte));
+    other.unwrap_or(bytes.len())
+}
+
+/// How many bytes at the start a field value may hold: eight at a time while no control character is among them.
+fn value_len(bytes: &[u8]) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let has_control = |eight: &&[u8]| {
+        let eight = u64::from_le_bytes((*eight).try_into().unwrap_or_default());
+        let (less, not_del) = (eight.wrapping_sub(EACH * 0x20), eight ^ (EACH * 0x7f));
+        ((less & !eight) | (not_del.wrapping_sub(EACH) & !not_del)) & (EACH * 0x80) != 0
+    };
+    let eights = bytes.chunks_exact(8);
+    let plain = 8 * eights.take_while(|eight| !has_control(eight)).count();
+    plain + count(&bytes[plain..], is_value_byte)
+}
+
+/// The field lines of a head: on the stack, if it is an ordinary one.
+#[derive(Debug)]
+pub(crate) struct Fields<'h> {
+    strictness: Strictness,
+    lines: SmallVec<[Field<'h>; FEW]>,
+    /// A bit for each kind that is among them.
+    kinds: u32,
+}
+
+const FEW: usize = 24;
 
 /// A real Connection has two or three; every one is compared with every field.
 const MOST_OPTIONS: usize = 32;
 
-impl<'r, 'h> Fields<'r, 'h> {
-    /// `kinds` has room for one of each header.
-    pub(crate) fn new(
-        headers: &'r [httparse::Header<'h>],
-        kinds: &'r mut [FieldKind],
-    ) -> Result<Self, Reason> {
-        let kinds = &mut kinds[..headers.len()];
-        for (header, kind) in headers.iter().zip(kinds.iter_mut()) {
-            *kind = kind_of(header.name.as_bytes());
+impl<'h> Fields<'h> {
+    /// None yet.
+    pub(crate) fn new(strictness: Strictness) -> Self {
+        Self {
+            strictness,
+            lines: SmallVec::new(),
+            kinds: 0,
         }
-        if kinds.contains(&FieldKind::FramingAlias) {
-            return Err("a field name that passes for Content-Length or Transfer-Encoding");
-        }
-        Ok(Self { headers, kinds })
     }
 
-    /// Names and values, with their kinds.
-    fn iter(&self) -> impl Iterator<Item = (&httparse::Header<'h>, FieldKind)> {
-        self.headers.iter().zip(self.kinds.iter().copied())
+    /// Reads `lines`, up to the empty line that ends them.
+    pub(crate) fn read(&mut self, mut lines: &'h [u8]) -> Result<(), Reason> {
+        while lines != b"\r\n" {
+            let (field, rest) = Field::read(lines, self.strictness)?;
+            self.lines.push(field);
+            self.kinds |= bit(field.kind);
+            lines = rest;
+        }
+        Ok(())
+    }
+
+    /// Refuses a name that gateways would take for another one.
+    pub(crate) fn refuse_aliases(&self) -> Result<(), Reason> {
+        if self.has(FieldKind::FramingAlias) {
+            return Err("a field name that passes for Content-Length or Transfer-Encoding");
+        }
+        Ok(())
     }
 
     /// The values of every field line of one kind, in order.
     pub(crate) fn all(&self, kind: FieldKind) -> impl Iterator<Item = &'h [u8]> {
-        self.iter()
-            .filter(move |(_, known)| *known == kind)
-            .map(|(header, _)| header.value)
+        let lines = if self.has(kind) { &self.lines[..] } else { &[] };
+        lines
+            .iter()
+            .filter(move |field| field.kind == kind)
+            .map(|field| field.value)
     }
 
     pub(crate) fn has(&self, kind: FieldKind) -> bool {
-        self.kinds.contains(&kind)
+        self.kinds & bit(kind) != 0
     }
 
     /// The value of a field that must not stand twice.
@@ -175,17 +208,17 @@ impl<'r, 'h> Fields<'r, 'h> {
     }
 
     /// Reads Connection and marks the fields that it names as not to be forwarded.
-    pub(crate) fn take_connection_options(
-        &mut self,
-        nominations: ConnectionOptionPolicy,
-    ) -> Result<ConnectionOptions, Reason> {
+    pub(crate) fn take_connection_options(&mut self) -> Result<ConnectionOptions, Reason> {
         let mut options = ConnectionOptions::default();
+        if !self.has(FieldKind::Connection) {
+            return Ok(options);
+        }
         let mut count = 0;
-        for at in 0..self.headers.len() {
-            if self.kinds[at] != FieldKind::Connection {
+        for at in 0..self.lines.len() {
+            if self.lines[at].kind != FieldKind::Connection {
                 continue;
             }
-            for token in list(self.headers[at].value) {
+            for token in list(self.lines[at].value) {
                 if !is_token(token) {
                     return Err("malformed Connection");
                 }
@@ -197,23 +230,19 @@ impl<'r, 'h> Fields<'r, 'h> {
                     close if close.eq_ignore_ascii_case(b"close") => options.close = true,
                     kept if kept.eq_ignore_ascii_case(b"keep-alive") => options.keep_alive = true,
                     upgrade if upgrade.eq_ignore_ascii_case(b"upgrade") => options.upgrade = true,
-                    name => self.drop_named(name, nominations)?,
+                    name => self.drop_named(name)?,
                 }
             }
         }
         Ok(options)
     }
 
-    fn drop_named(
-        &mut self,
-        name: &[u8],
-        nominations: ConnectionOptionPolicy,
-    ) -> Result<(), Reason> {
+    fn drop_named(&mut self, name: &[u8]) -> Result<(), Reason> {
         match kind_of(name) {
             FieldKind::Other | FieldKind::Trailer | FieldKind::Authentication => {
-                for (header, kind) in self.headers.iter().zip(self.kinds.iter_mut()) {
-                    if header.name.as_bytes().eq_ignore_ascii_case(name) {
-                        *kind = FieldKind::HopByHop;
+                for field in &mut self.lines {
+                    if field.name.eq_ignore_ascii_case(name) {
+                        field.kind = FieldKind::HopByHop;
                     }
                 }
                 Ok(())
@@ -221,7 +250,7 @@ impl<'r, 'h> Fields<'r, 'h> {
             // They are not forwarded anyway.
             FieldKind::HopByHop | FieldKind::Connection => Ok(()),
             // The message would not mean the same without it.
-            _ if nominations == ConnectionOptionPolicy::Lenient => Ok(()),
+            _ if self.strictness == Strictness::Lenient => Ok(()),
             _ => Err("Connection names a field that must not be dropped"),
         }
     }
@@ -242,13 +271,13 @@ impl<'r, 'h> Fields<'r, 'h> {
 
     /// Writes the fields that pass through us unchanged; `too`: whether those of another kind do.
     pub(crate) fn write_end_to_end(&self, too: impl Fn(FieldKind) -> bool, out: &mut Vec<u8>) {
-        for (header, kind) in self.iter() {
+        for field in &self.lines {
             let passes = matches!(
-                kind,
+                field.kind,
                 FieldKind::Other | FieldKind::Via | FieldKind::Date | FieldKind::Authentication
             );
-            if passes || too(kind) {
-                write_field(header.name, header.value, out);
+            if passes || too(field.kind) {
+                write_field(field.name, field.value, out);
             }
         }
     }
@@ -257,13 +286,17 @@ impl<'r, 'h> Fields<'r, 'h> {
     pub(crate) fn write_upgrade(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Connection: upgrade\r\n");
         for value in self.all(FieldKind::Upgrade) {
-            write_field("Upgrade", value, out);
+            write_field(b"Upgrade", value, out);
         }
     }
 }
 
-fn write_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
+const fn bit(kind: FieldKind) -> u32 {
+    1 << kind as u32
+}
+
+fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");

@@ -4,7 +4,7 @@
 pub(crate) type Reason = &'static str;
 
 /// A token's characters (RFC 9110 section 5.6.2).
-pub(crate) const fn is_token_byte(byte: u8) -> bool {
+const fn may_be_in_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
@@ -25,6 +25,21 @@ pub(crate) const fn is_token_byte(byte: u8) -> bool {
         )
 }
 
+/// Looked up, as names of fields are made of them.
+static IN_TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte as usize] = may_be_in_token(byte);
+        byte += 1;
+    }
+    table
+};
+
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    IN_TOKEN[usize::from(byte)]
+}
+
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().copied().all(is_token_byte)
 }
@@ -32,6 +47,11 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 /// A field value's characters: visible, space, tab, obs-text (RFC 9110 section 5.5).
 pub(crate) const fn is_value_byte(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+/// Whether all are of this kind. Without an early end, for the compiler to look at many at a time.
+pub(crate) fn all(bytes: &[u8], kind: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(true, |all, byte| all & kind(*byte))
 }
 
 /// A method (RFC 9110 section 9), case-sensitive; one that is not listed is forwarded as it came.
@@ -113,6 +133,17 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+}
+
+/// The number of these digits; `None` if there are none, or other characters, or more than 19.
+pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    if !(1..=19).contains(&digits.len()) {
+        return None;
+    }
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
+        Some(number * 10 + u64::from(digit))
+    })
 }
 
 /// Appends `number` in decimal: without `fmt`, which costs as much as the rest of a head.

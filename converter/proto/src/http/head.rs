@@ -82,13 +82,6 @@ pub fn parse_request(
     HeadReader::new().request(bytes, limits)
 }
 
-/// What is taken in.
-struct Bounds {
-    head: usize,
-    /// Before the first line.
-    empty_lines: usize,
-}
-
 /// RFC 9112 section 2.2: at least one empty line before a request is ignored.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -109,12 +102,8 @@ impl HeadReader {
         bytes: &[u8],
         limits: &HeadLimits,
     ) -> Result<Option<(Request, usize)>, Refused> {
-        let bounds = Bounds {
-            head: limits.head,
-            empty_lines: MOST_EMPTY_LINES,
-        };
-        let parse = |head: &[u8], field_count| Request::from_head(head, field_count, limits);
-        let read = self.read(bytes, &bounds, parse);
+        let parse = |head: &[u8]| Request::from_head(head, limits);
+        let read = self.read(bytes, limits.head, MOST_EMPTY_LINES, parse);
         read.map_err(|refused| refused.to_head(bytes[self.start..].starts_with(b"HEAD ")))
     }
 
@@ -128,36 +117,31 @@ impl HeadReader {
         clock: fn() -> SystemTime,
         out: &mut Vec<u8>,
     ) -> Result<Option<(Response, usize)>, BadResponse> {
-        let bounds = Bounds {
-            head: limits.head,
-            empty_lines: 0,
-        };
         let writer = ResponseWriter {
             awaited,
             limits,
             clock,
             out,
         };
-        self.read(bytes, &bounds, |head, field_count| {
-            writer.forward(head, field_count).map_err(Refused::from)
-        })
-        .map_err(|refused| BadResponse(refused.reason))
+        let parse = |head: &[u8]| writer.forward(head).map_err(Refused::from);
+        self.read(bytes, limits.head, 0, parse)
+            .map_err(|refused| BadResponse(refused.reason))
     }
 
     /// Parses the head once it is whole, and is then at the start of the next message.
     fn read<T>(
         &mut self,
         bytes: &[u8],
-        bounds: &Bounds,
-        parse: impl FnOnce(&[u8], usize) -> Result<T, Refused>,
+        most: usize,
+        most_empty_lines: usize,
+        parse: impl FnOnce(&[u8]) -> Result<T, Refused>,
     ) -> Result<Option<(T, usize)>, Refused> {
         if let Some(refused) = self.failed {
             return Err(refused);
         }
-        let read = self.find_end(bytes, bounds).and_then(|found| match found {
-            Some(head) => {
-                parse(&bytes[head.clone()], self.lines - 1).map(|message| Some((message, head.end)))
-            }
+        let found = self.find_end(bytes, most, most_empty_lines);
+        let read = found.and_then(|found| match found {
+            Some(head) => parse(&bytes[head.clone()]).map(|message| Some((message, head.end))),
             None => Ok(None),
         });
         match &read {
@@ -168,28 +152,38 @@ impl HeadReader {
         read
     }
 
-    fn find_end(&mut self, bytes: &[u8], bounds: &Bounds) -> Result<Option<Range<usize>>, Refused> {
+    fn find_end(
+        &mut self,
+        bytes: &[u8],
+        most: usize,
+        most_empty_lines: usize,
+    ) -> Result<Option<Range<usize>>, Refused> {
         loop {
             self.check_first_byte(bytes)?;
-            let Some(at) = memchr2(b'\r', b'\n', &bytes[self.scanned..]) else {
+            let rest = &bytes[self.scanned..];
+            let at = match rest {
+                [b'\r', ..] => Some(0), // the last line, mostly
+                _ => memchr2(b'\r', b'\n', rest),
+            };
+            let Some(end) = at.map(|at| self.scanned + at) else {
                 self.scanned = bytes.len();
-                self.check_size(bytes.len(), bounds)?;
+                self.check_size(bytes.len(), most)?;
                 return Ok(None);
             };
-            let end = self.scanned + at;
-            self.check_size(end + 1, bounds)?;
-            match bytes[end..] {
-                [b'\r', b'\n', ..] => {}
-                [b'\r'] => {
-                    self.scanned = end;
-                    return Ok(None);
-                }
-                [b'\r', ..] => return Err(Refused::bad_request("bare CR")), // RFC 9112 section 2.2
-                _ => return Err(Refused::bad_request("bare LF")),
-            }
+            let [b'\r', b'\n', ..] = bytes[end..] else {
+                self.check_size(end + 1, most)?;
+                return match bytes[end..] {
+                    [b'\r'] => {
+                        self.scanned = end;
+                        Ok(None)
+                    }
+                    [b'\r', ..] => Err(Refused::bad_request("bare CR")), // RFC 9112 section 2.2
+                    _ => Err(Refused::bad_request("bare LF")),
+                };
+            };
             self.scanned = end + 2;
-            self.check_size(self.scanned, bounds)?;
-            if self.end_line(&bytes[self.line_start..end], bounds)? {
+            self.check_size(self.scanned, most)?;
+            if self.end_line(&bytes[self.line_start..end], most_empty_lines)? {
                 return Ok(Some(self.start..self.scanned));
             }
         }
@@ -207,8 +201,8 @@ impl HeadReader {
         }
     }
 
-    fn check_size(&self, end: usize, bounds: &Bounds) -> Result<(), Refused> {
-        match end - self.start > bounds.head {
+    fn check_size(&self, end: usize, most: usize) -> Result<(), Refused> {
+        match end - self.start > most {
             false => Ok(()),
             true if self.lines == 0 => Err(Refused::new(414, "first line longer than limits.head")),
             true => Err(Refused::new(431, "head larger than limits.head")),
@@ -216,11 +210,14 @@ impl HeadReader {
     }
 
     /// Takes a line, without its end; true when the head ends with it.
-    fn end_line(&mut self, line: &[u8], bounds: &Bounds) -> Result<bool, Refused> {
+    fn end_line(&mut self, line: &[u8], most_empty_lines: usize) -> Result<bool, Refused> {
         self.line_start = self.scanned;
         match line {
             [] if self.lines > 0 => return Ok(true),
-            [] => return self.skip_empty_line(bounds).map(|()| false),
+            [] if self.empty_lines == most_empty_lines => {
+                return Err(Refused::bad_request("empty line before the message"));
+            }
+            [] => (self.start, self.empty_lines) = (self.scanned, self.empty_lines + 1),
             // RFC 9112 sections 2.2 and 5.2: white space before the first field, or obs-fold
             [b' ' | b'\t', ..] if self.lines > 0 => {
                 return Err(Refused::bad_request("line folding"));
@@ -228,14 +225,5 @@ impl HeadReader {
             _ => self.lines += 1,
         }
         Ok(false)
-    }
-
-    fn skip_empty_line(&mut self, bounds: &Bounds) -> Result<(), Refused> {
-        self.start = self.scanned;
-        self.empty_lines += 1;
-        if self.empty_lines > bounds.empty_lines {
-            return Err(Refused::bad_request("empty line before the message"));
-        }
-        Ok(())
     }
 }

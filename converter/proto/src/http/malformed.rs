@@ -2,12 +2,6 @@
 
 use super::grammar::{Reason, is_token, is_value_byte};
 
-/// A head without its malformed lines, and those.
-pub(crate) struct Repaired {
-    pub head: Vec<u8>,
-    pub malformed: MalformedFields,
-}
-
 /// Malformed field lines that were left out. However many there are, and however long, they take little memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MalformedFields {
@@ -46,24 +40,21 @@ const FRAMES: [&[u8]; 5] = [
     b"trailer",
 ];
 
-/// Leaves malformed field lines out of `head`, which is whole and whose lines end with CRLF. One that may be meant to frame
-/// the message spoils it: another recipient may understand it (RFC 9112 section 11.1).
-pub(crate) fn without_malformed_fields(head: &[u8]) -> Result<Repaired, Reason> {
-    let mut repaired = Repaired {
-        head: Vec::with_capacity(head.len()),
-        malformed: MalformedFields::default(),
-    };
+/// Leaves malformed field lines out of `head`, which is whole and whose lines end with CRLF; those are returned as well. One that
+/// may be meant to frame the message spoils it: another recipient may understand it (RFC 9112 section 11.1).
+pub(crate) fn without_malformed_fields(head: &[u8]) -> Result<(Vec<u8>, MalformedFields), Reason> {
+    let (mut repaired, mut malformed) = (Vec::new(), MalformedFields::default());
     for (number, line) in head.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let text = line.strip_suffix(b"\r\n").unwrap_or(line);
         if number == 0 || text.is_empty() || is_field(text) {
-            repaired.head.extend_from_slice(line);
+            repaired.extend_from_slice(line);
         } else if may_frame(text) {
             return Err("a malformed field line that may frame the message");
         } else {
-            repaired.malformed.add(text);
+            malformed.add(text);
         }
     }
-    Ok(repaired)
+    Ok((repaired, malformed))
 }
 
 /// RFC 9112 section 5, with the white space before the colon that a proxy removes from responses (section 5.1).

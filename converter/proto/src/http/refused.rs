@@ -49,6 +49,13 @@ impl Refused {
     }
 }
 
+impl From<Reason> for Refused {
+    /// Of a request that cannot be understood.
+    fn from(reason: Reason) -> Self {
+        Self::bad_request(reason)
+    }
+}
+
 impl From<BadResponse> for Refused {
     /// A response that cannot be understood is a bad gateway's (RFC 9112 section 6.3).
     fn from(bad: BadResponse) -> Self {

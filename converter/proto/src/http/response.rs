@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::time::SystemTime;
 
 use httpdate::HttpDate;
+use memchr::memchr;
 
 use super::body::{Declared, framing_of_response, write_framing};
-use super::fields::{
-    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, field_error, with_room,
-};
-use super::grammar::{Reason, write_decimal};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Strictness};
+use super::grammar::{Reason, all, is_value_byte, parse_decimal, write_decimal};
 use super::malformed::{MalformedFields, without_malformed_fields};
 use super::request::{RequestContext, ResponseBodyRule};
 use super::{Body, HeadLimits, Version};
@@ -71,6 +70,44 @@ pub(super) fn is_success(status: u16) -> bool {
     matches!(status, 101 | 200..300)
 }
 
+/// The first line of a response (RFC 9112 section 4).
+struct StatusLine<'h> {
+    version: Version,
+    /// Three digits.
+    status: u16,
+    /// Empty if some of it is not ASCII.
+    phrase: &'h [u8],
+}
+
+impl<'h> StatusLine<'h> {
+    /// Reads the line with which `head` begins, and returns what is behind it as well.
+    fn parse(head: &'h [u8]) -> Result<(Self, &'h [u8]), Reason> {
+        const MALFORMED: Reason = "malformed head";
+        let end = memchr(b'\r', head).ok_or(MALFORMED)?;
+        let (line, behind) = (&head[..end], &head[end + 2..]);
+        let (version, line) = match line.strip_prefix(b"HTTP/1.1 ") {
+            Some(line) => (Version::Http11, line),
+            None => (
+                Version::Http10,
+                line.strip_prefix(b"HTTP/1.0 ").ok_or(MALFORMED)?,
+            ),
+        };
+        let (code, phrase) = line.split_at_checked(3).ok_or(MALFORMED)?;
+        let status = parse_decimal(code).and_then(|status| status.try_into().ok());
+        let phrase = match phrase {
+            [] => phrase,
+            [b' ', phrase @ ..] if all(phrase, is_value_byte) => phrase,
+            _ => return Err(MALFORMED),
+        };
+        let line = Self {
+            version,
+            status: status.ok_or(MALFORMED)?,
+            phrase: if phrase.is_ascii() { phrase } else { b"" },
+        };
+        Ok((line, behind))
+    }
+}
+
 /// Passes on the head of a response to a request.
 pub(super) struct ResponseWriter<'a> {
     pub awaited: RequestContext,
@@ -80,63 +117,45 @@ pub(super) struct ResponseWriter<'a> {
 }
 
 impl ResponseWriter<'_> {
-    /// `head` ends with its empty line and holds `field_count` field lines. If one is malformed, it is read without that.
-    pub fn forward(mut self, head: &[u8], field_count: usize) -> Result<Response, BadResponse> {
-        let whole = self.read(head, field_count, MalformedFields::default());
-        let read = match whole {
-            Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
-                let repaired = without_malformed_fields(head).map_err(BadResponse)?;
-                let field_count = field_count - repaired.malformed.count;
-                self.read(&repaired.head, field_count, repaired.malformed)
-            }
-            read => read,
-        };
-        read.unwrap_or_else(|error| Err(field_error(error)))
-            .map_err(BadResponse)
+    /// `head` ends with its empty line; all its lines end with CRLF, and have no other CR or LF. If a field line is malformed, it
+    /// is read without that.
+    pub fn forward(mut self, head: &[u8]) -> Result<Response, Reason> {
+        self.out.reserve(self.limits.forwarded_len(head.len()));
+        self.read(head, None)
     }
 
-    /// A second parser reads the whole head, and must see what the line-by-line pass saw.
+    /// `malformed`: of a head that is read without them.
     fn read(
         &mut self,
         head: &[u8],
-        field_count: usize,
-        malformed: MalformedFields,
-    ) -> Result<Result<Response, Reason>, httparse::Error> {
-        with_room(field_count, |room| {
-            let mut parsed = httparse::Response::new(&mut []);
-            let mut config = httparse::ParserConfig::default();
-            // RFC 9112 section 5.1: a proxy removes white space before the colon of a response's field
-            config.allow_spaces_after_header_name_in_responses(true);
-            let status =
-                config.parse_response_with_uninit_headers(&mut parsed, head, room.headers)?;
-            let is_whole = status == httparse::Status::Complete(head.len());
-            if !is_whole || parsed.headers.len() != field_count {
-                return Ok(Err("malformed header section"));
+        malformed: Option<MalformedFields>,
+    ) -> Result<Response, Reason> {
+        let (line, lines) = StatusLine::parse(head)?;
+        let mut fields = Fields::new(Strictness::Lenient);
+        match (fields.read(lines), malformed) {
+            (Err(_), None) => {
+                let (head, malformed) = without_malformed_fields(head)?;
+                self.read(&head, Some(malformed))
             }
-            let version = match parsed.version {
-                Some(1) => Version::Http11,
-                _ => Version::Http10,
-            };
-            let Some(status) = parsed.code.filter(|code| *code >= 100) else {
-                return Ok(Err("malformed status"));
-            };
-            self.out.reserve(self.limits.forwarded_len(head.len()));
-            let phrase = parsed.reason.unwrap_or_default();
-            let fields = Fields::new(parsed.headers, room.kinds);
-            Ok(fields.and_then(|fields| self.pass(version, status, phrase, fields, malformed)))
-        })
+            (read, malformed) => {
+                read.and_then(|()| self.pass(&line, &mut fields, malformed.unwrap_or_default()))
+            }
+        }
     }
 
     fn pass(
         &mut self,
-        version: Version,
-        status: u16,
-        phrase: &str,
-        mut fields: Fields<'_, '_>,
+        line: &StatusLine<'_>,
+        fields: &mut Fields<'_>,
         malformed: MalformedFields,
     ) -> Result<Response, Reason> {
+        let (version, status) = (line.version, line.status);
+        if status < 100 {
+            return Err("malformed status");
+        }
+        fields.refuse_aliases()?;
         let awaited = self.awaited;
-        let options = fields.take_connection_options(ConnectionOptionPolicy::Lenient)?;
+        let options = fields.take_connection_options()?;
         let switching_protocols = status == 101 || is_tunnel(status, awaited);
         if status == 101 && !(awaited.upgrade && options.upgrade && fields.has(FieldKind::Upgrade))
         {
@@ -146,7 +165,7 @@ impl ResponseWriter<'_> {
             // RFC 9112 section 6.1 and RFC 9110 section 8.6: no framing fields may stand here; they are not passed on
             100..200 | 204 => Some(Declared::Nothing),
             _ if is_tunnel(status, awaited) => Some(Declared::Nothing),
-            _ => match framing_of_response(&fields, version) {
+            _ => match framing_of_response(fields, version) {
                 // RFC 9112 section 6.3, item 1: no body, whatever the fields say; what is not understood is not passed on
                 Err(_) if has_no_body(status, awaited) => None,
                 declared => Some(declared?),
@@ -173,7 +192,7 @@ impl ResponseWriter<'_> {
             },
         };
         if response.delivery.send {
-            self.write(&response, phrase, &fields, declared);
+            self.write(&response, line.phrase, fields, declared);
         }
         Ok(response)
     }
@@ -182,8 +201,8 @@ impl ResponseWriter<'_> {
     fn write(
         &mut self,
         response: &Response,
-        phrase: &str,
-        fields: &Fields<'_, '_>,
+        phrase: &[u8],
+        fields: &Fields<'_>,
         declared: Declared,
     ) {
         let out = &mut *self.out;
@@ -194,7 +213,7 @@ impl ResponseWriter<'_> {
         out.extend_from_slice(b"HTTP/1.1 "); // our version, not the origin's (RFC 9110 section 2.5)
         write_decimal(response.status, out);
         out.push(b' ');
-        out.extend_from_slice(phrase.as_bytes());
+        out.extend_from_slice(phrase);
         out.extend_from_slice(b"\r\n");
         let also_passes = |kind| match kind {
             // RFC 9110 section 6.6.2: it tells of a chunked body's trailer section

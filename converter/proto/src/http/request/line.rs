@@ -1,7 +1,8 @@
 //! The first line of a request (RFC 9112 section 3).
 
-use memchr::{memchr, memchr2, memrchr};
+use memchr::memchr;
 
+use super::super::grammar::all;
 use super::super::{Authority, Method, Refused, Version};
 use super::RequestTarget;
 use crate::host::HTTP_PORT;
@@ -19,37 +20,38 @@ pub struct RequestLine<'h> {
 }
 
 impl<'h> RequestLine<'h> {
-    /// Reads the line with which `head` begins.
-    pub fn parse(head: &'h [u8]) -> Result<Self, Refused> {
+    /// Reads the line with which `head` begins, and returns what is behind it as well.
+    pub fn parse(head: &'h [u8]) -> Result<(Self, &'h [u8]), Refused> {
         const MALFORMED: Refused = Refused::bad_request("malformed request line");
+        let is_space = |byte: &u8| *byte == b' ';
         let end = memchr(b'\r', head).ok_or(MALFORMED)?;
         let line = &head[..end];
-        let first = memchr(b' ', line).ok_or(MALFORMED)?;
-        let last = memrchr(b' ', line).ok_or(MALFORMED)?;
+        let first = line.iter().position(is_space).ok_or(MALFORMED)?;
+        let last = line.iter().rposition(is_space).ok_or(MALFORMED)?;
         let (method, version) = (&line[..first], &line[last + 1..]);
         let target = line.get(first + 1..last).ok_or(MALFORMED)?;
         let method = Method::from_token(method).ok_or(MALFORMED)?;
         let version = parse_version(version)?;
-        Self::with_target(method, target, version)
+        let line = Self::with_target(method, target, version)?;
+        Ok((line, &head[end + 2..]))
     }
 
     fn with_target(method: Method, text: &'h [u8], version: Version) -> Result<Self, Refused> {
-        let is_known = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
-        if text.is_empty() || !text.iter().all(is_known) {
+        let is_known = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        if text.is_empty() || !all(text, is_known) {
             let reason = "invalid character in the request target";
             return Err(Refused::bad_request(reason));
         }
         let (target, authority, path): (_, &[u8], [&[u8]; 2]) = match (&method, text) {
             (Method::Connect, authority) => {
-                let parsed = Authority::parse(authority, None).map_err(Refused::bad_request)?;
+                let parsed = Authority::parse(authority, None)?;
                 (RequestTarget::Connect(parsed), authority, [b"", b""])
             }
             (Method::Options, b"*") => (RequestTarget::Asterisk, b"", [b"", b""]),
             (_, path @ [b'/', ..]) => (RequestTarget::Origin(None), b"", [b"", path]),
             (method, uri) => {
                 let (authority, path) = split_uri(uri)?;
-                let parsed =
-                    Authority::parse(authority, Some(HTTP_PORT)).map_err(Refused::bad_request)?;
+                let parsed = Authority::parse(authority, Some(HTTP_PORT))?;
                 let path = match (path, method) {
                     // RFC 9112 sections 3.2.1 and 3.2.4
                     ([], Method::Options) => [b"*".as_slice(), b""],
@@ -71,20 +73,28 @@ impl<'h> RequestLine<'h> {
 
 /// The authority of a URI, and what is behind it.
 fn split_uri(uri: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
+    match uri.split_at_checked(b"http://".len()) {
+        Some((http, rest)) if http.eq_ignore_ascii_case(b"http://") => {
+            let is_end = |byte: &u8| matches!(byte, b'/' | b'?');
+            let end = rest.iter().position(is_end);
+            Ok(rest.split_at(end.unwrap_or(rest.len())))
+        }
+        _ => Err(not_http(uri)),
+    }
+}
+
+fn not_http(uri: &[u8]) -> Refused {
     let colon = memchr(b':', uri);
-    let parts = colon.and_then(|at| Some((&uri[..at], uri[at..].strip_prefix(b"://")?)));
-    let Some((scheme, rest)) = parts else {
-        return Err(Refused::bad_request("malformed request target"));
-    };
-    if !is_scheme(scheme) {
-        return Err(Refused::bad_request("malformed scheme"));
+    match colon.map(|at| uri.split_at(at)) {
+        Some((scheme, rest)) if rest.starts_with(b"://") => {
+            if is_scheme(scheme) {
+                Refused::new(501, "only http is spoken; use CONNECT for other schemes")
+            } else {
+                Refused::bad_request("malformed scheme")
+            }
+        }
+        _ => Refused::bad_request("malformed request target"),
     }
-    if !scheme.eq_ignore_ascii_case(b"http") {
-        let reason = "only http is spoken; use CONNECT for other schemes";
-        return Err(Refused::new(501, reason));
-    }
-    let end = memchr2(b'/', b'?', rest).unwrap_or(rest.len());
-    Ok(rest.split_at(end))
 }
 
 /// RFC 3986 section 3.1.

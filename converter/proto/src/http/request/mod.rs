@@ -7,10 +7,7 @@ use std::ops::Range;
 use memchr::memchr;
 
 use super::body::{Declared, framing_of_request, write_framing};
-use super::fields::{
-    ConnectionOptionPolicy, ConnectionOptions, FieldKind, Fields, Room, field_error, list,
-    with_room,
-};
+use super::fields::{ConnectionOptions, FieldKind, Fields, Strictness, list};
 use super::grammar::{Reason, is_token, write_decimal};
 use super::{Authority, Body, HeadLimits, Method, Refused, Version};
 use crate::host::HTTP_PORT;
@@ -88,47 +85,41 @@ pub enum ResponseBodyRule {
 }
 
 impl Request {
-    /// `head` ends with its empty line and holds `field_count` field lines.
-    pub(crate) fn from_head(
-        head: &[u8],
-        field_count: usize,
-        limits: &HeadLimits,
-    ) -> Result<Self, Refused> {
-        let line = RequestLine::parse(head)?;
-        with_room(field_count, |room| {
-            let mut fields = fields(head, field_count, room).map_err(Refused::bad_request)?;
-            let version = line.version;
-            let declared = framing_of_request(&fields, version).map_err(Refused::bad_request)?;
-            let host = check_host(&fields, &line).map_err(Refused::bad_request)?;
-            let options = fields
-                .take_connection_options(ConnectionOptionPolicy::Strict)
-                .map_err(Refused::bad_request)?;
-            let body = Body::of_request(declared);
-            let mut request = Self {
-                keep_alive: version == Version::Http11 && !options.close,
-                expect_continue: expects_continue(&fields, version)? && body.has_content(),
-                upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
-                authenticates_the_connection: fields.authenticate_the_connection(),
-                max_forwards: max_forwards(&fields, &line.method).map_err(Refused::bad_request)?,
-                method: line.method,
-                target: match line.target {
-                    RequestTarget::Origin(_) => RequestTarget::Origin(host),
-                    other => other,
-                },
-                version,
-                body,
-                head: Vec::new(),
-                path: 0..0,
-            };
-            request.check(&fields, limits)?;
-            request.head.reserve_exact(limits.forwarded_len(head.len()));
-            request.write_first_lines(line.path);
-            request.write_fields(&fields, declared, limits);
-            Ok(request)
-        })
+    /// `head` ends with its empty line; all its lines end with CRLF, and have no other CR or LF.
+    pub(crate) fn from_head(head: &[u8], limits: &HeadLimits) -> Result<Self, Refused> {
+        let (line, rest) = RequestLine::parse(head)?;
+        let mut fields = Fields::new(Strictness::Strict);
+        fields.read(rest)?;
+        fields.refuse_aliases()?;
+        let version = line.version;
+        let declared = framing_of_request(&fields, version)?;
+        let host = check_host(&fields, &line)?;
+        let options = fields.take_connection_options()?;
+        let body = Body::of_request(declared);
+        let mut request = Self {
+            keep_alive: version == Version::Http11 && !options.close,
+            expect_continue: expects_continue(&fields, version)? && body.has_content(),
+            upgrade: asks_for_upgrade(&fields, options, version)? && body != Body::Chunked,
+            authenticates_the_connection: fields.authenticate_the_connection(),
+            max_forwards: max_forwards(&fields, &line.method)?,
+            method: line.method,
+            target: match line.target {
+                RequestTarget::Origin(_) => RequestTarget::Origin(host),
+                other => other,
+            },
+            version,
+            body,
+            head: Vec::new(),
+            path: 0..0,
+        };
+        request.check(&fields, limits)?;
+        request.head.reserve_exact(limits.forwarded_len(head.len()));
+        request.write_first_lines(line.path);
+        request.write_fields(&fields, declared, limits);
+        Ok(request)
     }
 
-    fn check(&self, fields: &Fields<'_, '_>, limits: &HeadLimits) -> Result<(), Refused> {
+    fn check(&self, fields: &Fields<'_>, limits: &HeadLimits) -> Result<(), Refused> {
         if self.method == Method::Trace {
             return Err(Refused::new(501, "TRACE is not served"));
         }
@@ -163,7 +154,7 @@ impl Request {
     }
 
     /// One framing, and no fields that were meant for this hop.
-    fn write_fields(&mut self, fields: &Fields<'_, '_>, declared: Declared, limits: &HeadLimits) {
+    fn write_fields(&mut self, fields: &Fields<'_>, declared: Declared, limits: &HeadLimits) {
         let is_last = !(self.keep_alive || limits.outlives_client && self.is_repeatable());
         let out = &mut self.head;
         fields.write_end_to_end(
@@ -279,30 +270,10 @@ impl RequestTarget {
     }
 }
 
-/// The field lines. A second parser reads the whole head, and must see what the line-by-line pass saw.
-fn fields<'r, 'h>(
-    head: &'h [u8],
-    field_count: usize,
-    room: Room<'r, 'h>,
-) -> Result<Fields<'r, 'h>, Reason> {
-    let Room { headers, kinds } = room;
-    let mut parsed = httparse::Request::new(&mut []);
-    let status = httparse::ParserConfig::default()
-        .parse_request_with_uninit_headers(&mut parsed, head, headers)
-        .map_err(field_error)?;
-    if status != httparse::Status::Complete(head.len()) || parsed.headers.len() != field_count {
-        return Err("malformed header section");
-    }
-    Fields::new(parsed.headers, kinds)
-}
-
 /// RFC 9112 section 3.2: exactly one Host, well formed; HTTP/1.0 may do without.
 /// One that says what the target says was read with that. Beside the target of a CONNECT its value means nothing. What it
 /// says, where the target says nothing.
-fn check_host(
-    fields: &Fields<'_, '_>,
-    line: &RequestLine<'_>,
-) -> Result<Option<Authority>, Reason> {
+fn check_host(fields: &Fields<'_>, line: &RequestLine<'_>) -> Result<Option<Authority>, Reason> {
     match fields.single(FieldKind::Host, "more than one Host")? {
         None if line.version == Version::Http10 => Ok(None),
         None => Err("no Host"),
@@ -317,7 +288,7 @@ fn authority_of(host: &[u8]) -> Result<Authority, Reason> {
 }
 
 /// RFC 9110 section 10.1.1: ignored in HTTP/1.0, and 417 for what is not known.
-fn expects_continue(fields: &Fields<'_, '_>, version: Version) -> Result<bool, Refused> {
+fn expects_continue(fields: &Fields<'_>, version: Version) -> Result<bool, Refused> {
     if version == Version::Http10 {
         return Ok(false);
     }
@@ -332,7 +303,7 @@ fn expects_continue(fields: &Fields<'_, '_>, version: Version) -> Result<bool, R
 
 /// RFC 9110 section 7.8. `h2c` is not passed on: frames behind an upgrade would not be seen as requests.
 fn asks_for_upgrade(
-    fields: &Fields<'_, '_>,
+    fields: &Fields<'_>,
     options: ConnectionOptions,
     version: Version,
 ) -> Result<bool, Refused> {
@@ -349,7 +320,7 @@ fn asks_for_upgrade(
     Ok(asked && options.upgrade && version == Version::Http11)
 }
 
-fn max_forwards(fields: &Fields<'_, '_>, method: &Method) -> Result<Option<u32>, Reason> {
+fn max_forwards(fields: &Fields<'_>, method: &Method) -> Result<Option<u32>, Reason> {
     const MALFORMED: Reason = "malformed Max-Forwards";
     if *method != Method::Options {
         return Ok(None); // RFC 9110 section 7.6.2 lets us ignore it elsewhere
