@@ -223,7 +223,7 @@ impl Service {
     }
 
     fn successor_id(&self) -> Option<u32> {
-        self.successor.as_ref().and_then(Successor::id)
+        self.successor.as_ref().map(Successor::id)
     }
 
     /// Replaces one that did not get ready.
@@ -238,7 +238,7 @@ impl Service {
         let metrics = self.metrics.as_ref().map(AsFd::as_fd);
         match Successor::start(&ours, &others.chain(metrics).collect::<Vec<_>>()) {
             Ok(successor) => {
-                tracing::info!("handing over to process {}", successor.id().unwrap_or(0));
+                tracing::info!("handing over to process {}", successor.id());
                 self.successor = Some(successor);
             }
             Err(error) => tracing::error!("not handed over, no successor: {error}"),

@@ -14,13 +14,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::process::{self, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::{env, io};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, kill_process};
 use socket2::Socket;
-use tokio::process::{Child, Command};
+use tokio::signal::unix::{self, SignalKind};
 use tributary_program::{Exit, Failure};
 
 use crate::config::Listen;
@@ -33,7 +33,11 @@ const OURS: &str = "TRIBUTARY_OWN_SOCKETS";
 
 /// The process that takes over.
 #[derive(Debug)]
-pub struct Successor(Child);
+pub struct Successor {
+    child: Child,
+    /// SIGCHLD.
+    changes: unix::Signal,
+}
 
 impl Successor {
     /// Starts the program by this process's name, with its arguments and sockets: `ours`, and `others` of the service
@@ -51,26 +55,32 @@ impl Successor {
             .env(OURS, numbers(ours))
             // It names this process (sd_watchdog_enabled(3)), and the successor has to answer as well.
             .env_remove("WATCHDOG_PID");
+        let changes = unix::signal(SignalKind::child())?;
         keep_over_exec(&sockets, true)?;
         let child = command.spawn();
         keep_over_exec(&sockets, false)?;
-        child.map(Self)
+        child.map(|child| Self { child, changes })
     }
 
-    /// Its process number, until its end was seen.
-    pub fn id(&self) -> Option<u32> {
-        self.0.id()
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait().await
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            self.changes.recv().await;
+        }
     }
 
     /// Kills it before it serves.
     pub fn kill(&mut self) {
         // One that has ended already is as good.
-        let _ = self.0.start_kill();
+        let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
