@@ -3,14 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::watch;
 use tributary_proto::http::{HeadLimits, Pseudonym};
 
-use super::stream::ResetOnDrop;
+use super::stream::{ResetOnDrop, wakes};
 use crate::config::{Config, Listen};
 use crate::early::EarlyConnects;
 use crate::observe::metrics::{ListenerMetrics, Metrics};
@@ -106,6 +108,35 @@ impl WorkerContext {
             // Without its sender the thread has ended, and so has this.
             let _ = draining.wait_for(|draining| *draining).await;
         }
+    }
+}
+
+/// Tells one task that this process is about to end, and asks about it only once.
+pub struct DrainNotice<'a, F> {
+    draining: Pin<&'a mut F>,
+    /// Of the task that it wakes.
+    waker: Option<Waker>,
+}
+
+impl<'a, F: Future<Output = ()>> DrainNotice<'a, F> {
+    /// By what [`WorkerContext::draining`] returns.
+    pub fn by(draining: Pin<&'a mut F>) -> Self {
+        Self {
+            draining,
+            waker: None,
+        }
+    }
+
+    /// Ready once it is.
+    pub fn poll(&mut self, cx: &mut Context<'_>, context: &WorkerContext) -> Poll<()> {
+        if context.is_draining() {
+            return Poll::Ready(());
+        }
+        if wakes(self.waker.as_ref(), cx) {
+            return Poll::Pending;
+        }
+        self.waker = Some(cx.waker().clone());
+        self.draining.as_mut().poll(cx)
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -208,16 +208,22 @@ pub fn poll_read_behind<T>(
 
 /// Takes no memory before it is first used.
 #[derive(Debug, Default)]
-pub struct Deadline(Option<Pin<Box<Sleep>>>);
+pub struct Deadline {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Of the task that it wakes.
+    waker: Option<Waker>,
+}
 
 impl Deadline {
     /// Ready at `deadline`, which may be another one at each call.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let sleep = self
-            .0
+            .sleep
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
+        } else if !sleep.is_elapsed() && wakes(self.waker.as_ref(), cx) {
+            return Poll::Pending;
         }
         while sleep.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
@@ -225,8 +231,14 @@ impl Deadline {
             }
             sleep.as_mut().reset(deadline);
         }
+        self.waker = Some(cx.waker().clone());
         Poll::Pending
     }
+}
+
+/// Whether what has this waker will wake the task: it need not be asked again before it does.
+pub fn wakes(waker: Option<&Waker>, cx: &Context<'_>) -> bool {
+    waker.is_some_and(|waker| waker.will_wake(cx.waker()))
 }
 
 /// The time since something moved.
@@ -353,14 +365,6 @@ mod tests {
             assert!(!stream.is_quiet());
         });
     }
-}
-
-#[cfg(test)]
-mod deadline_tests {
-    use std::future::poll_fn;
-    use std::time::Duration;
-
-    use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn it_goes_off_at_the_deadline_of_the_last_call() {

@@ -20,7 +20,7 @@ use super::http::{
     AfterExchange, ClientBuffer, Next, end, exchange, next_request, refuse, tunnel, while_watching,
 };
 use crate::config::Handoff;
-use crate::io::conn::Conn;
+use crate::io::conn::{Conn, DrainNotice};
 use crate::io::stream::ResetOnDrop;
 use crate::kernel::sockets;
 use crate::observe::Summary;
@@ -36,7 +36,8 @@ pub async fn serve(conn: Box<Conn>) {
         return conn.record(&Summary::new("not-configured", Clock::now()));
     };
     let mut deadline = Some(Instant::now() + config.timeouts.request);
-    let mut draining = pin!(conn.context.draining());
+    let draining = pin!(conn.context.draining());
+    let mut draining = DrainNotice::by(draining);
     let idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut client = Client {
         conn,
@@ -49,7 +50,7 @@ pub async fn serve(conn: Box<Conn>) {
     loop {
         let (conn, buffer) = (&client.conn, &mut client.buffer);
         let until = deadline.take();
-        let asks = next_request(conn, buffer, until, draining.as_mut());
+        let asks = next_request(conn, buffer, until, &mut draining);
         let next = while_watching(&mut client.idle_upstream, pin!(asks)).await;
         let (request, head) = match next {
             Next::Request(request, head) => (request, head),

@@ -14,7 +14,7 @@ use tributary_proto::http::refused::write_options;
 use tributary_proto::http::{Authority, HeadReader, Method, Refused, Request, RequestTarget};
 
 use super::PIECE;
-use crate::io::conn::Conn;
+use crate::io::conn::{Conn, DrainNotice};
 use crate::io::relay;
 use crate::io::stream::IdleTimer;
 use crate::observe::Summary;
@@ -27,10 +27,11 @@ pub async fn serve(mut conn: Box<Conn>) {
     let mut client_buffer = ClientBuffer::default();
     let mut idle_upstream = IdleUpstream::of(&conn.listener.idle_pool);
     let mut deadline = Some(Instant::now() + conn.config.timeouts.request);
-    let mut draining = pin!(conn.context.draining());
+    let draining = pin!(conn.context.draining());
+    let mut draining = DrainNotice::by(draining);
     loop {
         let until = deadline.take();
-        let asks = next_request(&conn, &mut client_buffer, until, draining.as_mut());
+        let asks = next_request(&conn, &mut client_buffer, until, &mut draining);
         let next = while_watching(&mut idle_upstream, pin!(asks)).await;
         let request = match next {
             Next::Request(request, head) => {
@@ -88,8 +89,12 @@ pub async fn while_watching<T>(
     mut action: Pin<&mut impl Future<Output = T>>,
 ) -> T {
     poll_fn(|cx| {
-        idle_upstream.poll(cx);
-        action.as_mut().poll(cx)
+        let done = action.as_mut().poll(cx);
+        // Otherwise it is about to be used, or left, and looked at then.
+        if done.is_pending() {
+            idle_upstream.poll(cx);
+        }
+        done
     })
     .await
 }
@@ -267,7 +272,7 @@ pub async fn next_request(
     conn: &Conn,
     client_buffer: &mut ClientBuffer,
     deadline: Option<Instant>,
-    mut draining: Pin<&mut impl Future<Output = ()>>,
+    draining: &mut DrainNotice<'_, impl Future<Output = ()>>,
 ) -> Next {
     let timeouts = &conn.config.timeouts;
     let idle = Instant::now() + timeouts.idle;
@@ -297,6 +302,7 @@ pub async fn next_request(
         let wait = Some(whole_by.unwrap_or(idle));
         let read = conn.stream.read_more(&mut client_buffer.inbox, PIECE, wait);
         tokio::select! {
+            biased; // to begin with any of them takes a random number
             read = read => match read {
                 Ok(count) if count > 0 => {}
                 Ok(_) if begun => return Next::Refused(Refused::new(400, "the head was cut short")),
@@ -305,17 +311,18 @@ pub async fn next_request(
                 }
                 _ => return Next::End,
             },
-            () = told_to_end(conn, draining.as_mut(), deadline.is_some()), if !begun => return Next::End,
+            () = told_to_end(conn, draining, deadline.is_some()), if !begun => return Next::End,
         }
     }
 }
 
 /// Ready once this process is about to end and nobody waits for the client any more, who has not asked yet.
-async fn told_to_end(conn: &Conn, draining: Pin<&mut impl Future<Output = ()>>, is_first: bool) {
-    // It is ready once alone.
-    if !conn.context.is_draining() {
-        draining.await;
-    }
+async fn told_to_end(
+    conn: &Conn,
+    draining: &mut DrainNotice<'_, impl Future<Output = ()>>,
+    is_first: bool,
+) {
+    poll_fn(|cx| draining.poll(cx, &conn.context)).await;
     if is_first {
         sleep(ON_ITS_WAY).await;
     }
