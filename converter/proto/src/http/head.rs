@@ -139,6 +139,9 @@ impl HeadReader {
         if let Some(refused) = self.failed {
             return Err(refused);
         }
+        if self.scanned == bytes.len() {
+            return Ok(None); // nothing has come since
+        }
         let found = self.find_end(bytes, most, most_empty_lines);
         let read = found.and_then(|found| match found {
             Some(head) => parse(&bytes[head.clone()]).map(|message| Some((message, head.end))),

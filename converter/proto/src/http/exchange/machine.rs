@@ -84,6 +84,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Whether the server's connection has taken all of the request that it will.
+    pub fn request_is_sent(&self) -> bool {
+        self.upload.sent != Sent::Part
+    }
+
     /// Whether bytes of the server are for this exchange.
     pub fn reads_server(&self) -> bool {
         matches!(

@@ -68,7 +68,8 @@ pub async fn exchange(
         let is_kept = reused.is_some();
         let dialled = match reused.take() {
             Some(server) => Ok(server),
-            None => dial(conn, authority, &name, size).await,
+            // In a box, as this is larger than all else, and most servers are kept.
+            None => Box::pin(dial(conn, authority, &name, size)).await,
         };
         let mut server = match dialled {
             Ok(server) => server,

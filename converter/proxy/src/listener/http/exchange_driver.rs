@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::mem;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::Interest;
@@ -48,8 +48,8 @@ pub async fn drive_exchange(
     if let Err(ending) = driver.begin(head) {
         return ending;
     }
-    let mut client_broke = pin!(client.ready(Interest::ERROR));
-    let mut server_broke = pin!(server.ready(Interest::ERROR));
+    // In boxes, made when they are asked: hardly any exchange comes to that.
+    let (mut client_broke, mut server_broke) = (None, None);
     let mut server_is_broken = false;
     let idle = &mut client_buffer.idle;
     idle.restart();
@@ -60,12 +60,20 @@ pub async fn drive_exchange(
             // Who is not read would not be seen to break off. To hear of anything from it costs less than to hear of that.
             if !driver.reads_client()
                 && client.poll_read_ready(cx).is_ready()
-                && client_broke.as_mut().poll(cx).is_ready()
+                && client_broke
+                    .get_or_insert_with(|| Box::pin(client.ready(Interest::ERROR)))
+                    .as_mut()
+                    .poll(cx)
+                    .is_ready()
             {
                 driver.happened(Event::Client(Input::Reset))?;
             }
             if !driver.reads_server() && !server_is_broken {
-                server_is_broken = server_broke.as_mut().poll(cx).is_ready();
+                server_is_broken = server_broke
+                    .get_or_insert_with(|| Box::pin(server.ready(Interest::ERROR)))
+                    .as_mut()
+                    .poll(cx)
+                    .is_ready();
             }
             if server_is_broken {
                 driver.happened(Event::Server(Input::Reset))?;
@@ -190,10 +198,20 @@ impl ExchangeDriver<'_, '_> {
             if bytes.is_empty() {
                 self.happened(Event::Server(Input::End))
             } else {
-                self.server_sent(bytes)
+                self.server_sent(bytes)?;
+                self.response_sent()
             }
         });
         read.map(|read| read.unwrap_or_else(|_| self.happened(Event::Server(Input::Reset))))
+    }
+
+    /// What came of the response was passed on. If that was its end, there is no other turn.
+    fn response_sent(&mut self) -> Result<()> {
+        if self.down.is_flushed() && self.exchange.request_is_sent() {
+            self.happened(Event::ResponseFlushed)
+        } else {
+            Ok(())
+        }
     }
 
     /// What follows the end of the body is the next request's, and waits for it: little of it is taken.
