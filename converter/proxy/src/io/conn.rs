@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 use tributary_proto::http::{HeadLimits, Pseudonym};
 
 use super::stream::{ResetOnDrop, wakes};
@@ -136,7 +137,7 @@ impl<'a, F: Future<Output = ()>> DrainNotice<'a, F> {
             return Poll::Pending;
         }
         self.waker = Some(cx.waker().clone());
-        self.draining.as_mut().poll(cx)
+        pin!(unconstrained(self.draining.as_mut())).poll(cx)
     }
 }
 

@@ -5,11 +5,12 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::buffers::with_scratch;
@@ -225,7 +226,8 @@ impl Deadline {
         } else if !sleep.is_elapsed() && wakes(self.waker.as_ref(), cx) {
             return Poll::Pending;
         }
-        while sleep.as_mut().poll(cx).is_ready() {
+        // Whatever else this task did in its turn: a timer that was not asked for that reason would wake nobody.
+        while pin!(unconstrained(sleep.as_mut())).poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
@@ -275,6 +277,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::Shutdown;
     use std::thread;
+
+    use tokio::task::consume_budget;
 
     use super::*;
     use crate::io::loopback;
@@ -377,5 +381,20 @@ mod tests {
             poll_fn(|cx| timer.poll_until(cx, at(deadline))).await;
             assert_eq!(start.elapsed(), Duration::from_millis(deadline));
         }
+    }
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_off_for_a_task_that_did_all_it_may_in_its_turn() {
+        let mut timer = Deadline::default();
+        let deadline = Instant::now() + Duration::from_millis(20);
+        poll_fn(|cx| {
+            while pin!(consume_budget()).poll(cx).is_ready() {}
+            assert!(timer.poll_until(cx, deadline).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        let waited = poll_fn(|cx| timer.poll_until(cx, deadline));
+        timeout_at(deadline + Duration::from_secs(1), waited)
+            .await
+            .expect("it was asked for once");
     }
 }
