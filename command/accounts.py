@@ -16,8 +16,7 @@ from typing import Any
 
 from command import access_log, box, lists, show
 from command.access_log import LOG, Log
-from command.lists import Listing
-from command.watch import Interval
+from command.lists import Interval, Listing
 from tributary.api.documents import Account
 from tributary.settings.cli import Contradiction, Subcommands, whole_number
 from tributary.settings.errors import CommandError, Exit, invalid_value

@@ -17,9 +17,9 @@ from router.control import CONTROL as ROUTER
 from throttler.service import status
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
-from tributary.api.console import CONTROL as CONSOLE
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
+from tributary.api.places import CONSOLE
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit

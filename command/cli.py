@@ -7,17 +7,19 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from command import accounts, box, console, link, lists, mapping, monitor, remote, show, steering, trial
-from command.lists import Listing, now, show_list
+from command import accounts, box, console, console_url, link, lists, mapping, monitor, show, steering, trial
+from command.lists import Interval, Listing, now, show_list
 from command.show import Listed, Selection
-from command.watch import Interval
 from tributary.api.documents import HtbClass, Link, Session, Subflow
 from tributary.settings.cli import Arguments, Contradiction, Subcommands
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate
+
+if TYPE_CHECKING:
+    from command import remote
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -131,7 +133,7 @@ def parser(*, quick: bool = False) -> Arguments:
     """All commands and their arguments; or only those that start quickly."""
     made = Arguments(prog="tributary", description=_DESCRIPTION, epilog=_EXIT_CODES)
     made.add_shared(
-        "remote", type=remote.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
+        "remote", type=console_url.url, metavar="HOST[:PORT]", help="another box, whose console is asked (port 8480)"
     )
     commands = Subcommands(made, _EXIT_CODES)
     command = commands.add
@@ -199,12 +201,17 @@ def _status(service: str | None, json: bool, remote: str | None) -> None:
     if service is not None:
         print(dumps(box.PROGRAMS[service](), indent=2))
         return
-    show.show("services", now(_box(remote).services()), show.SERVICES, Selection(json))
+    lists.show("services", now(_box(remote).services()), show.SERVICES, Selection(json))
 
 
-def _box(url: str | None) -> box.Answers | remote.Answers:
+def _box(url: str | None) -> "box.Answers | remote.Answers":
     """This box, or the one whose console is at ``url``."""
-    return box.Answers() if url is None else remote.Answers(url)
+    if url is None:
+        return box.Answers()
+    # Not at the top: it takes a client of HTTP, and the console's documents.
+    from command import remote
+
+    return remote.Answers(url)
 
 
 def _links(json: bool, sort: str | None, limit: int | None, watch: Interval | None, remote: str | None) -> None:
@@ -302,7 +309,7 @@ def _limit(path: str, rate: PositiveRate | None, save: bool, dry_run: bool, json
     if rate is not None and save:
         steering.save(policy, name, "[[rules]]", steering.limit_rule(path, rate))
     paths = [each for each in mapping.paths(box.throttler()) if each.name == path]
-    show.show("links", now(paths), show.LINKS, Selection(json))
+    lists.show("links", now(paths), show.LINKS, Selection(json))
 
 
 def _explain(which: list[str], json: bool, remote: str | None) -> None:

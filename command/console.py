@@ -5,7 +5,7 @@ import os
 import sys
 
 from command import show
-from tributary.api.console import CONTROL
+from tributary.api.places import CONSOLE
 from tributary.settings.cli import Subcommands
 from tributary.settings.errors import CommandError, Exit
 
@@ -51,12 +51,12 @@ def add(commands: Subcommands, epilog: str) -> None:
 
 
 def _login(name: str, json: bool) -> None:
-    pages = CONTROL.ask("login", name=name)["pages"]
+    pages = CONSOLE.ask("login", name=name)["pages"]
     show.print_either(pages, json, pages=pages)
 
 
 def _password(remove: bool) -> None:
-    CONTROL.ask("password", password="" if remove else _asked())
+    CONSOLE.ask("password", password="" if remove else _asked())
 
 
 def _asked() -> str:
@@ -70,15 +70,15 @@ def _asked() -> str:
 
 def _token(name: str, remove: bool) -> None:
     if remove:
-        CONTROL.ask("remove-token", name=name)
+        CONSOLE.ask("remove-token", name=name)
         return
-    print(CONTROL.ask("token", name=name)["token"])
+    print(CONSOLE.ask("token", name=name)["token"])
 
 
 def _tokens(json: bool) -> None:
-    names = CONTROL.ask("tokens")["tokens"]
+    names = CONSOLE.ask("tokens")["tokens"]
     show.print_either(names, json, tokens=names)
 
 
 def _logout() -> None:
-    CONTROL.ask("logout")
+    CONSOLE.ask("logout")

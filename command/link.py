@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from command import box, show, steering
 from router.control import CONTROL
 from tributary.daemons.logs import printable
@@ -96,8 +93,13 @@ def _link(link: str, changes: list[Change], save: bool, dry_run: bool, json: boo
     if json:
         show.print_object(link=found)
         return
+    # Not at the top: see lists.show.
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console()
-    for line in lines(found, console.width):
+    head, *rest = lines(found, console.width)
+    for line in (Text(head, "bold"), *map(Text, rest)):
         console.print(line, soft_wrap=True, highlight=False)
 
 
@@ -127,18 +129,18 @@ def _make(link: str, change: Change, settings: Path, save: bool) -> None:
         steering.save(settings, name, f"[wan.{link}]", {change.key: change.value})
 
 
-def lines(link: Answer, width: int) -> Iterator[Text]:
+def lines(link: Answer, width: int) -> Iterator[str]:
     """All about a link, in lines of at most ``width`` columns, unless a single fact is longer."""
-    yield Text(f"{link['name']}: {link['state']}" + (f", {link['reason']}" if link["reason"] else ""), "bold")
+    yield f"{link['name']}: {link['state']}" + (f", {link['reason']}" if link["reason"] else "")
     for finding in link["diagnosis"]:
         for line in textwrap.wrap(printable(finding["text"]), max(width - 2, 20), break_long_words=False):
-            yield Text("  " + line)
+            yield "  " + line
     # A line ends between two facts, not within one.
     facts = ", ".join(printable(fact).replace(" ", _NO_BREAK) for fact in _facts(link))
     for line in textwrap.wrap(
         facts, width, initial_indent="  ", subsequent_indent=6 * " ", break_long_words=False, break_on_hyphens=False
     ):
-        yield Text(line.replace(_NO_BREAK, " "))
+        yield line.replace(_NO_BREAK, " ")
 
 
 def _facts(link: Answer) -> list[str]:

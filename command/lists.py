@@ -4,12 +4,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from command import show
-from command.show import Column, D, Listed, Selection
-from command.watch import Interval, watch
+from command.show import Column, D, Listed, Selection, print_json
 from throttler.service.control import MOST_SESSIONS
 from tributary.api.documents import Session
 from tributary.settings.cli import Arguments, whole_number
+from tributary.settings.units import Duration
+
+
+class Interval(Duration):
+    """Time between two looks, or of a trial, in microseconds. The daemons make no more than four answers a second."""
+
+    ACCEPTED = "a time with its unit (ms, s) from '500ms' to '3600s', such as '1s'"
+    LEAST, MOST = 500 * 10**3, 3600 * 10**6
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,17 @@ def now(documents: Sequence[D]) -> Listed[D]:
     return Listed(documents, time.monotonic())
 
 
+def show(name: str, listed: Listed[D], columns: Sequence[Column[D]], selection: Selection) -> None:
+    """Print the documents, which JSON calls ``name``; raises CommandError, exit 64, for a column that is not there."""
+    if selection.json:
+        print_json(name, listed, columns, selection)
+        return
+    # Not at the top: a quarter of a command's start is the library that draws tables.
+    from command import tables
+
+    tables.show(listed, columns, selection)
+
+
 def show_list(
     name: str,
     look: Callable[[], Listed[D]],
@@ -55,11 +72,14 @@ def show_list(
 ) -> None:
     """Show what ``look`` finds as the list ``name``: once, or as ``--watch`` has it."""
     if options.watch is None:
-        show.show(name, look(), columns, options.selection)
+        show(name, look(), columns, options.selection)
         return
     selection = options.selection
     if selection.sort is None and fastest_first and any(column.title == "sending" for column in columns):
         selection = replace(selection, sort="-sending")
+    # Not at the top: see show().
+    from command.watch import watch
+
     watch(name, look, columns, selection, options.watch)
 
 

@@ -8,9 +8,9 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException
 
-from tributary.api.parts import FLEET_FILE, OVERLAY, BackEnd, Fleet, HandOff, Overlay
+from tributary.api.parts import BackEnd, Fleet, HandOff, Overlay
+from tributary.api.places import FLEET_FILE, OVERLAY
 from tributary.daemons.text import plural
 from tributary.settings.errors import CommandError, Exit
 
@@ -79,6 +79,9 @@ def _open_connections() -> int | None:
 
 
 def _metrics() -> Samples:
+    # Not at the top: only some commands ask the converter.
+    from http.client import HTTPConnection, HTTPException
+
     address = "{}:{}".format(*_METRICS)
     try:
         with closing(HTTPConnection(*_METRICS, timeout=_TIMEOUT)) as connection:

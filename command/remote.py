@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPException
@@ -16,10 +15,10 @@ from pydantic import ValidationError
 
 from command.show import Listed
 from throttler.service.control import MOST_SESSIONS
-from tributary.api.console import PORT, Explanation, Look, Message, Sessions
+from tributary.api.console import Explanation, Look, Message, Sessions
 from tributary.api.documents import Device, Link, Rule, Service, Session
 from tributary.settings.errors import CommandError, Exit
-from tributary.settings.hosts import as_address, host_and_port, joined
+from tributary.settings.hosts import as_address
 
 TOKEN = "TRIBUTARY_TOKEN"
 """The environment variable that has a token of the API (``tributary console token``)."""
@@ -29,21 +28,6 @@ _RATED = 0.0
 """A moment that is always the same: the console has counted the rates already."""
 
 _M = TypeVar("_M", bound=Message)
-
-
-def url(text: str) -> str:
-    """The URL of a console, of HOST, HOST:PORT or a URL; raises ArgumentTypeError."""
-    given = text if "://" in text else f"http://{text}"
-    try:
-        parts = urlsplit(given)
-        host, port = host_and_port(parts.netloc, PORT)
-        is_plain = not (parts.path.strip("/") or parts.query or parts.fragment)
-        is_host = as_address(host) is not None or re.fullmatch(r"(?:[\w-]+\.)*[\w-]+\.?", host, re.ASCII) is not None
-        if parts.scheme not in ("http", "https") or not is_plain or not is_host:
-            raise ValueError
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r}: accepted: HOST, HOST:PORT, or https:// before one of them") from error
-    return f"{parts.scheme}://{joined(host, port)}"
 
 
 class _NoRedirects(HTTPRedirectHandler):

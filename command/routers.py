@@ -8,9 +8,8 @@ from pathlib import Path
 from time import time
 
 from command import lists, show
-from command.lists import Listing
+from command.lists import Interval, Listing
 from command.show import Listed
-from command.watch import Interval
 from gateway import enrolment, report
 from gateway.cli import open_gateway, print_notes, with_places
 from gateway.registry import Contents, free_number, name_of

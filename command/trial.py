@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from command.watch import Interval
+from command.lists import Interval
 from router.control import CONTROL as ROUTER
 from throttler.service.control import CONTROL as THROTTLER
 from tributary.daemons.control import Control

@@ -4,11 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from command import mapping, show
 from command.show import Column, D, Listed, Selection
@@ -17,15 +13,11 @@ from tributary.daemons.logs import printable
 from tributary.settings.errors import CommandError
 from tributary.settings.units import Duration
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _RATES = {"sent_rate": ("sent", 8), "received_rate": ("received", 8), "drop_rate": ("dropped", 1)}
 """Each rate, the counter that it follows from, and its factor: bits for bytes."""
-
-
-class Interval(Duration):
-    """Time between two looks, or of a trial, in microseconds. The daemons make no more than four answers a second."""
-
-    ACCEPTED = "a time with its unit (ms, s) from '500ms' to '3600s', such as '1s'"
-    LEAST, MOST = 500 * 10**3, 3600 * 10**6
 
 
 def watch(
@@ -33,14 +25,21 @@ def watch(
     look: Callable[[], Listed[D]],
     columns: tuple[Column[D], ...],
     selection: Selection,
-    interval: Interval,
-    console: Console | None = None,
+    interval: Duration,
+    console: "Console | None" = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Show the list again and again until Ctrl-C: on a terminal in its place and cut to its height.
 
     Raises CommandError if the first look does; a later one is shown, and the look repeated.
     """
+    # Not at the top: see lists.show. The console, whose rates are these, draws no tables.
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from command import tables
+
     console = console or Console()
     seen = look()
     # Before the screen is cleared: --sort may be wrong.
@@ -54,9 +53,9 @@ def watch(
             if selection.json:
                 show.print_json(name, shown, columns, selection, indent=None)
             elif live:
-                live.update(show.view(shown, columns, selection, room=console.height - 1), refresh=True)
+                live.update(tables.view(shown, columns, selection, room=console.height - 1), refresh=True)
             else:
-                show.print_view(console, shown, columns, selection)
+                tables.print_view(console, shown, columns, selection)
             before = seen
             while True:
                 sleep(interval.seconds)

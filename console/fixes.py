@@ -5,7 +5,8 @@ import socket
 
 from pydantic import ValidationError
 
-from tributary.api.console import FIXES, Fixed
+from tributary.api.console import Fixed
+from tributary.api.places import FIXES
 from tributary.settings.errors import CommandError, Exit
 
 _PATIENCE = 55.0

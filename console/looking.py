@@ -13,9 +13,10 @@ from command.show import Listed
 from command.watch import with_rates
 from console.changes import PATIENCE
 from console.history import Recorder
-from tributary.api.console import EXAMINED, FIXES, Examination, Look
+from tributary.api.console import Examination, Look
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
+from tributary.api.places import EXAMINED, FIXES
 from tributary.settings.errors import CommandError
 
 INTERVAL = 1.0

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import uvicorn
@@ -30,7 +31,7 @@ from console.history import Recorder
 from console.journal import Book, Change
 from console.looking import Looking
 from console.settings import ConsoleSettings
-from tributary.api.console import CONTROL
+from tributary.api.places import CONSOLE
 from tributary.daemons import notify
 from tributary.daemons.control import Request
 from tributary.daemons.control import Response as Answer
@@ -74,7 +75,7 @@ class Console:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT; raises CommandError where it cannot."""
-        with CONTROL.server() as control:
+        with CONSOLE.server() as control:
             looking = Looking(self._recorder, self._complain)
             changes = Changes(self._book, self._tell)
             api = Api(looking, self._recorder, changes, self._book, self._door, self._complain)
@@ -169,7 +170,7 @@ class Console:
         def answer(asked: Request) -> Answer:
             return self._status(api) if asked["command"] == "status" else self._answer(asked)
 
-        control.serve(lambda request, peer: CONTROL.respond(request, peer, answer, unprivileged=("status",)))
+        control.serve(lambda request, peer: CONSOLE.respond(request, peer, answer, unprivileged=("status",)))
 
     def _status(self, api: Api) -> Answer:
         uptime = round(time.monotonic() - self._started, 3)
@@ -201,7 +202,7 @@ class Console:
 
 def _application(api: Api) -> Starlette:
     pages = files.load()
-    description = openapi.document(api.calls)
+    description = cache(lambda: openapi.document(api.calls))
 
     async def page(request: HttpRequest) -> Response:
         return pages["index.html"].response(request)
@@ -211,7 +212,7 @@ def _application(api: Api) -> Starlette:
         return found.response(request) if found else await missing(request, None)
 
     async def described(_request: HttpRequest) -> Response:
-        return JSONResponse(description)
+        return JSONResponse(await asyncio.to_thread(description))
 
     async def missing(_request: HttpRequest, _error: object) -> Response:
         return JSONResponse({"error": "there is nothing here: the page is at /, the API at /api/v1/openapi.json"}, 404)

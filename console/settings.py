@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from console import password
-from tributary.api.console import PORT
+from tributary.api.places import CONSOLE_PORT
 from tributary.settings.files import Settings, load
 from tributary.settings.hosts import as_address, host_and_port
 from tributary.settings.values import accepting, as_text, or_none, require
@@ -20,14 +20,14 @@ def _addresses(value: object) -> tuple[str, ...]:
     addresses = _texts(value)
     require(len(addresses) > 0)
     for each in addresses:
-        require(as_address(host_and_port(each, PORT)[0]) is not None)
+        require(as_address(host_and_port(each, CONSOLE_PORT)[0]) is not None)
     return addresses
 
 
 def _names(value: object) -> tuple[str, ...]:
     names = tuple(name.lower() for name in _texts(value))
     for each in names:
-        host_and_port(each, PORT)
+        host_and_port(each, CONSOLE_PORT)
     return names
 
 
@@ -57,7 +57,7 @@ class ConsoleSettings(Settings):
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Where it listens: addresses and ports."""
-        return [host_and_port(each, PORT) for each in self.listen]
+        return [host_and_port(each, CONSOLE_PORT) for each in self.listen]
 
     @model_validator(mode="after")
     def _has_both(self) -> "ConsoleSettings":

@@ -8,7 +8,7 @@ from pathlib import Path
 from doctor import data_integrity, kernel, limits, links, multipath, path, services, sysctls
 from doctor.findings import Finding, State
 from tributary.kernel import sysctl
-from tributary.kernel.mptcp_pm import SWITCH
+from tributary.kernel.mptcp_switch import SWITCH
 from tributary.kernel.process import run
 from tributary.settings.errors import CommandError
 from tributary.settings.hosts import joined

@@ -17,7 +17,8 @@ from doctor import fixing, lock
 from doctor.examination import ON_REQUEST, Role, checks, examine, own_role, recorded
 from doctor.findings import fixes
 from doctor.record import write_findings
-from tributary.api.console import EXAMINED, Fixed, RanCommand
+from tributary.api.console import Fixed, RanCommand
+from tributary.api.places import EXAMINED
 from tributary.daemons import control
 from tributary.settings.cli import need_root, run
 from tributary.settings.errors import CommandError, Exit

@@ -12,7 +12,7 @@ from typing import Any
 from overlay import access, control, explanation, programs
 from overlay.calculator import ask
 from overlay.reader import cli, etcd
-from tributary.settings import metrics as exporting
+from tributary.settings import metrics_argument
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, run, whole_number
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import Target
@@ -131,7 +131,7 @@ def parser() -> Arguments:
     about = "the size of the transfer, such as 100kB (default: the rounds of the ingress's line)"
     explain.add_argument("--size", type=Size.argument, metavar="SIZE", help=about)
     serve = commands.add("serve", _serve, "read the overlay for this machine's console", cli.DESCRIPTION)
-    exporting.add_argument(serve)
+    metrics_argument.add(serve)
     for each in (status, explain, serve):
         etcd.add_arguments(each)
     for each in (paths, simulate, map_, status, explain):

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from overlay import control
-from overlay.authority import (
+from overlay.purposes import (
     ADMINISTRATOR,
     HANDOFF_FRONT,
     MEMBER,
     NAME,
     OVERLAY,
     Purpose,
-    enrol,
     handoff_back_end,
     handoff_switch,
     is_address,
@@ -119,6 +118,9 @@ def _name(text: str) -> str:
 
 
 def _enrol(name: str, authority: Path, purpose: Purpose, days: float, json: bool) -> None:
+    # Not at the top: no other command makes certificates.
+    from overlay.authority import enrol
+
     folder = enrol(authority, name, days, purpose)
     print(dumps({"name": name, "folder": str(folder)}, indent=2) if json else folder)
 

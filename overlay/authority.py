@@ -5,10 +5,9 @@ import datetime
 import errno
 import ipaddress
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,53 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from overlay.purposes import ADMINISTRATOR, OVERLAY, Purpose
 from tributary.settings.errors import CommandError, Exit
 
-ADMINISTRATOR = "root"
-"""etcd's name for the user who may change users."""
-MEMBER = "etcd"
-"""The common name of all members of etcd. No user of etcd has it, so that it gives a client no access."""
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,+-]{0,63}")
-"""As in overlay/control/src/name.rs."""
-_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_HOST = re.compile(rf"(?=.{{1,253}}$)(?![0-9.]*$){_LABEL}(\.{_LABEL})*")
-"""A host name by RFC 1123 section 2.1, but no malformed IPv4 address."""
 _AUTHORITY_DAYS = 3650
-_CLIENT, _SERVER = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
-
-
-@dataclass(frozen=True)
-class Purpose:
-    """What a certificate is for; by default for a client of etcd with this user name."""
-
-    uses: Sequence[x509.ObjectIdentifier] = (_CLIENT,)
-    addresses: Sequence[str] = ()
-    """The holder's addresses."""
-    role: str | None = None
-    """In a request hand-off, as in handoff/link/src/role.rs."""
-    common_name: str | None = None
-    """Instead of the holder's own name."""
-
-
-OVERLAY = Purpose()
-"""Of a node, a controller or a reader."""
-HANDOFF_FRONT = Purpose(role="front")
-"""A front only connects to others."""
-
-
-def member(addresses: Sequence[str]) -> Purpose:
-    """A member of etcd, which is also a client of the others."""
-    return Purpose((_CLIENT, _SERVER), addresses, common_name=MEMBER)
-
-
-def handoff_switch(addresses: Sequence[str]) -> Purpose:
-    """A switch only accepts fronts."""
-    return Purpose((_SERVER,), addresses, role="switch")
-
-
-def handoff_back_end(addresses: Sequence[str]) -> Purpose:
-    """A back end only accepts fronts."""
-    return Purpose((_SERVER,), addresses, role="back-end")
 
 
 @dataclass(frozen=True)
@@ -114,7 +70,9 @@ class Authority:
         subject = _common_name(purpose.common_name or name)
         made = _builder(subject, self.certificate.subject, key.public_key(), days)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(x509.ExtendedKeyUsage(purpose.uses), critical=False)
+        client, server = [ExtendedKeyUsageOID.CLIENT_AUTH], [ExtendedKeyUsageOID.SERVER_AUTH]
+        uses = [*(client if purpose.connects else []), *(server if purpose.accepts else [])]
+        made = made.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         alternatives = [_address(each) for each in purpose.addresses]
         if purpose.role:
             alternatives.append(x509.UniformResourceIdentifier(f"tributary:handoff/{purpose.role}"))
@@ -201,15 +159,6 @@ def _builder(
 
 def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def is_address(text: str) -> bool:
-    """Whether a certificate can contain this: an IP address without scope, or a host name."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return _HOST.fullmatch(text) is not None
-    return "%" not in text
 
 
 def _address(text: str) -> x509.GeneralName:

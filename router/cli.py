@@ -7,16 +7,15 @@ from time import time
 
 from pydantic import BaseModel
 
-from router.links import usage_file
-from router.links.usage_file import UsageFile
 from router.settings import Multipath, Wan, read
-from router.state import owned, plan
 from tributary.daemons import directories, logs
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.metrics import Metrics
 from tributary.settings.probing import Probe
 from tributary.wireguard.enrolment import Enrolment
 from tributary.wireguard.tunnels import Tunnels
+
+_STATE, _USAGE = Path("/run/tributary/router"), Path("/var/lib/tributary/router")
 
 _DESCRIPTION = """\
 Keeps policy routing and MPTCP endpoints of a home router correct while its access links (WANs) come, go and change
@@ -113,22 +112,24 @@ def _run(settings: Path, state_directory: Path | None, dry_run: bool, log: str) 
     from router import daemon
 
     events = logs.to_stderr(logs.Format(log))
-    daemon.run(daemon.Options(settings, asked, _state(state_directory), _kept(), events))
+    daemon.run(daemon.Options(settings, asked, _state(state_directory), directories.state(_USAGE), events))
 
 
 def _plan(settings: Path, state_directory: Path | None) -> None:
     asked = read(settings)
     # Not at the top: the other commands do not read the kernel's state.
     from router.kernel_client import KernelClient
+    from router.links.usage_file import UsageFile
     from router.shaping.model import Kind, command
     from router.shaping.shaper import LinkShapers
+    from router.state import owned, plan
     from router.state.reconciler import Reconciler
     from tributary.kernel import clock
 
     with KernelClient() as kernel:
         observed = kernel.snapshot()
     note = owned.RecordFile(_state(state_directory), directories.namespace()).load()
-    reconciler = Reconciler(asked, note, _kept().load())
+    reconciler = Reconciler(asked, note, UsageFile(directories.state(_USAGE)).load())
     decision = reconciler.reconcile(observed, time(), is_synchronized=clock.is_synchronized())
     for link in reconciler.links:
         interface = f" ({link.interface.name})" if link.interface else ""
@@ -146,11 +147,7 @@ def _plan(settings: Path, state_directory: Path | None) -> None:
 
 
 def _state(given: Path | None) -> Path:
-    return given or directories.runtime(owned.DIRECTORY)
-
-
-def _kept() -> UsageFile:
-    return UsageFile(directories.state(usage_file.DIRECTORY))
+    return given or directories.runtime(_STATE)
 
 
 def _check(settings: Path) -> None:

@@ -36,7 +36,7 @@ from tributary.daemons.loop import Descriptor, Loop
 from tributary.daemons.metrics_server import MovingServer, Page
 from tributary.daemons.signals import caught
 from tributary.daemons.state_file import to_log
-from tributary.kernel import clock, mptcp_pm, rtnetlink
+from tributary.kernel import clock, mptcp_switch, rtnetlink
 from tributary.kernel.interfaces import octets, packets
 from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
@@ -68,13 +68,13 @@ class Options:
     file: Path
     settings: RouterSettings
     state: Path
-    usage: UsageFile
+    usage: Path
     log: Log
 
 
 def run(options: Options) -> None:
     """Manages the links until a signal; raises CommandError before anything is changed if it cannot start."""
-    mptcp_pm.require_path_manager()
+    mptcp_switch.require_path_manager()
     with ExitStack() as stack:
         Daemon(options, stack).run()
 
@@ -84,7 +84,7 @@ class Daemon:
 
     def __init__(self, options: Options, stack: ExitStack) -> None:
         """``stack`` closes what it opens; raises CommandError."""
-        self._log, self._usage_file = options.log, options.usage
+        self._log, self._usage_file = options.log, UsageFile(options.usage)
         self._settings, settings = LiveSettings(options.file, options.settings), options.settings
         signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
         self._server = stack.enter_context(CONTROL.server())
@@ -92,7 +92,7 @@ class Daemon:
         self._kernel = stack.enter_context(KernelClient())
         self._store = RecordFile(options.state, directories.namespace())
         self._saved = self._store.load(to_log(self._log))
-        self._reconciler = Reconciler(settings, self._saved, options.usage.load(to_log(self._log)))
+        self._reconciler = Reconciler(settings, self._saved, self._usage_file.load(to_log(self._log)))
         self._watch = stack.enter_context(rtnetlink.watch())
         self._events = stack.enter_context(PathManager(lambda _: None))
         tcp_probe = stack.enter_context(TcpProbe[ProbeKey]())

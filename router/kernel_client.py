@@ -6,8 +6,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, rtnl
-
 from router.lan.npt import DELETE_TABLE, PrefixTranslation, rules
 from router.state.plan import Add, NumberedEndpoint, Operation, Remove, TunnelInterface
 from router.tunnels.model import TunnelConfig
@@ -15,7 +13,18 @@ from tributary.closing import Closing
 from tributary.kernel import mptcp_pm, nft, rtnetlink, wireguard
 from tributary.kernel.interfaces import driver_and_bus
 from tributary.kernel.mptcp_pm import Command
-from tributary.kernel.netlink import GENERIC, ROUTE, Interrupted, Malformed, Message, Netlink, family
+from tributary.kernel.netlink import (
+    ACK,
+    CREATE,
+    EXCLUSIVE,
+    GENERIC,
+    ROUTE,
+    Interrupted,
+    Malformed,
+    Message,
+    Netlink,
+    family,
+)
 from tributary.kernel.state import Interface, KernelState, Limits, OwnAddress, Route, Rule
 from tributary.settings.errors import CommandError, Exit
 
@@ -23,9 +32,6 @@ _TRIES = 5
 """Of a snapshot, when the state changes meanwhile."""
 _GONE = {errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL}
 """The kernel's errors when a rule, a route or an address to delete does not exist."""
-
-_MADE_BY = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, OwnAddress: rtnl.RTM_NEWADDR}
-_TAKEN_BY = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, OwnAddress: rtnl.RTM_DELADDR}
 
 T = TypeVar("T")
 
@@ -61,13 +67,13 @@ class KernelClient(Closing):
         raise CommandError(Exit.SYSTEM, "links and routes change too fast to be read")
 
     def _snapshot(self) -> KernelState:
-        routes = self._route.dump(rtnl.RTM_GETROUTE, rtnetlink.EVERY_ROUTE)
+        routes = self._route.dump(*rtnetlink.EVERY_ROUTE)
         endpoints = self._generic.dump(self._mptcp, mptcp_pm.question(Command.GET))
         return KernelState(
-            interfaces=tuple(map(_interface, self._route.dump(rtnl.RTM_GETLINK, rtnetlink.EVERY_LINK))),
-            addresses=_present(rtnetlink.address, self._route.dump(rtnl.RTM_GETADDR, rtnetlink.EVERY_ADDRESS)),
+            interfaces=tuple(map(_interface, self._route.dump(*rtnetlink.EVERY_LINK))),
+            addresses=_present(rtnetlink.address, self._route.dump(*rtnetlink.EVERY_ADDRESS)),
             routes=tuple(chain.from_iterable(map(rtnetlink.routes, routes))),
-            rules=_present(rtnetlink.rule, self._route.dump(rtnl.RTM_GETRULE, rtnetlink.EVERY_RULE)),
+            rules=_present(rtnetlink.rule, self._route.dump(*rtnetlink.EVERY_RULE)),
             endpoints=dict(map(mptcp_pm.endpoint, endpoints)),
             limits=mptcp_pm.limits(self._generic.ask(self._mptcp, mptcp_pm.question(Command.GET_LIMITS))),
         )
@@ -98,16 +104,16 @@ class KernelClient(Closing):
 
     def _route_request(self, what: Route | Rule | OwnAddress, is_new: bool) -> None:
         if is_new:
-            self._route.ask(_MADE_BY[type(what)], _body(what), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL)
+            self._route.ask(*rtnetlink.addition(what), ACK | CREATE | EXCLUSIVE)
             return
         try:
-            self._route.ask(_TAKEN_BY[type(what)], _body(what), NLM_F_ACK)
+            self._route.ask(*rtnetlink.removal(what), ACK)
         except OSError as error:
             if error.errno not in _GONE:
                 raise
 
     def _send(self, body: bytes) -> None:
-        self._generic.ask(self._mptcp, body, NLM_F_ACK)
+        self._generic.ask(self._mptcp, body, ACK)
 
     def _remove_endpoint(self, body: bytes) -> None:
         try:
@@ -121,12 +127,6 @@ class KernelClient(Closing):
 def runs_a_program(operation: Operation) -> bool:
     """Whether it does; every other operation is one message to the kernel."""
     return isinstance(operation.what, TunnelInterface | TunnelConfig | PrefixTranslation)
-
-
-def _body(what: Route | Rule | OwnAddress) -> bytes:
-    if isinstance(what, OwnAddress):
-        return rtnetlink.address_body(what)
-    return rtnetlink.route_body(what) if isinstance(what, Route) else rtnetlink.rule_body(what)
 
 
 def _interface(message: Message) -> Interface:

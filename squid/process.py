@@ -14,7 +14,7 @@ from squid import host, render
 from squid.settings import SquidSettings
 from tributary.daemons import directories
 from tributary.kernel import nft
-from tributary.kernel.mptcp_pm import require_mptcp
+from tributary.kernel.mptcp_switch import require_mptcp
 from tributary.kernel.process import require, run
 from tributary.settings.errors import CommandError, Exit
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.netns.world import eventually, process
-from tributary.api.console import FIXES
+from tributary.api.places import FIXES
 from tributary.paths import ROOT
 
 PROGRAM = [sys.executable, "-m", "doctor.on_request"]

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
-from throttler import dry_run
-from throttler.policy import model
 from throttler.service.control import CONTROL
-from throttler.service.state import DIRECTORY
-from tributary.daemons import logs
+from tributary.daemons import directories, logs
 from tributary.daemons.control import Response
 from tributary.daemons.text import plural
-from tributary.kernel import interfaces
-from tributary.settings import metrics as exporting
+from tributary.settings import metrics_argument
 from tributary.settings.cli import Arguments, Subcommands, need_root, program
 from tributary.settings.errors import invalid_value
 from tributary.settings.hosts import Target
+
+_STATE = Path("/var/lib/tributary/throttler")
 
 _DESCRIPTION = """\
 Limits the rate of chosen subflows of Multipath TCP sessions, so that MPTCP moves their load to the other subflows.
@@ -56,7 +54,7 @@ rules or links name, and, for uploads, the IFB device 'tributary-up'. What a kil
 when it starts. It touches nothing else, and refuses to start on an interface that has somebody else's root qdisc.
 
 How much of each quota was used outlives it, in quotas.json in the state directory ($STATE_DIRECTORY, or
-{DIRECTORY}).
+{_STATE}).
 
 example policy (docs/throttler-reference.md explains every key):
   [paths.wired]
@@ -107,7 +105,7 @@ def parser() -> Arguments:
     run = command("run", _run, "throttle until stopped", _RUN)
     run.add_argument("--policy", type=Path, required=True, metavar="FILE", help="the policy, a TOML file")
     run.add_argument("--source", choices=("auto", "kernel", "sniffer"), default="auto", help="see above")
-    exporting.add_argument(run)
+    metrics_argument.add(run)
     logs.add_argument(run)
     run.add_argument("--state-directory", type=Path, metavar="DIRECTORY", help="where used quotas are kept")
     run.add_argument("--dry-run", action="store_true", help="do as 'plan' does, and change nothing; needs no root")
@@ -132,15 +130,22 @@ def _run(
     if dry_run:
         _plan(policy)
         return
+    # Not at the top: the commands that ask the daemon need no policy.
+    from throttler.policy import model
+
     asked = model.read(policy)
     need_root("throttler run")
-    # Not at the top: Scapy takes a third of a second to load, and the other commands do not need it.
     from throttler.service import daemon, start
 
-    start.run(asked, source, daemon.Options(policy, metrics, logs.Format(log), state_directory))
+    state = state_directory or directories.state(_STATE)
+    start.run(asked, source, daemon.Options(policy, metrics, logs.Format(log), state))
 
 
 def _plan(policy: Path) -> None:
+    from throttler import dry_run
+    from throttler.policy import model
+    from tributary.kernel import interfaces
+
     asked = model.read(policy)
     print(dry_run.text(asked), end="")
     for missing in sorted(set(asked.interfaces) - interfaces.numbers().keys()):

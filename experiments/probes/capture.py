@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tributary.wire.capture_filter import Instruction, attach, pack
+from tributary.kernel.bpf import Instruction, attach, pack
 
 OUTGOING = 4  # linux/if_packet.h
 _ETH_P_ALL = 0x0003  # linux/if_ether.h

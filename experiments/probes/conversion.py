@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from experiments.probes import capture
-from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction
+from tributary.kernel import bpf
+from tributary.kernel.bpf import Instruction
 
 _ETHERNET, _IPV6_HEADER, _SNAP = 14, 40, 128
 _SYN, _ACK = 0x02, 0x10

@@ -18,8 +18,9 @@ import sys
 from collections.abc import Iterator
 
 from experiments.probes import capture
-from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction
+from tributary.kernel import bpf
+from tributary.kernel.bpf import Instruction
+from tributary.wire import capture_filter
 from tributary.wire.options import MpJoinAck, ParseError, parse
 
 _INSTALLED = "--installed"
@@ -40,7 +41,7 @@ def held_filter() -> tuple[Instruction, ...]:
 
 def main(interfaces: list[str], *, installed: bool) -> None:
     """Watch ``interfaces`` until both packets were seen."""
-    joins = [capture.opened(bpf.program(), interface) for interface in interfaces]
+    joins = [capture.opened(capture_filter.program(), interface) for interface in interfaces]
     held = [capture.opened(held_filter(), interface) for interface in interfaces]
     print("ready", flush=True)
     join_ack = next(stamp for stamp, frame in _frames(joins) if is_join_ack(frame))

@@ -27,8 +27,8 @@ from time import time_ns
 
 from experiments.probes import capture
 from experiments.probes.nft_events import MOST, FourTuple, is_overrun, new_subflows, notifications
-from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction
+from tributary.kernel import bpf
+from tributary.kernel.bpf import Instruction
 
 _SNAP = 64
 _ADDRESSES, _PORTS = 14 + 12, 14 + 20  # in an Ethernet frame with an IPv4 header without options

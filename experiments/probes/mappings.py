@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.probes import capture
-from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction
+from tributary.kernel import bpf
+from tributary.kernel.bpf import Instruction
 from tributary.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
 
 _SNAP = 160  # bytes: IPv4 and TCP with all of their options

@@ -11,7 +11,7 @@ from image.firstboot.facts import Facts
 from image.firstboot.settings import Card
 from image.firstboot.texts import document
 from squid.targets import Network, inside_private
-from tributary.api.console import PORT
+from tributary.api.places import CONSOLE_PORT as PORT
 from tributary.settings.hosts import joined
 
 UNIT = "tributary-console.service"

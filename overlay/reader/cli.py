@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from overlay.reader import etcd, service
+from overlay.reader import etcd
 from tributary.daemons.logs import Format, to_stderr
-from tributary.settings import metrics as exporting
+from tributary.settings import metrics_argument
 from tributary.settings.cli import Arguments, need_root
 from tributary.settings.hosts import Target
 
@@ -20,7 +20,7 @@ def main(words: Sequence[str]) -> int:
     """Read until stopped."""
     made = Arguments(prog="overlay-reader", description=DESCRIPTION)
     etcd.add_arguments(made)
-    exporting.add_argument(made)
+    metrics_argument.add(made)
     made.set_handler(_read)
     return made.dispatch(words)
 
@@ -32,6 +32,9 @@ def _read(endpoints: str, identity: Path | None, insecure_transport: bool, metri
 def read(program: Path, reached: Sequence[str], metrics: Target | None) -> None:
     """Read by the control plane's ``program``, which gets the arguments for etcd."""
     need_root("to read the overlay")
+    # Not at the top: help needs no reader.
+    from overlay.reader import service
+
     log = to_stderr(Format.TEXT)
     try:
         service.serve([str(program), "status", *reached], metrics, log)

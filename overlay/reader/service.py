@@ -11,8 +11,8 @@ from math import inf
 from typing import Any
 
 from overlay.reader import reading
-from overlay.reader.metrics import page
-from tributary.api.parts import OVERLAY, OVERLAY_COMMANDS, Overlay
+from tributary.api.parts import Overlay
+from tributary.api.places import OVERLAY, OVERLAY_COMMANDS
 from tributary.daemons import metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level, Log
@@ -35,18 +35,18 @@ def serve(command: Sequence[str], metrics: Target | None, log: Log) -> None:
     with ExitStack() as stack:
         signals = stack.enter_context(caught(*_STOP))
         server = stack.enter_context(OVERLAY.server())
-        figures = stack.enter_context(metrics_server.server(metrics)) if metrics else None
         reader = Reader(command, stack.enter_context(ThreadPoolExecutor(1, "reads")), log)
 
         def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
             return OVERLAY.respond(request, peer, reader.answer, OVERLAY_COMMANDS)
 
-        def respond_to_prometheus(head: bytes, _: Any) -> bytes:
-            return metrics_server.answer(head, lambda: page(reader.document), log)
-
         loop = Loop(signals, _STOP, {server: respond}, (), log)
-        if figures:
-            loop.serve(figures, respond_to_prometheus)
+        if metrics:
+            figures = stack.enter_context(metrics_server.server(metrics))
+            # Not at the top: nothing else needs the library.
+            from overlay.reader.metrics import page
+
+            loop.serve(figures, lambda head, _: metrics_server.answer(head, lambda: page(reader.document), log))
         loop.run(reader)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from router.links.usage import Usage
 from tributary.daemons.state_file import StateFile, Tell
 
-DIRECTORY = Path("/var/lib/tributary/router")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from tributary.daemons.state_file import StateFile, Tell
 from tributary.kernel.state import Address, Limits
 
-DIRECTORY = Path("/run/tributary/router")
-
 
 @dataclass(frozen=True)
 class OwnershipRecord:

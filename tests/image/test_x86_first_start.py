@@ -20,7 +20,7 @@ from tests.image.standing import FIRST_START, Login
 from tests.netns.dhcp import offered
 from tests.netns.world import eventually, needs
 from tests.unit.image.firstboot.cards import ENROLMENT
-from tributary.api.console import PORT
+from tributary.api.places import CONSOLE_PORT
 
 pytestmark = needs("qemu-system-x86_64", "dnsmasq")
 
@@ -107,7 +107,7 @@ def test_with_the_answers_it_becomes_a_home_router(box: Box, router: Login) -> N
 
 
 def test_its_own_page_takes_the_password_that_was_given(box: Box, router: Login) -> None:
-    page = f"http://{ROUTER}:{PORT}"
+    page = f"http://{ROUTER}:{CONSOLE_PORT}"
     words = ["curl", "-sS", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}", "-H", f"Origin: {page}"]
     words += ["-H", "Content-Type: application/json", "-d", json.dumps({"password": PASSWORD})]
     assert eventually(lambda: box.network.device.run(*words, f"{page}/api/v1/login"), 60) == "204"

@@ -25,7 +25,7 @@ from tests.image.conftest import Build
 from tests.image.home_world import CARDS, HOME, NAME, PASSWORD, Home, standing_home
 from tests.image.standing import Login
 from tests.netns.world import eventually, needs
-from tributary.api.console import PORT
+from tributary.api.places import CONSOLE_PORT
 from tributary.wireguard.enrolment import PORT as WIREGUARD
 
 pytestmark = needs("qemu-system-x86_64", "dnsmasq")
@@ -147,7 +147,7 @@ def has(box: Login, card: str, address: str) -> bool:
 
 def browse(home: Home, path: str, body: object = None) -> Any:
     """What the router's page answers a browser in the LAN, which keeps its cookies; None where it says nothing."""
-    page, jar = f"http://{ROUTER}:{PORT}", str(home.network.directory / "cookies")
+    page, jar = f"http://{ROUTER}:{CONSOLE_PORT}", str(home.network.directory / "cookies")
     words = ["curl", "-sS", "--fail-with-body", "--noproxy", "*", "--max-time", "60", "-b", jar, "-c", jar]
     if body is not None:
         words += ["-H", f"Origin: {page}", "-H", "Content-Type: application/json", "-d", json.dumps(body)]
@@ -156,7 +156,7 @@ def browse(home: Home, path: str, body: object = None) -> Any:
 
 
 def test_the_lan_opens_the_router_s_page_and_steers_by_it_after_a_login(home: Home) -> None:
-    assert "<script" in home.device.run("curl", "-sS", "--noproxy", "*", f"http://{ROUTER}:{PORT}/")
+    assert "<script" in home.device.run("curl", "-sS", "--noproxy", "*", f"http://{ROUTER}:{CONSOLE_PORT}/")
     eventually(lambda: {link["state"] for link in browse(home, "/api/v1/look")["links"]} == {"up"}, SOON)
     assert [link["name"] for link in browse(home, "/api/v1/look")["links"]] == list(CARDS)
     assert browse(home, "/api/v1/who")["manages"] is False
@@ -171,22 +171,22 @@ def test_the_lan_opens_the_router_s_page_and_steers_by_it_after_a_login(home: Ho
 
 def test_the_router_s_page_is_for_nobody_else(home: Home) -> None:
     internet, outside = home.network.internet, str(home.link("dsl").client4)
-    assert knocked(internet, ["tcp/22", f"tcp/{PORT}"], outside) == ["tcp/22"]
+    assert knocked(internet, ["tcp/22", f"tcp/{CONSOLE_PORT}"], outside) == ["tcp/22"]
     internet.ip("route", "add", ROUTER, "via", outside)
     try:
-        assert knocked(internet, ["tcp/22", f"tcp/{PORT}"], ROUTER) == ["tcp/22"]
+        assert knocked(internet, ["tcp/22", f"tcp/{CONSOLE_PORT}"], ROUTER) == ["tcp/22"]
     finally:
         internet.ip("route", "delete", ROUTER)
     inside = home.router.run("ip -brief -4 address show tb0").split()[2].partition("/")[0]
-    refused = home.gateway.tries(f"curl -sS --noproxy '*' --max-time 20 http://{inside}:{PORT}/")
+    refused = home.gateway.tries(f"curl -sS --noproxy '*' --max-time 20 http://{inside}:{CONSOLE_PORT}/")
     assert refused.returncode in (7, 28), refused.stderr
 
 
 def test_the_gateway_s_page_is_at_loopback_for_who_logs_in(home: Home) -> None:
-    look = json.loads(home.gateway.run(f"curl -sS --noproxy '*' http://127.0.0.1:{PORT}/api/v1/look"))
+    look = json.loads(home.gateway.run(f"curl -sS --noproxy '*' http://127.0.0.1:{CONSOLE_PORT}/api/v1/look"))
     assert [link["name"] for link in look["links"]] == ["tunnels"]
     page = home.gateway.run("sudo tributary console login").strip()
-    assert page.startswith(f"http://127.0.0.1:{PORT}/#/login?token=")
+    assert page.startswith(f"http://127.0.0.1:{CONSOLE_PORT}/#/login?token=")
 
 
 def test_the_page_s_state_is_what_both_slots_share_and_the_doctor_and_status_know_it(home: Home) -> None:
@@ -206,10 +206,10 @@ def has_history(box: Login) -> bool:
 
 
 def test_no_port_of_the_gateway_answers_a_stranger(home: Home) -> None:
-    ports = sorted({*range(1, 1025), 1080, 3128, 3129, 5124, PORT, 9464, 9465, 51820, WIREGUARD})
+    ports = sorted({*range(1, 1025), 1080, 3128, 3129, 5124, CONSOLE_PORT, 9464, 9465, 51820, WIREGUARD})
     answers = knocked(home.network.server, [f"{kind}/{port}" for kind in ("tcp", "udp") for port in ports])
     assert answers == []
-    reached = knocked(home.network.internet, ["tcp/22", "tcp/23", f"tcp/{PORT}"])
+    reached = knocked(home.network.internet, ["tcp/22", "tcp/23", f"tcp/{CONSOLE_PORT}"])
     assert reached == ["tcp/22"], "those who look after it get in"
 
 

@@ -16,7 +16,7 @@ from experiments.testbed.node import Node
 from tests.netns.links_world import GATEWAY
 from tests.netns.throttler_world import PATHS, tributary
 from tests.netns.world import Child, in_namespace, on, ready, run
-from tributary.api.console import CONTROL, EXAMINED
+from tributary.api.places import CONSOLE, EXAMINED
 from tributary.daemons.state_file import write_atomic
 
 FREE = PATHS + '[[rules]]\nname = "free"\npath = "wired"\n'
@@ -75,7 +75,7 @@ def login_page() -> str:
 def token(namespace: str) -> str:
     """One of those, without a program that starts for it."""
     with Node(namespace, Path()).entered():
-        return str(CONTROL.ask("login", name="root")["pages"][0]).partition("token=")[2]
+        return str(CONSOLE.ask("login", name="root")["pages"][0]).partition("token=")[2]
 
 
 @contextmanager

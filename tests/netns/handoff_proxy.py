@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.handoff.network import Network
-from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, handoff_switch
+from overlay.authority import enrol
+from overlay.purposes import HANDOFF_FRONT, Purpose, handoff_back_end, handoff_switch
 
 # Messages' kinds, as in handoff/protocol/src/wire.rs.
 KINDS = {"hand-over": 3, "accepted": 4, "returned": 6, "keep": 7, "release": 8, "closed": 10}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.testbed.node import Process
-from overlay.authority import enrol, member
+from overlay.authority import enrol
+from overlay.purposes import member
 from tests.netns.overlay_world import Overlay, outcome, until
 
 _FILES = {"trusted-ca-file": "ca.pem", "cert-file": "node.pem", "key-file": "node.key"}

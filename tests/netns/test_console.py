@@ -23,8 +23,7 @@ from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
 from throttler.service.control import CONTROL as THROTTLER
-from tributary.api import console as documents
-from tributary.api.console import EXAMINED
+from tributary.api.places import CONSOLE, EXAMINED
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -272,7 +271,7 @@ def test_it_listens_at_an_address_that_comes_later(tmp_path: Path) -> None:
 def set_password(password: str) -> None:
     """As ``tributary console password`` does, by its socket."""
     with Node(GATEWAY, Path()).entered():
-        documents.CONTROL.ask("password", password=password)
+        CONSOLE.ask("password", password=password)
 
 
 def test_a_daemon_that_never_answers_or_answers_nonsense_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.topology import NATIVE_PORT
 from tests.doctor_fix import CONFINED, asked
 from tests.netns.world import ready
-from tributary.api.console import EXAMINED
+from tributary.api.places import EXAMINED
 from tributary.paths import ROOT
 from tributary.settings.errors import Exit
 

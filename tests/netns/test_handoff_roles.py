@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from experiments.handoff.network import Network
-from overlay.authority import enrol, member
+from overlay.authority import enrol
+from overlay.purposes import member
 from tests.netns.connections import TCP
 from tests.netns.handoff_world import HandOff, needs_tools
 from tests.netns.world import connected, eventually, serving

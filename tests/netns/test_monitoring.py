@@ -10,7 +10,7 @@ from urllib.request import urlopen
 from tests.netns.traces import nothing_new, traces
 from tests.netns.world import eventually, needs, process
 from tests.unit.test_monitoring import ALERTS, expressions
-from tributary.api.console import CONTROL
+from tributary.api.places import CONSOLE
 from tributary.daemons import directories
 
 pytestmark = needs("prometheus")
@@ -30,7 +30,7 @@ def query(page: str, text: str) -> list[dict[str, Any]]:
 
 
 def test_every_query_is_answered_and_traffic_is_counted() -> None:
-    directories.make_run(CONTROL.folder)  # it stays, as /run/tributary does
+    directories.make_run(CONSOLE.folder)  # it stays, as /run/tributary does
     before = traces()
     command = (sys.executable, "-m", "experiments.console", "--prometheus", "0", "--port", "0")
     with process(*command, "--name", f"mon{os.getpid()}", stderr=subprocess.DEVNULL) as demo:

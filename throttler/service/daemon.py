@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.policy.values import SteeringMode
-from throttler.service import state
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
 from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
@@ -28,7 +27,7 @@ from throttler.service.state import Store
 from throttler.shaping.backend import KernelBackend, StepFailed, require_tools
 from throttler.shaping.plan import Plan
 from throttler.sources.source import Source, SourceKind
-from tributary.daemons import directories, logs, metrics_server
+from tributary.daemons import logs, metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level
 from tributary.daemons.loop import Loop
@@ -65,7 +64,7 @@ class Options:
     policy: Path
     metrics: Target | None
     log: logs.Format
-    state_directory: Path | None
+    state: Path
 
 
 def run(policy: Policy, options: Options, open_source: Callable[[], Source]) -> None:
@@ -91,7 +90,7 @@ class Daemon:
         self._ruleset = stack.enter_context(NftTables())
         if options.metrics:
             servers[stack.enter_context(metrics_server.server(options.metrics))] = self._scrape
-        self._store, quotas = Store(options.state_directory or directories.state(state.DIRECTORY)), Quotas()
+        self._store, quotas = Store(options.state), Quotas()
         self._store.load_into(quotas, policy.rules, _local_time(), to_log(self._log))
         self._engine = Engine(policy, quotas, _local_time)
         self._source = source = stack.enter_context(open_source())

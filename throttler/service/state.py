@@ -9,8 +9,6 @@ from throttler.policy.model import Rule
 from throttler.policy.quotas import Quotas, Use, as_json
 from tributary.daemons.state_file import StateFile, Tell
 
-DIRECTORY = Path("/var/lib/tributary/throttler")
-
 
 class Store(StateFile):
     """The file ``quotas.json`` in a directory."""

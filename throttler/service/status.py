@@ -5,6 +5,7 @@ JSON has the fields' names and order; only a class has its id under ``class``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -184,28 +185,38 @@ class FoundSessions:
     sessions: tuple[SessionStatus, ...]
 
 
-_STATUS, _FOUND = TypeAdapter(Status), TypeAdapter(FoundSessions)
+# Made when they are used first: most of what loads this uses neither.
+
+
+@cache
+def _status() -> TypeAdapter[Status]:
+    return TypeAdapter(Status)
+
+
+@cache
+def _found() -> TypeAdapter[FoundSessions]:
+    return TypeAdapter(FoundSessions)
 
 
 def encode(status: Status) -> Json:
     """``status`` as the types of JSON."""
-    document: Json = _STATUS.dump_python(status, mode="json", by_alias=True)
+    document: Json = _status().dump_python(status, mode="json", by_alias=True)
     return document
 
 
 def encode_found(found: FoundSessions) -> bytes:
     """``found`` as JSON."""
-    return _FOUND.dump_json(found)
+    return _found().dump_json(found)
 
 
 def decode(document: object) -> Status:
     """What ``encode`` gave; raises CommandError, exit 69, if it is something else. Unknown members are ignored."""
-    return _decoded(_STATUS, document)
+    return _decoded(_status(), document)
 
 
 def decode_found(document: object) -> FoundSessions:
     """The same of sessions."""
-    return _decoded(_FOUND, document)
+    return _decoded(_found(), document)
 
 
 def _decoded(adapter: TypeAdapter[_T], document: object) -> _T:

@@ -12,6 +12,7 @@ from scapy.error import Scapy_Exception
 from scapy.layers.inet6 import IPv46
 
 from throttler.sources.dissect import segment
+from tributary.kernel import bpf
 from tributary.settings.errors import CommandError, Exit
 from tributary.wire import capture_filter
 from tributary.wire.segments import Segment
@@ -47,7 +48,7 @@ class Sniffer:
             # Bound without a protocol a packet socket gets nothing (packet(7)): so no packet is queued unfiltered.
             self._scapy = L2ListenSocket(iface=interface, type=_NO_PROTOCOL, promisc=False)
             self._socket: socket.socket = self._scapy.ins
-            capture_filter.attach(self._socket, capture_filter.pack(capture_filter.program()))
+            bpf.attach(self._socket, bpf.pack(capture_filter.program()))
             # Beyond net.core.rmem_max, which root may.
             self._socket.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_RCVBUFFORCE", 33), _BUFFER)
             self._socket.setblocking(False)

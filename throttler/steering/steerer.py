@@ -9,8 +9,8 @@ from functools import cache
 from throttler.policy.values import SteeringMode
 from throttler.service.status import SteeringStatus
 from throttler.steering.decider import Change, Decider, PathOf
-from tributary.kernel import mptcp_pm
-from tributary.kernel.netlink import GENERIC, family, kept
+from tributary.kernel import mptcp_pm, mptcp_switch
+from tributary.kernel.netlink import ACK, GENERIC, family, kept
 from tributary.mptcp import sockets
 from tributary.settings.privacy import Privacy
 
@@ -20,13 +20,12 @@ _SHARE = 75
 """Readings take at most one part in so many of a processor's time."""
 _STILL_RUNNING = 0.1
 """Seconds until it is looked again whether a reading is over."""
-_ACKNOWLEDGE = 4  # NLM_F_ACK of linux/netlink.h
 
 
 def require(mode: SteeringMode) -> None:
     """Raise CommandError, exit 69, if this network namespace does not allow that."""
     if mode is SteeringMode.ON:
-        mptcp_pm.require_user_space()
+        mptcp_switch.require_user_space()
 
 
 class Steerer:
@@ -77,7 +76,7 @@ class Steerer:
         for change in changes:
             body = mptcp_pm.priority_body(change.token, change.subflow, change.backup)
             with suppress(OSError):
-                link.ask(_family(), body, _ACKNOWLEDGE)
+                link.ask(_family(), body, ACK)
 
 
 class Turns:

@@ -1,19 +1,11 @@
-"""What the console's page and its API exchange (``/api/v1``), beside the documents of ``tributary --json``; and its
-control socket, at which ``tributary console`` asks.
-"""
+"""What the console's page and its API exchange (``/api/v1``), beside the documents of ``tributary --json``."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tributary.api.documents import VERSION, Bypass, Device, Finding, HomeGateway, Link, Router, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
-from tributary.daemons.control import Control
-
-PORT = 8480
-"""Where a console listens unless its settings say otherwise."""
-CONTROL = Control("control", "console", longest=4096, timeout=10.0, own_folder=Path("/run/tributary-console"))
 
 
 class Message(BaseModel):
@@ -26,14 +18,6 @@ class Answer(Message):
     """The base of what the API answers."""
 
     version: int = Field(default=VERSION, description="of all documents")
-
-
-EXAMINED = Path("/run/tributary-doctor/findings.json")
-"""Where tributary-doctor.timer has the doctor write an Examination."""
-
-
-FIXES = Path("/run/tributary/doctor-fix.sock")
-"""Where the doctor fixes what the console asks for, if systemd listens there (tributary-doctor-fix.socket)."""
 
 
 class Examination(Message):

@@ -1,18 +1,10 @@
 """Documents of what runs beside the converter on some gateways: a fleet, an overlay, the front of a hand-off."""
 
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from tributary.api.documents import Document
-from tributary.daemons.control import Control
-
-OVERLAY = Control("overlay", "overlay's reader", longest=1024, timeout=3.0)
-"""Where ``overlay serve`` and tributary-overlay.service answer."""
-OVERLAY_COMMANDS = ("status",)
-FLEET_FILE = Path("/run/tributary-anycast/status.json")
-"""What ``tributary-anycast run`` writes each time that it has checked the proxies."""
 
 
 class OverlayNode(Document):

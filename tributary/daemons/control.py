@@ -17,14 +17,18 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tributary.daemons import directories, request_server
+from tributary.daemons import directories
 from tributary.settings.errors import CommandError, Exit
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tributary.daemons.request_server import Server
 
 GROUP = "tributary"
 """Members of this group may connect."""
@@ -68,8 +72,11 @@ class Control:
         return _path(self.folder, self.name)
 
     @contextmanager
-    def server(self) -> Iterator[request_server.Server]:
+    def server(self) -> Iterator["Server"]:
         """The daemon's server, for the length of the block; raises CommandError, exit 75, if another daemon has it."""
+        # Not at the top: who asks needs no server.
+        from tributary.daemons.request_server import Server
+
         path, link = self.path, self.folder / f"{self.name}.sock"
         try:
             directories.make_run(self.folder)
@@ -84,7 +91,7 @@ class Control:
             raise CommandError(Exit.SYSTEM, f"{path}: cannot make the control socket: {error.strerror}") from error
         too_long = failed(Exit.USAGE, "the request is too long")
         try:
-            with request_server.Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
+            with Server(listener, b"\n", self.longest, too_long, prefers=_is_root) as server:
                 yield server
         finally:
             with suppress(OSError):
@@ -99,7 +106,7 @@ class Control:
         handle: Handler,
         unprivileged: Collection[str] = (),
         steering: Collection[str] = (),
-    ) -> bytes | Future[bytes]:
+    ) -> "bytes | Future[bytes]":
         """The response to ``request``, for which ``handle`` does what is asked; its CommandError becomes the
         response.
         """
@@ -110,7 +117,7 @@ class Control:
             if not may:
                 raise CommandError(Exit.NO_PERMISSION, f"{self.name} {asked['command']} needs root: use sudo")
             answer = handle(asked)
-            return answer if isinstance(answer, Future) else json.dumps(answer).encode()
+            return json.dumps(answer).encode() if isinstance(answer, dict) else answer
         except REFUSED as error:
             return refused(error)
 

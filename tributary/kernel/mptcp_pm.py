@@ -1,56 +1,18 @@
-"""MPTCP's switch, and endpoints and limits of the kernel's path manager as generic netlink; linux/mptcp_pm.h."""
+"""Endpoints and limits of the kernel's path manager as generic netlink; linux/mptcp_pm.h."""
 
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
 from ipaddress import ip_address
 
-from tributary.kernel import sysctl
 from tributary.kernel.netlink import Malformed, Message, attribute, attributes
 from tributary.kernel.state import Endpoint, Flags, Limits, family
 from tributary.mptcp.four_tuple import FourTuple
-from tributary.settings.errors import CommandError, Exit
 
 FAMILY = "mptcp_pm"
-SWITCH = "net/mptcp/enabled"
-_PATH_MANAGER = "net/mptcp/pm_type"
 _HEADER = struct.Struct("=BBxx")
 _VERSION = 1
 _NESTED = 0x8000
-
-
-def require_mptcp() -> None:
-    """Raises CommandError, exit 69, unless the kernel has MPTCP and it is on in this network namespace."""
-    switch = sysctl.read(SWITCH)
-    if switch is None:
-        raise CommandError(Exit.UNAVAILABLE, "the kernel has no MPTCP (CONFIG_MPTCP)")
-    if switch != "1":
-        raise CommandError(
-            Exit.UNAVAILABLE, "MPTCP is off in this network namespace: switch it on (sysctl net.mptcp.enabled=1)"
-        )
-
-
-def require_path_manager() -> None:
-    """Raises CommandError, exit 69, if MPTCP is off here, or left to a path manager in user space."""
-    require_mptcp()
-    # 0 is the kernel's own; Linux 6.15 calls it "kernel" in another file and keeps this one.
-    if sysctl.read(_PATH_MANAGER) not in ("0", "", None):
-        raise CommandError(
-            Exit.UNAVAILABLE,
-            "the kernel's path manager is off, since one in user space (mptcpd) is wanted: switch it on"
-            " (sysctl net.mptcp.pm_type=0)",
-        )
-
-
-def require_user_space() -> None:
-    """Raises CommandError, exit 69, if MPTCP is off here, or its path manager is the kernel's own."""
-    require_mptcp()
-    if sysctl.read(_PATH_MANAGER) != "1":
-        raise CommandError(
-            Exit.UNAVAILABLE,
-            "the kernel's path manager does not let a program make one subflow of a session a backup: leave paths to"
-            " user space before the converter starts (sysctl net.mptcp.pm_type=1)",
-        )
 
 
 class Command(IntEnum):

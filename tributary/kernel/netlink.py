@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import count
 
 from tributary.closing import Closing
+from tributary.kernel import bpf
 from tributary.settings.errors import CommandError, Exit
-from tributary.wire import capture_filter
 
 ROUTE, SOCK_DIAG, GENERIC = 0, 4, 16
 """Protocols of linux/netlink.h."""
-REQUEST, ECHO, DUMP = 0x1, 0x8, 0x300
+REQUEST, ACK, ECHO, DUMP, EXCLUSIVE, CREATE = 0x1, 0x4, 0x8, 0x300, 0x200, 0x400
+"""Flags, NLM_F_*."""
 _DUMP_INTERRUPTED = 0x10
 _ERROR, _DONE = 2, 3
 _SOL_NETLINK, _ADD_MEMBERSHIP, _EXT_ACK = 270, 1, 11
@@ -106,7 +107,7 @@ class Netlink(Closing):
 
     def accept_only(self, program: bytes) -> None:
         """Let a filter choose what to receive: a packed classic BPF program (linux/filter.h)."""
-        capture_filter.attach(self._socket, program)
+        bpf.attach(self._socket, program)
 
     def queued(self, what: str) -> Iterator[bytes | None]:
         """The datagrams that have come to a listener, None where some were lost; raises CommandError, exit 71."""

@@ -10,10 +10,10 @@ import os
 import struct
 from collections.abc import Iterable
 
+from tributary.kernel import bpf
+from tributary.kernel.bpf import JUMP_EQUAL, LOAD_HALF, RETURN, Instruction
 from tributary.kernel.netlink import Malformed, Watch, attribute, attributes, kept, messages
 from tributary.settings.errors import CommandError, Exit
-from tributary.wire import capture_filter
-from tributary.wire.capture_filter import JUMP_EQUAL, LOAD_HALF, RETURN, Instruction
 
 _NETFILTER, _GROUP = 12, 7  # NETLINK_NETFILTER, NFNLGRP_NFTABLES
 _SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
@@ -35,7 +35,7 @@ class NftTables(Watch):
             Instruction(RETURN, 0xFFFF),
             Instruction(RETURN, 0),
         )
-        super().__init__(_NETFILTER, _GROUP, program=capture_filter.pack(program))
+        super().__init__(_NETFILTER, _GROUP, program=bpf.pack(program))
         self._handles: dict[str, int | None] = {}
 
     def watch(self, tables: Iterable[str]) -> None:

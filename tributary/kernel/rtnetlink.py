@@ -5,10 +5,17 @@ meanwhile (NLM_F_DUMP_INTR), and a look that lacks a route would cost a link its
 """
 
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec, module_from_spec
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeVar
+
+if "pyroute2" not in sys.modules and (_package := find_spec("pyroute2")) is not None:
+    # As import has it, but for running its __init__.py, which imports all that there is: that takes four times as long
+    # as what is used of it here, or more than a second on a Raspberry Pi.
+    sys.modules["pyroute2"] = module_from_spec(_package)
 
 from pyroute2.netlink import nlmsg, rtnl
 from pyroute2.netlink.exceptions import NetlinkDecodeError
@@ -55,9 +62,10 @@ def _body(message: nlmsg) -> bytes:
     return bytes(message.data[_HEADER.size :])
 
 
-EVERY_LINK, EVERY_ADDRESS, EVERY_RULE = _body(ifinfmsg()), _body(ifaddrmsg()), _body(fibmsg())
-EVERY_ROUTE = EVERY_RULE
-"""Bodies of dump requests for all address families; an rtmsg would request IPv4 only."""
+EVERY_LINK = rtnl.RTM_GETLINK, _body(ifinfmsg())
+EVERY_ADDRESS = rtnl.RTM_GETADDR, _body(ifaddrmsg())
+EVERY_ROUTE, EVERY_RULE = (rtnl.RTM_GETROUTE, _body(fibmsg())), (rtnl.RTM_GETRULE, _body(fibmsg()))
+"""Types and bodies of dump requests for all address families; an rtmsg would request IPv4 only."""
 
 
 @contextmanager
@@ -239,6 +247,24 @@ def _packets(found: Any) -> Address | Network | Mark | None:
         mask = _attribute(found, "FRA_FWMASK", int)
         return Mark(_VERSIONS[found["family"]], mark, EVERY_BIT if mask is None else mask)
     return None
+
+
+def addition(what: Route | Rule | OwnAddress) -> tuple[int, bytes]:
+    """Type and body of the message that adds it."""
+    kinds = {Route: rtnl.RTM_NEWROUTE, Rule: rtnl.RTM_NEWRULE, OwnAddress: rtnl.RTM_NEWADDR}
+    return kinds[type(what)], _body_of(what)
+
+
+def removal(what: Route | Rule | OwnAddress) -> tuple[int, bytes]:
+    """Type and body of the message that removes it."""
+    kinds = {Route: rtnl.RTM_DELROUTE, Rule: rtnl.RTM_DELRULE, OwnAddress: rtnl.RTM_DELADDR}
+    return kinds[type(what)], _body_of(what)
+
+
+def _body_of(what: Route | Rule | OwnAddress) -> bytes:
+    if isinstance(what, OwnAddress):
+        return address_body(what)
+    return route_body(what) if isinstance(what, Route) else rule_body(what)
 
 
 def route_body(route: Route) -> bytes:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import jinja2
-
 
 def rendered(template: Path, **context: object) -> str:
     """The text of the file ``template`` with ``context``; raises jinja2.UndefinedError for a name that is missing."""
@@ -17,6 +15,9 @@ def rendered_html(template: Path, **context: object) -> str:
 
 
 def _rendered(template: Path, context: Mapping[str, object], *, escapes: bool) -> str:
+    # Not at the top: most commands of whoever has templates render none.
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
         undefined=jinja2.StrictUndefined,

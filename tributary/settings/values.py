@@ -1,12 +1,15 @@
-"""Building blocks for types of settings: parsers that raise, and the one message for the user."""
+"""Building blocks for types of settings: parsers that raise, and the one message for the user.
+
+A command line has such types, too: pydantic is loaded where settings are.
+"""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import GetCoreSchemaHandler, PlainValidator
-from pydantic_core import CoreSchema, core_schema
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 T = TypeVar("T")
 
@@ -23,27 +26,34 @@ class Text:
         return value if isinstance(value, cls) else cls.parse(value)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> "CoreSchema":
+        from pydantic_core import core_schema
+
         return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
 
 
 @dataclass(frozen=True)
-class Accepting(PlainValidator):
+class Accepting:
     """A validator that knows what it accepts: the description of a key whose type has it, unless that has another."""
 
-    accepted: str = ""
+    accepted: str
+    read: Callable[[object], Any]
+
+    def _checked(self, value: object) -> Any:
+        try:
+            return self.read(value)
+        except (ValueError, TypeError) as error:
+            raise ValueError(self.accepted) from error
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> "CoreSchema":
+        from pydantic import PlainValidator
+
+        return PlainValidator(self._checked).__get_pydantic_core_schema__(source, handler)
 
 
 def accepting(accepted: str, read: Callable[[object], T]) -> Accepting:
     """A validator that returns what ``read`` returns; if that raises, the error says what is ``accepted``."""
-
-    def check(value: object) -> T:
-        try:
-            return read(value)
-        except (ValueError, TypeError) as error:
-            raise ValueError(accepted) from error
-
-    return Accepting(check, accepted=accepted)
+    return Accepting(accepted, read)
 
 
 def matching(pattern: str, accepted: str) -> Accepting:

@@ -4,7 +4,8 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from command.remote import Answers, url
+from command.console_url import url
+from command.remote import Answers
 from tributary.settings.errors import CommandError, Exit
 
 

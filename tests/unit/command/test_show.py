@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from command import mapping, show
+from command import lists, mapping, show, tables
 from command.show import LINKS, RULES, SERVICES, SESSIONS, Column, D, Listed, Selection
 from tests.unit.throttler.answer import answer
 from tributary.api.documents import Link, Service
@@ -21,7 +21,7 @@ def link(name: str, **changes: object) -> Link:
 def printed(listed: Listed[D], columns: Sequence[Column[D]], width: int, terminal: bool = False) -> list[str]:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=width)
-    show.print_view(console, listed, columns, Selection(json=False))
+    tables.print_view(console, listed, columns, Selection(json=False))
     return file.getvalue().splitlines()
 
 
@@ -60,12 +60,12 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 def test_a_list_that_is_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    show.show("links", Listed([link("a"), link("b"), link("c")], 0.0), LINKS, Selection(json=False, limit=2))
+    lists.show("links", Listed([link("a"), link("b"), link("c")], 0.0), LINKS, Selection(json=False, limit=2))
     assert "the first 2 of 3" in capsys.readouterr().out
 
 
 def test_json_has_a_version_and_all_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    show.show("links", Listed([link("a", rtt=0.02)], 0.0), LINKS, Selection(json=True))
+    lists.show("links", Listed([link("a", rtt=0.02)], 0.0), LINKS, Selection(json=True))
     document = json.loads(capsys.readouterr().out)
     assert (document["version"], document["total"]) == (1, 1)
     assert document["links"][0].keys() == Link.model_fields.keys()

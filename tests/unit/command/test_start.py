@@ -5,7 +5,7 @@ import sys
 
 from command import cli
 
-_SLOW = ("cryptography", "doctor.examination", "gateway.enrolment", "scapy", "segno")
+_SLOW = ("doctor.examination", "gateway.enrolment", "command.remote", "command.tables", "tributary.api.console")
 _START = f"""
 import sys
 from command import cli

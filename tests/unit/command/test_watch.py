@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from command import mapping, watch
+from command.lists import Interval
 from command.show import CLASSES, LINKS, SESSIONS, Listed, Selection
-from command.watch import Interval, with_rates
+from command.watch import with_rates
 from tests.unit.command.test_show import link
 from tests.unit.throttler.answer import answer, session
 from throttler.service.status import Status

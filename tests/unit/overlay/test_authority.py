@@ -8,7 +8,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.__main__ import main
-from overlay.authority import HANDOFF_FRONT, Purpose, enrol, handoff_back_end, handoff_switch, member
+from overlay.authority import enrol
+from overlay.purposes import HANDOFF_FRONT, Purpose, handoff_back_end, handoff_switch, member
 from tributary.settings.errors import CommandError, Exit
 
 

@@ -60,7 +60,7 @@ def test_status_shows_each_link_with_what_it_has_or_why_it_has_nothing() -> None
     assert (lte["state"], lte["state_age_s"], lte["probe"]) == ("up", 130.0, probe)
     assert lte["endpoints"] == [{"id": 129, "address": "10.64.0.2"}, {"id": 130, "address": "2001:db8:2::2"}]
     extra = {"shaper": None, "set": {"use": "backup"}}
-    said = "\n".join(line.plain for each in (dsl, lte) for line in link.lines(each | extra, 80))
+    said = "\n".join(line for each in (dsl, lte) for line in link.lines(each | extra, 80))
     assert "dsl: down, no carrier" in said
     assert "probe 31.2 ms" in said and "endpoint 129 for 10.64.0.2" in said and "set at run time: use" in said
     assert all(len(line) <= 80 for line in said.splitlines())
@@ -84,5 +84,5 @@ def test_status_says_how_fast_a_link_goes_now_and_what_its_packets_wait_in() -> 
     assert shaped[0] is None and shaped[1] is not None and shaped[1]["max_download"] == 50_000_000
     now = shaped[1] | {"download": 9_000_000, "upload": 8_000_000, "qdisc": "CAKE", "idle_rtt_ms": 41.2}
     lines = link.lines({**lte, "shaper": now, "set": {}}, 200)
-    said = " ".join(line.plain.strip() for line in lines)
+    said = " ".join(line.strip() for line in lines)
     assert "download 9.00 Mbit/s of 50.0 Mbit/s, upload 8.00 Mbit/s, queue CAKE, 41.2 ms when idle" in said

@@ -120,7 +120,7 @@ def test_status_says_in_words_whether_the_gateway_answers() -> None:
     def said() -> str:
         answer = api.status(script.reconciler, 1.0, 1.0)
         shown = ({**each, "shaper": None, "set": {}} for each in answer["wan"])
-        facts = (line.plain.strip() for each in shown for line in lines(each, 200))
+        facts = (line.strip() for each in shown for line in lines(each, 200))
         return " ".join((*(each["text"] for each in answer["gateway"]["diagnosis"]), *facts))
 
     assert "The gateway's name gateway.example.net:7 is not found" in said()

@@ -6,7 +6,6 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from pyroute2.netlink.rtnl import RTM_GETADDR, RTM_GETLINK
 
 from tributary.kernel import mptcp_pm, rtnetlink
 from tributary.kernel.interfaces import driver_and_bus
@@ -176,8 +175,8 @@ def test_rules_of_other_kinds_are_left_out() -> None:
 
 def test_the_kernels_loopback_is_read() -> None:
     with Netlink(ROUTE) as link:
-        found = [rtnetlink.interface(each) for each in link.dump(RTM_GETLINK, EVERY_LINK)]
-        addresses = [rtnetlink.address(each) for each in link.dump(RTM_GETADDR, EVERY_ADDRESS)]
+        found = [rtnetlink.interface(each) for each in link.dump(*EVERY_LINK)]
+        addresses = [rtnetlink.address(each) for each in link.dump(*EVERY_ADDRESS)]
     loopback = next(each for each in found if each.is_loopback)
     assert loopback.name == "lo"
     assert "127.0.0.1" in {str(each.address) for each in addresses if each and each.interface == loopback.index}

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tributary.wire import capture_filter as bpf
-from tributary.wire.capture_filter import Instruction
+from tributary.kernel import bpf
+from tributary.kernel.bpf import Instruction
+from tributary.wire import capture_filter
 from tributary.wire.options import Dss, ParseError, parse
 
-PROGRAM = bpf.program()
+PROGRAM = capture_filter.program()
 
 
 def run(program: tuple[Instruction, ...], packet: bytes) -> int:
@@ -179,4 +180,4 @@ def test_the_filter_agrees_with_the_parser(options: bytes, over_ipv6: bool) -> N
 
 @given(st.binary(min_size=1, max_size=120))
 def test_any_bytes_end_the_program(packet: bytes) -> None:
-    assert run(PROGRAM, packet) in (0, bpf.SNAP)
+    assert run(PROGRAM, packet) in (0, capture_filter.SNAP)

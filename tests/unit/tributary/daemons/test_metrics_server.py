@@ -12,7 +12,7 @@ from tributary.daemons.metrics_server import server as listen
 from tributary.daemons.request_server import Server
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import Target
-from tributary.settings.metrics import argument
+from tributary.settings.metrics_argument import read
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_a_port_that_is_taken_is_a_failure(server: Server) -> None:
     ("text", "address"), [("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::]:1", ("::", 1)), ("0.0.0.0:1", ("0.0.0.0", 1))]
 )
 def test_an_address_to_listen_on(text: str, address: tuple[str, int]) -> None:
-    found = argument(text)
+    found = read(text)
     assert (str(found.address), found.port) == address
 
 
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "localhost:9464", "127.0.0.1:0", "::1:9464", "[127.0.0.1]:1"])
 def test_an_address_that_leaves_a_doubt_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="accepted: an address and a port"):
-        argument(text)
+        read(text)

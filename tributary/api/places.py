@@ -1,0 +1,21 @@
+"""Where the programs are asked that have documents of their own, and where such documents lie."""
+
+from pathlib import Path
+
+from tributary.daemons.control import Control
+
+CONSOLE_PORT = 8480
+"""Where a console listens unless its settings say otherwise."""
+CONSOLE = Control("control", "console", longest=4096, timeout=10.0, own_folder=Path("/run/tributary-console"))
+
+EXAMINED = Path("/run/tributary-doctor/findings.json")
+"""Where tributary-doctor.timer has the doctor write an Examination."""
+FIXES = Path("/run/tributary/doctor-fix.sock")
+"""Where the doctor fixes what the console asks for, if systemd listens there (tributary-doctor-fix.socket)."""
+
+OVERLAY = Control("overlay", "overlay's reader", longest=1024, timeout=3.0)
+"""Where ``overlay serve`` and tributary-overlay.service answer."""
+OVERLAY_COMMANDS = ("status",)
+
+FLEET_FILE = Path("/run/tributary-anycast/status.json")
+"""What ``tributary-anycast run`` writes each time that it has checked the proxies."""
