@@ -9,12 +9,12 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from experiments.probes import capture
 from tributary.kernel import bpf
 from tributary.kernel.bpf import Instruction
-from tributary.wire.options import Dss, MpCapable, MpJoinAck, MpJoinSyn, Option, parse
+from tributary.wire.options import MpCapable, MpJoinAck, MpJoinSyn, Option, Subtype, Unparsed, parse
 
 _SNAP = 160  # bytes: IPv4 and TCP with all of their options
 _IHL5_TCP, _OPTIONS_AT = 0x45, 40  # IPv4 without options, as the kernel sends it here
@@ -103,7 +103,7 @@ def _initial(segments: Sequence[Segment]) -> int | None:
 
 def _acknowledged(segments: Sequence[Segment]) -> Iterator[int]:
     for option in (option for each in segments if each.sent for option in each.options):
-        if isinstance(option, Dss) and option.data[0] & _HAS_ACK:
+        if _is_dss(option) and option.data[0] & _HAS_ACK:
             yield int.from_bytes(option.data[1 : _after_ack(option)]) % _RING
 
 
@@ -112,11 +112,15 @@ def _joined_mappings(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
     joined = {each.client for each in segments if any(isinstance(one, MpJoinSyn | MpJoinAck) for one in each.options)}
     for each in segments:
         for option in each.options:
-            if each.client in joined and not each.sent and isinstance(option, Dss):
+            if each.client in joined and not each.sent and _is_dss(option):
                 yield from _mapping(option)
 
 
-def _mapping(option: Dss) -> Iterator[tuple[int, int]]:
+def _is_dss(option: Option) -> TypeGuard[Unparsed]:
+    return isinstance(option, Unparsed) and option.subtype == Subtype.DSS
+
+
+def _mapping(option: Unparsed) -> Iterator[tuple[int, int]]:
     flags, at = option.data[0], _after_ack(option)
     if flags & _HAS_MAPPING:
         end = at + (8 if flags & _DSN_LONG else 4)
@@ -124,6 +128,6 @@ def _mapping(option: Dss) -> Iterator[tuple[int, int]]:
         yield int.from_bytes(option.data[at:end]) % _RING, length
 
 
-def _after_ack(option: Dss) -> int:
+def _after_ack(option: Unparsed) -> int:
     flags = option.data[0]
     return 1 + (bool(flags & _HAS_ACK) * (8 if flags & _ACK_LONG else 4))

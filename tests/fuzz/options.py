@@ -44,14 +44,14 @@ SCRIPT: tuple[tuple[Flags, bool, int, mptcp.Option], ...] = (
     (_SYN | _ACK, True, 2, mptcp.MpJoinSynAck(False, 1, _HMAC_B, LISTENER_NONCE)),
     (_ACK, False, 2, mptcp.MpJoinAck(_HMAC_A)),
     (_ACK, False, 2, mptcp.MpPrio(True)),
-    (_ACK, True, 2, mptcp.Dss(0, bytes(9))),
+    (_ACK, True, 2, mptcp.Unparsed(mptcp.Subtype.DSS, 0, bytes(9))),
     (_ACK, False, 1, mptcp.AddAddr(False, 4, "10.0.3.2", 3128, _ADDRESS_HMAC)),
     (_ACK, False, 1, mptcp.AddAddr(False, 5, "fd00::2", None, bytes(8))),
     (_ACK, True, 1, mptcp.AddAddr(True, 5, "fd00::2")),
     (_ACK, False, 1, mptcp.RemoveAddr((3, 4))),
-    (_ACK, False, 1, mptcp.MpFail(0, bytes(9))),
-    (_ACK | _FIN, False, 2, mptcp.Unknown(9, 1, b"abc")),
-    (_ACK | _FIN, True, 2, mptcp.MpTcpRst(1, b"\5")),
+    (_ACK, False, 1, mptcp.Unparsed(mptcp.Subtype.MP_FAIL, 0, bytes(9))),
+    (_ACK | _FIN, False, 2, mptcp.Unparsed(9, 1, b"abc")),
+    (_ACK | _FIN, True, 2, mptcp.Unparsed(mptcp.Subtype.MP_TCPRST, 1, b"\5")),
     (_RST, False, 1, mptcp.MpFastclose(LISTENER_KEY)),
 )
 CORPUS = tuple(mptcp.emit(option) for *_, option in SCRIPT)

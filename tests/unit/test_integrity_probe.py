@@ -8,7 +8,7 @@ import pytest
 
 from experiments.probes.integrity import difference
 from experiments.probes.mappings import Segment, explanation, segment
-from tributary.wire.options import Dss, MpCapable, MpJoinAck, Option, emit
+from tributary.wire.options import MpCapable, MpJoinAck, Option, Subtype, Unparsed, emit
 
 FILE = random.Random(1).randbytes(10_000)
 KEY = b"client's"
@@ -18,18 +18,18 @@ HANDSHAKE = Segment(False, FIRST_SUBFLOW, (MpCapable(1, 1, KEY, b"server's"),))
 JOIN = Segment(False, SECOND_SUBFLOW, (MpJoinAck(bytes(20)),))
 
 
-def mapping(first: int, length: int, long: bool = True) -> Dss:
+def mapping(first: int, length: int, long: bool = True) -> Unparsed:
     """With a DATA_ACK of 32 bits before it."""
     number = (FIRST_BYTE + first) % (1 << 64)
     sequence = struct.pack("!Q", number) if long else struct.pack("!I", number % (1 << 32))
     flags = 0x01 | 0x04 | (0x08 if long else 0)
-    return Dss(0, bytes([flags]) + bytes(4) + sequence + struct.pack("!IH", 1, length))
+    return Unparsed(Subtype.DSS, 0, bytes([flags]) + bytes(4) + sequence + struct.pack("!IH", 1, length))
 
 
-def acknowledgement(first: int, long: bool = True) -> Dss:
+def acknowledgement(first: int, long: bool = True) -> Unparsed:
     number = (FIRST_BYTE + first) % (1 << 64)
     data = struct.pack("!Q", number) if long else struct.pack("!I", number % (1 << 32))
-    return Dss(0, bytes([0x03 if long else 0x01]) + data)
+    return Unparsed(Subtype.DSS, 0, bytes([0x03 if long else 0x01]) + data)
 
 
 def sent(*options: Option) -> Segment:

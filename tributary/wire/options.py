@@ -112,28 +112,10 @@ class RemoveAddr:
 
 
 @dataclass(frozen=True)
-class Signal:
-    """A subtype that is recognized but not parsed: four bits beside the subtype, and the bytes after them."""
-
-    low: int
-    data: bytes
-
-
-class Dss(Signal):
-    """RFC 8684 section 3.3: data sequence signal."""
-
-
-class MpFail(Signal):
-    """RFC 8684 section 3.7."""
-
-
-class MpTcpRst(Signal):
-    """RFC 8684 section 3.6: why a subflow is reset."""
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A subtype that RFC 8684 does not assign."""
+class Unparsed:
+    """DSS, MP_FAIL and MP_TCPRST (RFC 8684 sections 3.3, 3.7, 3.6), and subtypes that RFC 8684 does not assign: the
+    four bits beside the subtype, and the bytes after them.
+    """
 
     subtype: int
     low: int
@@ -141,14 +123,8 @@ class Unknown:
 
 
 Join = MpJoinSyn | MpJoinSynAck | MpJoinAck
-Option = MpCapable | Join | MpPrio | MpFastclose | AddAddr | RemoveAddr | Signal | Unknown
+Option = MpCapable | Join | MpPrio | MpFastclose | AddAddr | RemoveAddr | Unparsed
 
-_SIGNALS: dict[int, type[Signal]] = {
-    Subtype.DSS: Dss,
-    Subtype.MP_FAIL: MpFail,
-    Subtype.MP_TCPRST: MpTcpRst,
-}
-_SUBTYPES = {kind: subtype for subtype, kind in _SIGNALS.items()}
 _BACKUP = 0x1
 _ECHO = 0x1
 
@@ -181,10 +157,8 @@ def _mptcp(body: bytes) -> Option:
     if not body:
         raise ParseError("MPTCP option without a subtype")
     subtype, low, data = body[0] >> 4, body[0] & 0xF, body[1:]
-    if subtype in _SIGNALS:
-        return _SIGNALS[subtype](low, data)
     reader = _READERS.get(subtype)
-    return reader(low, data) if reader else Unknown(subtype, low, data)
+    return reader(low, data) if reader else Unparsed(subtype, low, data)
 
 
 def _capable(version: int, data: bytes) -> MpCapable:
@@ -270,9 +244,7 @@ def _parts(option: Option) -> tuple[int, int, bytes]:
             return Subtype.ADD_ADDR, int(option.echo), _add_addr_data(option)
         case RemoveAddr():
             return Subtype.REMOVE_ADDR, 0, bytes(option.address_ids)
-        case Signal():
-            return _SUBTYPES[type(option)], option.low, option.data
-        case Unknown():
+        case Unparsed():
             return option.subtype, option.low, option.data
 
 

@@ -2,19 +2,17 @@ import pytest
 
 from tributary.wire.options import (
     AddAddr,
-    Dss,
     MpCapable,
-    MpFail,
     MpFastclose,
     MpJoinAck,
     MpJoinSyn,
     MpJoinSynAck,
     MpPrio,
-    MpTcpRst,
     Option,
     ParseError,
     RemoveAddr,
-    Unknown,
+    Subtype,
+    Unparsed,
     emit,
     parse,
 )
@@ -40,7 +38,11 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
         "0101080a323b3e6c62d43e89 1e1601017df87092ca0d5735a46c287fdfa5ea190004 0101",
         (MpCapable(1, 0x01, CLIENT_KEY, LISTENER_KEY, data_length=4),),
     ),
-    ("data ACK", "0101080a62d43e89323b3e6c 1e0c2003a06b6277c6dcf0f3", (Dss(0, bytes.fromhex("03a06b6277c6dcf0f3")),)),
+    (
+        "data ACK",
+        "0101080a62d43e89323b3e6c 1e0c2003a06b6277c6dcf0f3",
+        (Unparsed(Subtype.DSS, 0, bytes.fromhex("03a06b6277c6dcf0f3")),),
+    ),
     (
         "address",
         "0101080a62d43e89323b3e6c 1e1030010a000201459f61c9f2757d92",
@@ -65,18 +67,18 @@ CAPTURED: list[tuple[str, str, tuple[Option, ...]]] = [
     (
         "priority",
         "0101080a811cbbbe89163586 1e0c20035f9e785eb3c448b3 1e0351 01",
-        (Dss(0, bytes.fromhex("035f9e785eb3c448b3")), MpPrio(True)),
+        (Unparsed(Subtype.DSS, 0, bytes.fromhex("035f9e785eb3c448b3")), MpPrio(True)),
     ),
     (
         "remove address",
         "0101080a323b3e6d62d43e8a 1e0c20035f9e785eb3c448b3 1e044003",
-        (Dss(0, bytes.fromhex("035f9e785eb3c448b3")), RemoveAddr((3,))),
+        (Unparsed(Subtype.DSS, 0, bytes.fromhex("035f9e785eb3c448b3")), RemoveAddr((3,))),
     ),
     ("plain", "0101080a811cbee5891638ae", ()),
     (
         "fast close",
         "0101080a323b42cf62d43e8a 1e0c7000a46c287fdfa5ea19 1e048000",
-        (MpFastclose(LISTENER_KEY), MpTcpRst(0, b"\x00")),
+        (MpFastclose(LISTENER_KEY), Unparsed(Subtype.MP_TCPRST, 0, b"\x00")),
     ),
 ]
 
@@ -99,7 +101,7 @@ TABLE: list[tuple[str, Option]] = [
     ("1e 0c 11 07 00000001 aabbccdd", MpJoinSyn(True, 7, 1, bytes.fromhex("aabbccdd"))),
     ("1e 10 10 00 0102030405060708 aabbccdd", MpJoinSynAck(False, 0, bytes(range(1, 9)), bytes.fromhex("aabbccdd"))),
     ("1e 18 10 00" + "5a" * 20, MpJoinAck(b"\x5a" * 20)),
-    ("1e 08 20 01 00000001", Dss(0, bytes.fromhex("0100000001"))),
+    ("1e 08 20 01 00000001", Unparsed(Subtype.DSS, 0, bytes.fromhex("0100000001"))),
     ("1e 1c 30 02" + "fd" * 16 + "00" * 8, AddAddr(False, 2, _UNIQUE_LOCAL, None, bytes(8))),
     ("1e 1e 30 02" + "fd" * 16 + "0c38" + "00" * 8, AddAddr(False, 2, _UNIQUE_LOCAL, 3128, bytes(8))),
     ("1e 10 30 ff 0a000201 0102030405060708", AddAddr(False, 255, "10.0.2.1", None, bytes(range(1, 9)))),
@@ -112,11 +114,11 @@ TABLE: list[tuple[str, Option]] = [
     ("1e 05 40 02 03", RemoveAddr((2, 3))),
     ("1e 03 50", MpPrio(False)),
     ("1e 03 51", MpPrio(True)),
-    ("1e 0c 60 00 0000000000000009", MpFail(0, bytes.fromhex("000000000000000009"))),
+    ("1e 0c 60 00 0000000000000009", Unparsed(Subtype.MP_FAIL, 0, bytes.fromhex("000000000000000009"))),
     ("1e 0c 70 00 0102030405060708", MpFastclose(bytes(range(1, 9)))),
-    ("1e 04 81 05", MpTcpRst(1, b"\x05")),
-    ("1e 03 9f", Unknown(9, 15, b"")),
-    ("1e 05 f0 01 02", Unknown(15, 0, b"\x01\x02")),
+    ("1e 04 81 05", Unparsed(Subtype.MP_TCPRST, 1, b"\x05")),
+    ("1e 03 9f", Unparsed(9, 15, b"")),
+    ("1e 05 f0 01 02", Unparsed(15, 0, b"\x01\x02")),
 ]
 
 

@@ -13,7 +13,7 @@ from scapy.packet import fuzz
 from tests.unit.throttler.test_options import CAPTURED, TABLE
 from throttler.sources.dissect import segment
 from tributary.wire import scapy_layer
-from tributary.wire.options import MpCapable, MpJoinSyn, Option, Unknown, emit, parse
+from tributary.wire.options import MpCapable, MpJoinSyn, Option, Unparsed, emit, parse
 
 scapy_layer.install()
 
@@ -144,5 +144,5 @@ def test_any_list_that_fits_comes_back(several: list[Option]) -> None:
 
 @given(st.integers(9, 15), st.integers(0, 15), st.binary(max_size=8))
 def test_a_subtype_that_nobody_assigned_is_a_value(subtype: int, low: int, data: bytes) -> None:
-    option = Unknown(subtype, low, data)
+    option = Unparsed(subtype, low, data)
     assert mptcp_values(TCP(bytes(TCP(options=[("MPTCP", option)])))) == [option]
