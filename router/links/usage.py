@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
+from functools import cache
 from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from tributary.settings.links import LinkPolicy
 
@@ -42,25 +45,28 @@ class Reading:
 
 @dataclass(frozen=True)
 class Meter:
-    """One link: bytes ``used`` since the day ``since`` (None while the date is unknown), and the last reading.
+    """One link: bytes ``used`` since the day ``since`` (None while the date is unknown), and the last reading: the
+    ``total`` of ``counter``, None before the first one.
 
     ``others`` are the values of other counters of this boot.
     """
 
     since: date | None
     used: int = 0
-    last: Reading | None = None
+    counter: str | None = None
+    total: int = 0
     others: Mapping[str, int] = field(default_factory=dict)
 
     def read(self, reading: Reading) -> Self:
         """The meter after a reading. What the first counter had before its first reading does not count."""
-        if self.last is None:
-            return replace(self, last=reading)
-        known = {**self.others, self.last.counter: self.last.total}
+        if self.counter is None:
+            return replace(self, counter=reading.counter, total=reading.total)
+        known = {**self.others, self.counter: self.total}
         before = known.pop(reading.counter, 0)
         new = reading.total - before if reading.total >= before else reading.total
         here = [(counter, total) for counter, total in known.items() if _boot(counter) == _boot(reading.counter)]
-        return replace(self, used=self.used + new, last=reading, others=dict(here[-MOST_COUNTERS:]))
+        others = dict(here[-MOST_COUNTERS:])
+        return replace(self, used=self.used + new, counter=reading.counter, total=reading.total, others=others)
 
 
 class Usage:
@@ -144,12 +150,19 @@ class Usage:
 
     def dump(self) -> dict[str, Any]:
         """All meters as JSON types, for ``load``; also those of links that have no cap now."""
-        return {name: _written(meter) for name, meter in self.meters.items()}
+        document: dict[str, Any] = _meters().dump_python(self.meters, mode="json")
+        return document
 
     @classmethod
-    def load(cls, document: Mapping[str, Any], boot: str) -> Self:
-        """Reads what ``dump`` returned; raises KeyError, TypeError, ValueError or AttributeError for anything else."""
-        return cls({str(name): _read(meter) for name, meter in document.items()}, boot)
+    def load(cls, document: object, boot: str) -> Self:
+        """Reads what ``dump`` returned; raises ValueError for anything else."""
+        return cls(_meters().validate_python(document), boot)
+
+
+@cache
+def _meters() -> TypeAdapter[dict[str, Meter]]:
+    """Made when it is used first."""
+    return TypeAdapter(dict[str, Meter])
 
 
 def _kept(meter: Meter, day: int, today: date) -> Meter:
@@ -179,21 +192,3 @@ def following(day: int, since: date) -> date:
 
 def _in_month(month: date, day: int) -> date:
     return month.replace(day=min(day, monthrange(month.year, month.month)[1]))
-
-
-def _written(meter: Meter) -> dict[str, Any]:
-    last = meter.last
-    return {
-        "since": meter.since.isoformat() if meter.since else None,
-        "used": meter.used,
-        "counter": last.counter if last else None,
-        "total": last.total if last else 0,
-        "others": dict(meter.others),
-    }
-
-
-def _read(entry: Mapping[str, Any]) -> Meter:
-    last = Reading(str(entry["counter"]), int(entry["total"])) if entry["counter"] is not None else None
-    since = date.fromisoformat(entry["since"]) if entry["since"] is not None else None
-    others = {str(counter): int(total) for counter, total in entry.get("others", {}).items()}
-    return Meter(since, int(entry["used"]), last, others)

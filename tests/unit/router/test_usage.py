@@ -183,7 +183,7 @@ def test_a_link_without_a_cap_is_not_metered_and_keeps_what_it_had() -> None:
     used(usage, ("one/3", 2 * GB))
     assert json.loads(json.dumps(usage.dump()))["lte"]["used"] == GB
     usage.set_policies(CAPPED, TODAY)
-    assert usage.set("lte", 5) and usage.meters["lte"] == Meter(date(2026, 11, 10), 5, Reading("one/3", GB))
+    assert usage.set("lte", 5) and usage.meters["lte"] == Meter(date(2026, 11, 10), 5, "one/3", GB)
 
 
 SETTINGS = '[wan.dsl]\ninterface = "eth0"\n[wan.lte]\ninterface = "usb*"\nmonthly_cap = "1MB"'
