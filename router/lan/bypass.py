@@ -6,7 +6,7 @@ it is. A connection keeps its path, whatever is added or removed while it lasts.
 
 from collections.abc import Mapping, Sequence
 
-from router.lan.own_table import OwnTable
+from router.lan.own_table import OwnTable, chain, table
 from router.settings import RouterSettings
 from tributary.fwmarks import BY_LINK
 from tributary.settings.bypass import is_device
@@ -21,16 +21,7 @@ def rules(lan: str, marks: Mapping[str, int]) -> str:
     """The table by which what is by-passed gets its mark."""
     begin = f'iifname != "{lan}" return', "ct state != new return", "ct mark != 0 return"
     lines = (*begin, *(f"{_matched(what)} counter ct mark set {mark:#x} return" for what, mark in marks.items()))
-    return "\n".join(
-        (
-            f"table {TABLE} {{",
-            "    chain choose {",
-            "        type filter hook prerouting priority mangle - 1; policy accept;",
-            *(f"        {line}" for line in lines),
-            "    }",
-            "}\n",
-        )
-    )
+    return table(TABLE, chain("choose", "type filter hook prerouting priority mangle - 1; policy accept;", lines))
 
 
 def _matched(what: str) -> str:

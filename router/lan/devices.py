@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
+from router.lan.own_table import chain, table
+
 Answer = dict[str, Any]
 TABLE = "inet tributary-devices"
 
@@ -36,20 +38,12 @@ def rules(lan: str) -> str:
     received = [
         f'oifname "{lan}" ct state established update @received{each} {{ {_HEADERS[each]} daddr }}' for each in _TYPES
     ]
-    return "\n".join(
-        (
-            f"table {TABLE} {{",
-            *sets,
-            *_chain("from_devices", "prerouting priority raw", sent),
-            *_chain("to_devices", "postrouting priority mangle", received),
-            "}\n",
-        )
+    return table(
+        TABLE,
+        *sets,
+        chain("from_devices", "type filter hook prerouting priority raw; policy accept;", sent),
+        chain("to_devices", "type filter hook postrouting priority mangle; policy accept;", received),
     )
-
-
-def _chain(name: str, hook: str, lines: list[str]) -> list[str]:
-    begin = f"        type filter hook {hook}; policy accept;"
-    return [f"    chain {name} {{", begin, *(f"        {line}" for line in lines), "    }"]
 
 
 @dataclass

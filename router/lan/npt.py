@@ -8,6 +8,7 @@ is gone the flow is reset at once, since the other end would not know it by anot
 from dataclasses import dataclass
 from ipaddress import IPv6Network
 
+from router.lan.own_table import chain, table
 from tributary.fwmarks import BY_LINK
 from tributary.kernel import nft
 
@@ -54,25 +55,18 @@ def rules(translation: PrefixTranslation) -> str:
     begun = "ct status snat ct direction original"
     stray = [f'oifname "{each.interface}" {begun} ct reply ip6 daddr != {each.prefix} goto refuse' for each in mappings]
     mine = f'iifname "{lan}" ip6 saddr {inside}'
-    return DELETE_TABLE + "\n".join(
-        (
-            f"table inet {TABLE} {{",
-            *_chain("leave", "type nat hook postrouting priority srcnat; policy accept;", out),
-            *_chain("come", "type nat hook prerouting priority dstnat; policy accept;", back),
-            *_chain(
-                "forward",
-                "type filter hook forward priority filter; policy accept;",
-                [f"{mine} oifname != {{ {known} }} goto refuse", *(f"{mine} {each}" for each in stray)],
-            ),
-            *_chain("refuse", "", ["meta l4proto tcp reject with tcp reset", "reject with icmpv6 admin-prohibited"]),
-            "}\n",
-        )
+    return DELETE_TABLE + table(
+        f"inet {TABLE}",
+        chain("leave", "type nat hook postrouting priority srcnat; policy accept;", out),
+        chain("come", "type nat hook prerouting priority dstnat; policy accept;", back),
+        chain(
+            "forward",
+            "type filter hook forward priority filter; policy accept;",
+            [f"{mine} oifname != {{ {known} }} goto refuse", *(f"{mine} {each}" for each in stray)],
+        ),
+        chain("refuse", "", ["meta l4proto tcp reject with tcp reset", "reject with icmpv6 admin-prohibited"]),
     )
 
 
 def _mark(mapping: PrefixMapping) -> str:
     return f"{BY_LINK + mapping.slot + 1:#x}"
-
-
-def _chain(name: str, hook: str, lines: list[str]) -> list[str]:
-    return [f"    chain {name} {{", *(f"        {line}" for line in ([hook] if hook else []) + lines), "    }"]

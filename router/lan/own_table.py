@@ -1,5 +1,6 @@
 """A table of nft(8) that the daemon owns."""
 
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 
 from tributary.kernel import nft
@@ -28,3 +29,14 @@ class OwnTable:
         """Remove it, if it was made."""
         if self._rules:
             self.replace("")
+
+
+def table(name: str, *parts: str) -> str:
+    """A table of that name and family: sets and chains."""
+    return "\n".join((f"table {name} {{", *parts, "}\n"))
+
+
+def chain(name: str, hook: str, lines: Iterable[str]) -> str:
+    """A chain, at ``hook`` unless that is empty."""
+    inside = (f"        {line}" for line in (*([hook] if hook else []), *lines))
+    return "\n".join((f"    chain {name} {{", *inside, "    }"))
