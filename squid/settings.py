@@ -8,9 +8,10 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from squid import values
 from squid.targets import Network
-from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, Ports, PrivateNetwork, Seconds
+from squid.values import Address, Cache, ClientNetwork, PlainPath, PortRange, PrivateNetwork, Seconds
 from tributary.settings.files import Settings
 from tributary.settings.hosts import joined
+from tributary.settings.ports import of_tcp
 from tributary.settings.privacy import Privacy
 from tributary.settings.units import Duration
 
@@ -35,9 +36,9 @@ class SquidSettings(Settings):
     port: int = Field(3128, ge=1, le=65535, title="port to listen on")
     listen: list[Address] = Field([], title="addresses to listen on; none: all, or loopback without client_networks")
     client_networks: list[ClientNetwork] = Field([], title="who may use the proxy; none: this machine alone")
-    connect_ports: list[PortRange] = Field([Ports(443, 443)], min_length=1, title="where CONNECT may go")
+    connect_ports: list[PortRange] = Field(["443"], min_length=1, title="where CONNECT may go")
     http_ports: list[PortRange] = Field(
-        [Ports(80, 80), Ports(1024, 65535)], min_length=1, title="where plain HTTP may go; below 1024 only to 80"
+        ["80", "1024-65535"], min_length=1, title="where plain HTTP may go; below 1024 only to 80"
     )
     private_targets: list[PrivateNetwork] = Field(
         [],
@@ -80,8 +81,8 @@ class SquidSettings(Settings):
 
     @field_validator("connect_ports")
     @classmethod
-    def _not_to_itself(cls, ports: list[Ports], info: ValidationInfo) -> list[Ports]:
-        if any(info.data.get("port", 0) in each for each in ports):
+    def _not_to_itself(cls, ports: list[str], info: ValidationInfo) -> list[str]:
+        if "port" in info.data and any(of_tcp(each).holds(of_tcp(info.data["port"])) for each in ports):
             raise ValueError(f"{values.PORTS}, nor the proxy's own port, {info.data['port']}")
         return ports
 

@@ -2,13 +2,13 @@
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import PlainValidator
 
 from squid import targets
+from tributary.settings.ports import of_tcp
 from tributary.settings.units import Duration, Size, within
 from tributary.settings.values import accepting, as_text, require
 
@@ -33,29 +33,10 @@ PATH = "an absolute path of letters, digits and . _ - /"
 SECONDS = "a time of whole seconds with its unit, such as '30s'"
 
 
-@dataclass(frozen=True)
-class Ports:
-    """A range of ports, both ends included."""
-
-    first: int
-    last: int
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read 443 or '8000-8999'; raises ValueError."""
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value), re.ASCII)
-        if match is None:
-            raise ValueError(PORTS)
-        ports = cls(int(match[1]), int(match[2] or match[1]))
-        if not 1 <= ports.first <= ports.last <= 65535 or any(port in ports for port in NEVER_PORTS):
-            raise ValueError(PORTS)
-        return ports
-
-    def __contains__(self, port: int) -> bool:
-        return self.first <= port <= self.last
-
-    def __str__(self) -> str:
-        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+def _ports(value: object) -> str:
+    found = of_tcp(value)
+    require(not any(found.holds(of_tcp(port)) for port in NEVER_PORTS))
+    return found.span
 
 
 def _client_network(value: object) -> targets.Network:
@@ -101,7 +82,7 @@ def _seconds(value: object) -> Duration:
 ClientNetwork = Annotated[targets.Network, accepting(CLIENTS, _client_network)]
 PrivateNetwork = Annotated[targets.Network, PlainValidator(_private_network)]
 Address = Annotated[targets.Address, accepting(ADDRESSES, _address)]
-PortRange = Annotated[Ports, accepting(PORTS, Ports.parse)]
+PortRange = Annotated[str, accepting(PORTS, _ports)]
 Cache = Annotated[Size | None, accepting(CACHE, _cache)]
 PlainPath = Annotated[Path, accepting(PATH, _path)]
 Seconds = Annotated[Duration, accepting(SECONDS, _seconds)]

@@ -53,10 +53,10 @@ class Ports:
         return self.protocol == other.protocol and self.first <= other.last and other.first <= self.last
 
 
-def _of_tcp(value: object) -> Ports:
-    """Of 25 or '6000-6100'."""
+def of_tcp(value: object) -> Ports:
+    """Read 25 or '6000-6100'; raises ValueError or TypeError."""
     return Ports.parse(f"tcp/{value if type(value) is int else as_text(value)}")
 
 
-TcpPorts = Annotated[Ports, accepting(TCP_PORTS, _of_tcp)]
+TcpPorts = Annotated[Ports, accepting(TCP_PORTS, of_tcp)]
 ServicePorts = Annotated[Ports, accepting(SERVICE, reading(Ports, Ports.parse)), PlainSerializer(str)]
