@@ -237,7 +237,7 @@ class Api:
 
     async def _fix(self, request: Request, asked: documents.Fix) -> Message:
         seen = await self._looking.latest()
-        found = seen.examined.findings if seen.examined else ()
+        found = seen.look.examined.findings if seen.look.examined else ()
         names = {finding.fix_name for finding in found if finding.fix_name is not None}
         if asked.name not in names:
             accepted = ", ".join(sorted(names)) or "nothing, as the doctor has found nothing that it may fix"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from command import box
 from command.show import Listed
@@ -14,8 +14,7 @@ from command.watch import with_rates
 from console.changes import PATIENCE
 from console.history import Recorder
 from tributary.api.console import Examination, Look
-from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
-from tributary.api.parts import Fleet, HandOff, Overlay
+from tributary.api.documents import Bypass, Device, Link, Rule, Session
 from tributary.api.places import EXAMINED, FIXES
 from tributary.settings.errors import CommandError
 
@@ -33,22 +32,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Seen:
-    """What the daemons answered, with rates; ``time`` in seconds since 1970. What does not run has nothing."""
+    """What the daemons answered, with rates: what the page gets, and all of what it gets a part of.
 
-    time: float
-    services: Sequence[Service]
+    What does not run has nothing.
+    """
+
+    look: Look
     links: Listed[Link]
     sessions: Listed[Session]
-    rules: Sequence[Rule]
-    notes: Sequence[str]
     devices: Listed[Device]
-    bypasses: Sequence[Bypass] = ()
-    gateway: HomeGateway | None = None
-    examined: Examination | None = None
-    fixes: bool = False
-    overlay: Overlay | None = None
-    handoff: HandOff | None = None
-    fleet: Fleet | None = None
 
 
 def take(before: Seen | None) -> Seen:
@@ -72,7 +64,7 @@ def take(before: Seen | None) -> Seen:
     with suppress(CommandError):
         gateway = answers.gateway()
         if before is not None:  # a router that runs a program says later what its LAN does
-            devices, bypasses = before.devices, before.bypasses
+            devices, bypasses = before.devices, before.look.bypasses
         devices, bypasses = answers.devices(), answers.bypasses()
     examined = None
     try:
@@ -81,21 +73,23 @@ def take(before: Seen | None) -> Seen:
         pass  # the doctor looks for the first time some minutes after the start
     except (OSError, ValueError) as error:
         notes.append(f"{EXAMINED}, what the doctor found, cannot be read ({type(error).__name__})")
-    return Seen(
-        time.time(),
-        answers.daemons(),
-        with_rates(before.links if before else None, links),
-        with_rates(before.sessions if before else None, sessions),
-        rules,
-        notes,
-        with_rates(before.devices if before else None, devices),
-        bypasses,
-        gateway,
-        examined,
-        FIXES.is_socket(),
-        _known(answers.overlay),
-        _known(answers.handoff),
-        _known(answers.fleet),
+    links = with_rates(before.links if before else None, links)
+    sessions = with_rates(before.sessions if before else None, sessions)
+    devices = with_rates(before.devices if before else None, devices)
+    return _seen(
+        links,
+        sessions,
+        devices,
+        services=tuple(answers.daemons()),
+        rules=tuple(rules),
+        bypasses=tuple(bypasses),
+        gateway=gateway,
+        notes=tuple(notes),
+        examined=examined,
+        fixes=FIXES.is_socket(),
+        overlay=_known(answers.overlay),
+        handoff=_known(answers.handoff),
+        fleet=_known(answers.fleet),
     )
 
 
@@ -103,35 +97,29 @@ def _known(answer: _T | CommandError) -> _T | None:
     return None if isinstance(answer, CommandError) else answer
 
 
+def _seen(links: Listed[Link], sessions: Listed[Session], devices: Listed[Device], **rest: Any) -> Seen:
+    """With the ``rest`` of the Look."""
+    look = Look(
+        time=round(time.time(), 3),
+        links=tuple(links.documents),
+        sessions=tuple(sorted(sessions.documents, key=load, reverse=True)[:SHOWN]),
+        sessions_total=sessions.total,
+        devices=tuple(sorted(devices.documents, key=load, reverse=True)[:SHOWN]),
+        devices_total=len(devices.documents),
+        **rest,
+    )
+    return Seen(look, links, sessions, devices)
+
+
 def _nothing(note: str) -> Seen:
-    return Seen(time.time(), [], Listed([], 0.0), Listed([], 0.0), [], [note], Listed([], 0.0))
+    none = dict.fromkeys(("services", "rules", "bypasses"), ())
+    unknown = Listed[Any]([], 0.0)
+    return _seen(unknown, unknown, unknown, **none, gateway=None, notes=(note,), examined=None)
 
 
 def load(session: Session | Device) -> float:
     """What it carries both ways, in bits per second."""
     return (session.sent_rate or 0) + (session.received_rate or 0)
-
-
-def shown(seen: Seen, notes: Sequence[str]) -> Look:
-    """What the page gets."""
-    return Look(
-        time=round(seen.time, 3),
-        services=tuple(seen.services),
-        links=tuple(seen.links.documents),
-        sessions=tuple(sorted(seen.sessions.documents, key=load, reverse=True)[:SHOWN]),
-        sessions_total=seen.sessions.total,
-        rules=tuple(seen.rules),
-        devices=tuple(sorted(seen.devices.documents, key=load, reverse=True)[:SHOWN]),
-        devices_total=len(seen.devices.documents),
-        bypasses=tuple(seen.bypasses),
-        gateway=seen.gateway,
-        notes=(*seen.notes, *notes),
-        examined=seen.examined,
-        fixes=seen.fixes,
-        overlay=seen.overlay,
-        handoff=seen.handoff,
-        fleet=seen.fleet,
-    )
 
 
 class Looking:
@@ -163,9 +151,10 @@ class Looking:
         except Exception as error:  # such as a daemon of another version, while this machine is upgraded
             self._tell(f"{type(error).__name__}: {error}")
             seen = _nothing(f"what the services say cannot be read ({type(error).__name__}: {error})")
-        self._recorder.add(seen.links.documents, seen.time)
+        self._recorder.add(seen.links.documents, seen.look.time)
         failure = self._recorder.failure
-        self.text = shown(seen, [failure] if failure else []).model_dump_json().encode()
+        notes = (*seen.look.notes, *([failure] if failure else ()))
+        self.text = seen.look.model_copy(update={"notes": notes}).model_dump_json().encode()
         self.seen = seen
 
     async def latest(self) -> Seen:
