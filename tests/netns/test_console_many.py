@@ -24,7 +24,7 @@ from throttler.policy.quotas import Quotas
 from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.engine import Engine
 from throttler.service.query import SessionQuery
-from throttler.service.report import Measured, Report, Subject
+from throttler.service.report import Measured, Report
 from throttler.service.status import encode, encode_found
 from throttler.sources.source import SourceKind
 from tributary.mptcp.events import SubflowEstablished
@@ -42,8 +42,8 @@ def report(folder: Path) -> Report:
     engine = Engine(read(file), Quotas(), datetime.now)
     names = [FourTuple("10.0.1.1", 3128, f"10.9.{number // 200}.{number % 200}", 1000) for number in range(MANY)]
     engine.handle([SubflowEstablished(1, number, name, "wired", initial=True) for number, name in enumerate(names)], 0)
-    subject = Subject(engine.snapshot(), frozenset(), SourceKind.KERNEL, Counter(), {}, file, 1.0)
-    return Report(subject, Measured({}, {}), 10**9)
+    snapshot, none = engine.snapshot(), frozenset[str]()
+    return Report(snapshot, none, SourceKind.KERNEL, Counter(), {}, file, 1.0, Measured({}, {}), 10**9)
 
 
 @pytest.fixture

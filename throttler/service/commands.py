@@ -85,9 +85,9 @@ class Commands:
     def _snapshot(self) -> Callable[[], Report]:
         snapshot, source, uptime = self._engine.snapshot(), self._source, time.monotonic() - self._started
         counted = source.counts().copy(), source.capture()
-        subject = report.Subject(snapshot, self._runtime, source.kind, *counted, self._file, uptime)
+        known = snapshot, self._runtime, source.kind, *counted, self._file, uptime
         now = time.monotonic_ns()
-        return lambda: Report(subject, report.measure(snapshot.devices), now, self._steerer.status)
+        return lambda: Report(*known, report.measure(snapshot.devices), now, self._steerer.status)
 
     def _sessions(self, asked: Request) -> Future[bytes]:
         query = files.check(asked["query"], SessionQuery, where="sessions")

@@ -76,10 +76,9 @@ def measure(devices: Collection[str]) -> Measured:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The data of a report: the engine's snapshot, the rules set at run time, the source, the uptime in seconds.
-
-    ``counts`` and ``capture`` are the source's counters.
+class Report:
+    """A report at ``now``, in nanoseconds of the sessions' clock: of the engine's snapshot, the rules set at run time,
+    the source with its counters, and the uptime in seconds.
     """
 
     snapshot: Snapshot
@@ -89,13 +88,6 @@ class Subject:
     capture: Mapping[str, Mapping[str, int]]
     file: Path
     uptime: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """A report at ``now``, in nanoseconds of the sessions' clock."""
-
-    subject: Subject
     measured: Measured
     now: int
     steering: SteeringStatus = NOT_STEERED
@@ -112,33 +104,33 @@ class Report:
 
     def found(self, query: SessionQuery) -> FoundSessions:
         """The sessions that a query asks for."""
-        fits = sessions_found(query, self.subject.snapshot, self.measured.subflows)
+        fits = sessions_found(query, self.snapshot, self.measured.subflows)
         dry = self._dry
         part = fits[query.offset : query.offset + query.limit]
-        uptime = round(self.subject.uptime, 3)
+        uptime = round(self.uptime, 3)
         return FoundSessions(uptime, len(fits), tuple(self._session(session, dry) for session in part))
 
     @property
     def _dry(self) -> Collection[str]:
-        return {rule.name for rule in self.subject.snapshot.policy.rules if rule.dry_run}
+        return {rule.name for rule in self.snapshot.policy.rules if rule.dry_run}
 
     def _status(self, classes: int | None, sessions: int | None) -> Status:
-        subject, snapshot = self.subject, self.subject.snapshot
+        snapshot = self.snapshot
         dry = self._dry
         classes_by_rule = Counter(key.owner.rule for key in snapshot.classes)
         used = defaultdict[str, list[int]](list)
         for owner, _, amount in snapshot.used:
             used[owner.rule].append(amount)
         return Status(
-            policy=str(subject.file),
-            source=str(subject.source),
-            uptime_s=round(subject.uptime, 3),
+            policy=str(self.file),
+            source=str(self.source),
+            uptime_s=round(self.uptime, 3),
             sessions_total=len(snapshot.sessions),
             subflows_total=snapshot.subflows_total,
             throttled_total=snapshot.throttled_total,
             classes_total=len(snapshot.classes),
             rules=tuple(
-                _rule(snapshot, rule, rule.name in subject.runtime, classes_by_rule[rule.name], used[rule.name])
+                _rule(snapshot, rule, rule.name in self.runtime, classes_by_rule[rule.name], used[rule.name])
                 for rule in snapshot.policy.rules
             ),
             paths=tuple(_path(snapshot, name) for name in snapshot.policy.paths),
@@ -146,17 +138,17 @@ class Report:
                 _class(each, self.measured, self._privacy) for each in islice(snapshot.classes.values(), classes)
             ),
             sessions=tuple(self._session(session, dry) for session in snapshot.sessions[:sessions]),
-            counters=_counters(snapshot, subject.counts),
-            capture={interface: CaptureStatus(**counts) for interface, counts in subject.capture.items()},
+            counters=_counters(snapshot, self.counts),
+            capture={interface: CaptureStatus(**counts) for interface, counts in self.capture.items()},
             steering=self.steering,
         )
 
     @property
     def _privacy(self) -> Privacy:
-        return self.subject.snapshot.policy.privacy
+        return self.snapshot.policy.privacy
 
     def _session(self, session: Session, dry: Collection[str]) -> SessionStatus:
-        snapshot, now = self.subject.snapshot, self.now
+        snapshot, now = self.snapshot, self.now
         decisions = {decision.subflow: decision for decision in snapshot.decisions.get(session.token, ())}
         class_keys = snapshot.class_keys.get(session.token, {})
         classes = {

@@ -23,10 +23,10 @@ class Silence:
         silent = {key for key, (_, _, since) in self._counted.items() if report.now - since >= longest}
         if not silent:
             return []
-        class_keys = report.subject.snapshot.class_keys
+        class_keys = report.snapshot.class_keys
         return [
             subflow.name
-            for session in report.subject.snapshot.sessions
+            for session in report.snapshot.sessions
             if session.token in class_keys
             for subflow in session.subflows
             if report.now - subflow.since >= longest
@@ -36,7 +36,7 @@ class Silence:
 
     def _count(self, report: Report) -> None:
         counted = {}
-        for key, each in report.subject.snapshot.classes.items():
+        for key, each in report.snapshot.classes.items():
             minor = each.htb.minor
             found = report.measured.classes.get((device(key.interface, key.direction), minor))
             before = self._counted.get(key)

@@ -17,7 +17,7 @@ from throttler.service.engine import Engine
 from throttler.service.metrics import Exporter
 from throttler.service.query import SessionQuery
 from throttler.service.query import check as check_query
-from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, Subject, explain, measure, question
+from throttler.service.report import EXPLAINED, MEASURED, SHOWN, Measured, Report, explain, measure, question
 from throttler.service.reporter import BETWEEN, Reporter
 from throttler.sources.source import SourceKind
 from tributary.kernel.htb import ClassStatistics
@@ -42,11 +42,8 @@ def of(engine: Engine, sent: Callable[[int], int] = lambda _: 0) -> Report:
     snapshot = engine.snapshot()
     minors = [each.htb.minor for each in snapshot.classes.values()]
     measured = Measured({("eth0", minor): ClassStatistics(sent(minor), 1, 0, 0) for minor in minors}, {})
-    return Report(
-        Subject(snapshot, frozenset(), SourceKind.KERNEL, Counter(), {}, Path("policy.toml"), 1.0),
-        measured,
-        time.time_ns(),
-    )
+    file, none = Path("policy.toml"), frozenset[str]()
+    return Report(snapshot, none, SourceKind.KERNEL, Counter(), {}, file, 1.0, measured, time.time_ns())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -6,7 +7,6 @@ from tests.unit.throttler.test_engine import FIRST, JOINED, policy_of
 from tests.unit.throttler.test_report import of
 from throttler.policy.quotas import Quotas
 from throttler.service.engine import Engine
-from throttler.service.report import Report
 from throttler.service.silence import Silence
 from tributary.mptcp.events import SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
@@ -28,7 +28,7 @@ class World:
 
     def look(self, now: int, sent: Mapping[int, int]) -> list[FourTuple]:
         made = of(self.engine, lambda minor: sent.get(minor, 0))
-        return self.silence.look(Report(made.subject, made.measured, now), LONGEST)
+        return self.silence.look(replace(made, now=now), LONGEST)
 
 
 def test_a_subflow_whose_class_stands_still_is_silent_when_it_has_for_long_enough(tmp_path: Path) -> None:
