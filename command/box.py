@@ -12,14 +12,11 @@ from typing import Any, TypeVar
 
 from command import mapping, parts
 from command.show import Listed
-from gateway.control import CONTROL as GATEWAY
-from router.control import CONTROL as ROUTER
 from throttler.service import status
-from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.status import Status
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
-from tributary.api.places import CONSOLE
+from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from command import box, show, steering
-from router.control import CONTROL
+from tributary.api.places import ROUTER
 from tributary.daemons.logs import printable
 from tributary.daemons.text import age, plural, scaled
 from tributary.settings.cli import Contradiction, Subcommands
@@ -119,7 +119,7 @@ def _meant(change: Change, saved_in: Path | None) -> str:
 
 def _make(link: str, change: Change, settings: Path, save: bool) -> None:
     if change.key == _USED:
-        CONTROL.ask("set-usage", link=link, used=Size.parse(change.value).amount)
+        ROUTER.ask("set-usage", link=link, used=Size.parse(change.value).amount)
         return
     name = f"{change.key}-{link}"
     if change.value is None:

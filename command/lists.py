@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from command.show import Column, D, Listed, Selection, print_json
-from throttler.service.control import MOST_SESSIONS
 from tributary.api.documents import Session
+from tributary.api.places import MOST_SESSIONS
 from tributary.settings.cli import Arguments, whole_number
 from tributary.settings.units import Duration
 

@@ -14,9 +14,9 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from pydantic import ValidationError
 
 from command.show import Listed
-from throttler.service.control import MOST_SESSIONS
 from tributary.api.console import Explanation, Look, Message, Sessions
 from tributary.api.documents import Device, Link, Rule, Service, Session
+from tributary.api.places import MOST_SESSIONS
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address
 

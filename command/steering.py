@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from command.mapping import LIMIT
-from router.control import CONTROL as ROUTER
-from throttler.service.control import CONTROL as THROTTLER
+from tributary.api.places import ROUTER, THROTTLER
 from tributary.daemons.state_file import unlink, write_atomic
 from tributary.settings.files import drop_ins
 from tributary.settings.units import PositiveRate

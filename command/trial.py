@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from command.lists import Interval
-from router.control import CONTROL as ROUTER
-from throttler.service.control import CONTROL as THROTTLER
+from tributary.api.places import ROUTER, THROTTLER
 from tributary.daemons.control import Control
 from tributary.daemons.state_file import write_atomic
 from tributary.settings.cli import Contradiction, Subcommands

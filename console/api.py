@@ -24,11 +24,10 @@ from console.history import SECONDS, SPANS, Recorder
 from console.journal import TO, Book
 from console.looking import Looking, Seen, load
 from console.requests import Needs, Refused
-from gateway.control import CONTROL as GATEWAY
-from throttler.service.control import CONTROL as THROTTLER
 from tributary.api import console as documents
 from tributary.api.console import Message
 from tributary.api.documents import Session
+from tributary.api.places import GATEWAY, THROTTLER
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.hosts import as_address, by_number

@@ -9,8 +9,8 @@ from typing import Any
 from command import box, mapping, steering
 from console import fixes
 from console.journal import ACCESS, STATE, TO, Book, Change
-from gateway.control import CONTROL as GATEWAY
 from tributary.api.console import Entry, Fixed
+from tributary.api.places import GATEWAY
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate
 

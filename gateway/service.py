@@ -10,8 +10,8 @@ from math import inf
 from typing import Any
 
 from gateway import enrolment, report
-from gateway.control import CONTROL, STEERING, UNPRIVILEGED
 from gateway.tunnels import Gateway
+from tributary.api.places import GATEWAY
 from tributary.daemons.control import Request, Response, failed
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Loop
@@ -19,6 +19,7 @@ from tributary.daemons.signals import caught
 from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard.enrolment import text
 
+_UNPRIVILEGED, _STEERING = ("status", "routers"), ("enrol", "revoke")
 _PATIENCE = 5.0
 """Seconds to wait for another command that changes the routers: a browser does not wait for long."""
 _STOP = (signal.SIGTERM, signal.SIGINT)
@@ -31,14 +32,14 @@ def serve(gateway: Callable[[], Gateway], log: Log) -> None:
     """
     with (
         caught(*_STOP) as signals,
-        CONTROL.server() as server,
+        GATEWAY.server() as server,
         ThreadPoolExecutor(1, "looks") as looks,
         ThreadPoolExecutor(1, "changes") as changes,
     ):
         service = _Service(gateway, looks, changes, log)
 
         def respond(request: bytes, peer: Any) -> "bytes | Future[bytes]":
-            return CONTROL.respond(request, peer, service.answer, UNPRIVILEGED, STEERING)
+            return GATEWAY.respond(request, peer, service.answer, _UNPRIVILEGED, _STEERING)
 
         Loop(signals, _STOP, {server: respond}, (), log).run(service)
 
@@ -72,7 +73,7 @@ class _Service:
         act = known.get(asked["command"])
         if act is None:
             raise CommandError(Exit.USAGE, f"the gateway's service has no command {asked['command']!r}")
-        thread = self._changes if asked["command"] in STEERING else self._looks
+        thread = self._changes if asked["command"] in _STEERING else self._looks
         return thread.submit(self._answered, act, asked)
 
     def _status(self, _asked: Request) -> Response:

@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from router.api import Status
-from router.control import CONTROL
 from router.lan.tables import LanTables
 from router.links.usage import Usage
 from router.live_settings import LiveSettings
 from router.settings import RouterSettings, parse
+from tributary.api.places import ROUTER
 from tributary.daemons.control import REFUSED, Request, Response, refused
 from tributary.daemons.logs import Log
 from tributary.settings import bypass
@@ -60,7 +60,7 @@ class Commands:
 
     def respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
         """For the control socket's server."""
-        return CONTROL.respond(
+        return ROUTER.respond(
             request, peer, self._answer, unprivileged=("status", "lan"), steering=("set-link", "set-bypass")
         )
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from router.api import Status
 from router.commands import Commands
-from router.control import CONTROL
 from router.debounce import Debounce
 from router.kernel_client import KernelClient, runs_a_program
 from router.lan.tables import LanTables
@@ -30,6 +29,7 @@ from router.state.owned import RecordFile
 from router.state.plan import Operation, command
 from router.state.reconciler import Decision, Reconciler
 from router.tunnels.resolver import Resolver
+from tributary.api.places import ROUTER
 from tributary.daemons import directories
 from tributary.daemons.logs import Level, Log
 from tributary.daemons.loop import Descriptor, Loop
@@ -87,7 +87,7 @@ class Daemon:
         self._log, self._usage_file = options.log, UsageFile(options.usage)
         self._settings, settings = LiveSettings(options.file, options.settings), options.settings
         signals = stack.enter_context(caught(*_STOP, _LEAVE, _RELOAD))
-        self._server = stack.enter_context(CONTROL.server())
+        self._server = stack.enter_context(ROUTER.server())
         self._programs = stack.enter_context(ThreadPoolExecutor(1, "programs"))
         self._kernel = stack.enter_context(KernelClient())
         self._store = RecordFile(options.state, directories.namespace())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
-from throttler.service.control import CONTROL
+from tributary.api.places import THROTTLER
 from tributary.daemons import directories, logs
 from tributary.daemons.control import Response
 from tributary.daemons.text import plural
@@ -164,9 +164,9 @@ def _set(name: str, keys: Sequence[str], last: bool, dry_run: bool, json: bool) 
         )
     rule = {"name": name, **values}
     if dry_run:
-        _would(name, CONTROL.ask("preview", rule=rule, last=last), json)
+        _would(name, THROTTLER.ask("preview", rule=rule, last=last), json)
         return
-    _changed(CONTROL.ask("set", rule=rule, last=last), json)
+    _changed(THROTTLER.ask("set", rule=rule, last=last), json)
 
 
 def _would(name: str, answer: Response, as_json: bool) -> None:
@@ -201,11 +201,11 @@ def _key(text: str) -> tuple[str, object]:
 
 
 def _unset(name: str, json: bool) -> None:
-    _changed(CONTROL.ask("unset", rule=name), json)
+    _changed(THROTTLER.ask("unset", rule=name), json)
 
 
 def _reload(json: bool) -> None:
-    _changed(CONTROL.ask("reload"), json)
+    _changed(THROTTLER.ask("reload"), json)
 
 
 def _changed(answer: Response, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
 from experiments.testbed.tolerance import TOLERANCE
-from throttler.service.control import CONTROL
+from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
 
 _ORIGIN = f"{pair.LISTENER}:5001"
@@ -129,7 +129,7 @@ def _asking(testbed: Testbed) -> Iterator[list[float]]:
             while not over.wait(_ASKED_EACH):
                 begun = time.monotonic()
                 try:
-                    CONTROL.ask("none")
+                    THROTTLER.ask("none")
                 except CommandError as refusal:
                     # It has no such command, and says so at once.
                     if refusal.code == Exit.USAGE:

@@ -26,9 +26,9 @@ import pytest
 
 from experiments.testbed.network import lay, standing_nodes
 from experiments.testbed.node import Node
-from router.control import CONTROL
 from tests.netns.connections import MPTCP
 from tests.netns.world import PATIENCE, Child, asked, connected, eventually, in_namespace, on, program, ready, run
+from tributary.api.places import ROUTER
 
 SERVER_4, SERVER_6, PORT = "203.0.113.1", "2001:db8::1", 5124
 LINKS = {"dsl": 1, "lte": 2}
@@ -197,7 +197,7 @@ class World:
 
     def answer(self) -> dict[str, Any]:
         """All that the daemon says of itself."""
-        return asked(self.router, CONTROL)
+        return asked(self.router, ROUTER)
 
     def status(self) -> dict[str, Any]:
         """The links by their names."""

@@ -22,8 +22,7 @@ from tests.netns.console_world import FREE, Browser, console, examined, token
 from tests.netns.links_world import AT_GATEWAY, GATEWAY, connection
 from tests.netns.throttler_world import throttler, tributary
 from tests.netns.world import Child, eventually, in_namespace, on, ready, run, serving
-from throttler.service.control import CONTROL as THROTTLER
-from tributary.api.places import CONSOLE, EXAMINED
+from tributary.api.places import CONSOLE, EXAMINED, THROTTLER
 from tributary.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("world")

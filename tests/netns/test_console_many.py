@@ -21,12 +21,12 @@ from tests.netns.throttler_world import tributary
 from tests.netns.world import serving
 from throttler.policy.model import read
 from throttler.policy.quotas import Quotas
-from throttler.service.control import CONTROL as THROTTLER
 from throttler.service.engine import Engine
 from throttler.service.query import SessionQuery
 from throttler.service.report import Measured, Report
 from throttler.service.status import encode, encode_found
 from throttler.sources.source import SourceKind
+from tributary.api.places import THROTTLER
 from tributary.mptcp.events import SubflowEstablished
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings.files import check

@@ -20,8 +20,8 @@ from tributary.settings.errors import Exit
 # A daemon that holds the control socket and nothing else.
 HOLDER = """\
 import sys
-from router.control import CONTROL
-with CONTROL.server():
+from tributary.api.places import ROUTER
+with ROUTER.server():
     print("ready", flush=True)
     sys.stdin.read()
 """

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from experiments.home.gateway import gateway_command
-from gateway.control import CONTROL
 from gateway.state import State
 from tests.netns.console_world import Browser, console
 from tests.netns.gateway_world import INSIDE, World, needs_tools
 from tests.netns.world import ENVIRONMENT, eventually, in_namespace, ready, run
 from tests.ordinary_user import NOBODY
+from tributary.api.places import GATEWAY
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
 from tributary.wireguard.enrolment import Enrolment
@@ -99,11 +99,11 @@ def test_who_waits_for_another_command_is_told_so_and_keeps_nobody_waiting(gatew
 
 
 def test_without_root_one_may_neither_enrol_nor_start_a_second_service(gateway: World) -> None:
-    asking = "from gateway.control import CONTROL; CONTROL.ask({!r}, name='berlin')"
+    asking = "from tributary.api.places import GATEWAY; GATEWAY.ask({!r}, name='berlin')"
     with served(gateway):
         # As on a machine without the group tributary-steer.
         with gateway.gate.entered():
-            CONTROL.path.chmod(0o666)
+            GATEWAY.path.chmod(0o666)
         for asked, line in (("enrol", "needs root"), ("revoke", "needs root"), ("routers", "")):
             words = in_namespace(gateway.gate.namespace, *NOBODY, sys.executable, "-c", asking.format(asked))
             done = subprocess.run(words, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
@@ -111,5 +111,5 @@ def test_without_root_one_may_neither_enrol_nor_start_a_second_service(gateway: 
         second = subprocess.run(gateway.command("serve"), capture_output=True, text=True, check=False, timeout=60)
         assert (second.returncode, "already runs" in second.stderr) == (Exit.IN_USE, True)
         with gateway.gate.entered(), pytest.raises(CommandError, match="no command 'up'"):
-            CONTROL.ask("up")
+            GATEWAY.ask("up")
         assert json.loads(run(*in_namespace(gateway.gate.namespace, *gateway_command("status", "gateway")))) != {}

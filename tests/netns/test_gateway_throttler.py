@@ -14,7 +14,7 @@ from tests.netns.gateway_world import INSIDE, World, world
 from tests.netns.links_world import connection, serving_sizes
 from tests.netns.world import asked, eventually, in_namespace, needs, ready, run
 from tests.unit.image.firstboot.systems import facts, files_of
-from throttler.service.control import CONTROL
+from tributary.api.places import THROTTLER
 
 pytestmark = needs("wg", "nft", "tc")
 
@@ -59,7 +59,7 @@ def throttled(gateway: World, source: str) -> Iterator[None]:
 
 
 def status(gateway: World) -> dict[str, Any]:
-    return asked(gateway.gate.namespace, CONTROL)
+    return asked(gateway.gate.namespace, THROTTLER)
 
 
 @pytest.mark.parametrize("source", ["kernel", "sniffer"])

@@ -2,10 +2,10 @@ import signal
 
 import pytest
 
-from router.control import CONTROL
 from tests.netns.lan_world import DEVICE, MAC, Home
 from tests.netns.router_world import PROBED, SERVER_4
 from tests.netns.world import eventually
+from tributary.api.places import ROUTER
 from tributary.settings.errors import CommandError
 
 SHOWN = """[[bypassed]]
@@ -16,12 +16,12 @@ to = "lte"
 
 def bypass(home: Home, match: str, to: str | None) -> None:
     with home.nodes["router"].entered():
-        CONTROL.ask("set-bypass", match=match, to=to)
+        ROUTER.ask("set-bypass", match=match, to=to)
 
 
 def listed(home: Home) -> list[dict[str, object]]:
     with home.nodes["router"].entered():
-        found: list[dict[str, object]] = CONTROL.ask("lan")["bypass"]
+        found: list[dict[str, object]] = ROUTER.ask("lan")["bypass"]
     return found
 
 

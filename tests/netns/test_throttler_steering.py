@@ -16,7 +16,7 @@ from experiments.testbed.node import Node
 from experiments.testbed.topology import Profile
 from tests.netns.links_world import Connection, connection, serving_sizes
 from tests.netns.world import asked, eventually
-from throttler.service.control import CONTROL
+from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 
@@ -89,7 +89,7 @@ def rate(testbed: Testbed, seconds: float = 3.0) -> float:
 
 
 def decisions(testbed: Testbed) -> dict[str, int]:
-    found: dict[str, int] = asked(testbed.gateway.namespace, CONTROL)["steering"]["decisions"]
+    found: dict[str, int] = asked(testbed.gateway.namespace, THROTTLER)["steering"]["decisions"]
     return found
 
 
@@ -108,9 +108,9 @@ def test_the_worse_path_becomes_a_backup_at_both_ends_and_is_used_again_when_the
             assert "B" not in flags(testbed.client)["good"]
             assert rate(testbed) > 1.1 * before
             assert "MPTcpExtMPPrioRx" in testbed.client.run("nstat", "-sa", "MPTcpExtMPPrioRx")
-            token = asked(testbed.gateway.namespace, CONTROL)["sessions"][0]["token"]
+            token = asked(testbed.gateway.namespace, THROTTLER)["sessions"][0]["token"]
             with testbed.gateway.entered():
-                (first, *_) = CONTROL.ask("explain", ends=[token])["subflows"]
+                (first, *_) = THROTTLER.ask("explain", ends=[token])["subflows"]
             assert re.search(r"Mbit/s without bad \(10\.0\.2\.2\), .* with: a backup", first["steering"])
             with lossy(testbed, testbed.topology.links[0], 40):
                 eventually(lambda: not is_backup(testbed), seconds=15)
@@ -134,15 +134,15 @@ def test_where_it_cannot_steer_it_limits_and_says_what_to_set(testbed: Testbed) 
     try:
         with start_steering(testbed) as throttler:
             assert "sysctl net.mptcp.pm_type=1" in throttler.output()
-            assert asked(testbed.gateway.namespace, CONTROL)["steering"]["mode"] == "off"
+            assert asked(testbed.gateway.namespace, THROTTLER)["steering"]["mode"] == "off"
             with testbed.gateway.entered():
-                CONTROL.ask("set", rule={"name": "one", "path": "bad", "rate": "1mbit"})
+                THROTTLER.ask("set", rule={"name": "one", "path": "bad", "rate": "1mbit"})
                 with pytest.raises(CommandError, match=r"sysctl net\.mptcp\.pm_type=1"):
-                    CONTROL.ask("reload")
+                    THROTTLER.ask("reload")
             testbed.gateway.sysctl(net__mptcp__pm_type=1)
             with testbed.gateway.entered():
-                CONTROL.ask("reload")
-            eventually(lambda: asked(testbed.gateway.namespace, CONTROL)["steering"]["mode"] == "on")
+                THROTTLER.ask("reload")
+            eventually(lambda: asked(testbed.gateway.namespace, THROTTLER)["steering"]["mode"] == "on")
     finally:
         testbed.gateway.sysctl(net__mptcp__pm_type=1)
 

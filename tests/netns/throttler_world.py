@@ -14,7 +14,7 @@ import pytest
 
 from tests.netns.links_world import GATEWAY, IPV4, IPV6, Connection, connection, end_connections
 from tests.netns.world import ENVIRONMENT, Child, asked, eventually, in_namespace, on, process
-from throttler.service.control import CONTROL
+from tributary.api.places import THROTTLER
 from tributary.paths import ROOT
 
 WIRED_SLOW = ROOT / "tc-policies" / "wired-slow.toml"
@@ -91,7 +91,7 @@ def tributary(*words: str, code: int = 0) -> str:
 
 
 def status() -> dict[str, Any]:
-    return asked(GATEWAY, CONTROL)
+    return asked(GATEWAY, THROTTLER)
 
 
 def class_statuses() -> list[dict[str, Any]]:

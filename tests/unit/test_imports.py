@@ -25,12 +25,11 @@ BELOW: dict[str, set[str]] = {
     # It asks each program in that program's own words, and shows the answers in those of tributary/api.
     "command": {"tributary", "throttler", "router", "gateway", "squid.settings", "doctor"},
     # It shows and does what the command does.
-    "console": {"tributary", "command", "throttler.service.control", "gateway.control"},
+    "console": {"tributary", "command"},
     # The throttler is asked at its socket and read by its own types, chains are asked for where they are computed,
     # agents are what the control plane builds, a home router's files are a card's; all else is by users' commands.
     "experiments": {
         "tributary",
-        "throttler.service.control",
         "throttler.service.status",
         "overlay.calculator",
         "overlay.control",

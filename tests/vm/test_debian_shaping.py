@@ -54,7 +54,7 @@ both_ways() {
     ping_beside "$1_download" --reverse
     ping_beside "$1_upload"
 }
-status() { $router $python -c 'import json, router.control as it; print(json.dumps(it.CONTROL.ask("status")))'; }
+status() { $router $python -c 'import json, tributary.api.places as it; print(json.dumps(it.ROUTER.ask("status")))'; }
 shaped() { ip netns exec router tc -json qdisc show; }
 # with_daemon NAME RATES COMMAND...: run it while the links have these rates.
 with_daemon() {

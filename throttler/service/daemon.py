@@ -18,7 +18,6 @@ from throttler.policy.model import Policy
 from throttler.policy.quotas import SECOND, Quotas, Use
 from throttler.policy.values import SteeringMode
 from throttler.service.commands import STEERING, UNPRIVILEGED, Commands
-from throttler.service.control import CONTROL
 from throttler.service.engine import Engine
 from throttler.service.events import CounterRead, EngineEvent, InterfacesChanged, KernelReset, Shutdown
 from throttler.service.report import Report
@@ -27,6 +26,7 @@ from throttler.service.state import Store
 from throttler.shaping.backend import KernelBackend, StepFailed, require_tools
 from throttler.shaping.plan import Plan
 from throttler.sources.source import Source, SourceKind
+from tributary.api.places import THROTTLER
 from tributary.daemons import logs, metrics_server
 from tributary.daemons.control import Request, Response
 from tributary.daemons.logs import Level
@@ -85,7 +85,7 @@ class Daemon:
         """``stack`` closes what it opens; raises CommandError."""
         self._log = log = logs.to_stderr(options.log)
         signals = stack.enter_context(caught(*_STOP, _RELOAD))
-        servers: dict[Server, Respond] = {stack.enter_context(CONTROL.server()): self._respond}
+        servers: dict[Server, Respond] = {stack.enter_context(THROTTLER.server()): self._respond}
         self._interfaces = stack.enter_context(interfaces.watch())
         self._ruleset = stack.enter_context(NftTables())
         if options.metrics:
@@ -279,7 +279,7 @@ class Daemon:
             self._log.event("quotas not saved", Level.ERROR, reason=str(failure))
 
     def _respond(self, request: bytes, peer: socket.socket) -> bytes | Future[bytes]:
-        return CONTROL.respond(request, peer, self._answer, UNPRIVILEGED, STEERING)
+        return THROTTLER.respond(request, peer, self._answer, UNPRIVILEGED, STEERING)
 
     def _answer(self, asked: Request) -> Response | Future[bytes]:
         try:

@@ -7,9 +7,9 @@ from typing import Any, Literal, cast
 from pydantic import Field
 
 from throttler.policy.values import NETWORKS, Networks
-from throttler.service.control import MOST_SESSIONS
 from throttler.service.snapshot import Snapshot
 from throttler.sessions import Session
+from tributary.api.places import MOST_SESSIONS
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.mptcp.sockets import Traffic
 from tributary.settings.errors import invalid_value

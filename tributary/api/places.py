@@ -1,8 +1,16 @@
-"""Where the programs are asked that have documents of their own, and where such documents lie."""
+"""Where the programs are asked, and where some put what they found."""
 
 from pathlib import Path
 
 from tributary.daemons.control import Control
+
+THROTTLER = Control("throttler", "throttler", longest=1 << 20, timeout=60.0)
+"""A policy that is tried comes whole. A reload with 100,000 subflows takes some seconds."""
+MOST_SESSIONS = 1000
+"""Sessions in one answer of the throttler's, or of the console's."""
+ROUTER = Control("router", "router daemon", longest=1 << 20, timeout=10.0)
+GATEWAY = Control("gateway", "gateway's service", longest=1 << 14, timeout=60.0)
+"""Who enrols waits for tools, of which each has its time-out."""
 
 CONSOLE_PORT = 8480
 """Where a console listens unless its settings say otherwise."""

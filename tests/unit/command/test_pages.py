@@ -3,8 +3,8 @@
 from command import lists, mapping
 from command.show import Listed
 from tests.unit.throttler.answer import answer
-from throttler.service.control import MOST_SESSIONS
 from tributary.api.documents import Session
+from tributary.api.places import MOST_SESSIONS
 
 
 def test_a_session_that_moves_to_the_next_page_meanwhile_is_listed_once() -> None:
