@@ -180,7 +180,7 @@ def _measured(wanted: "Sequence[Order]", results: Path, allowed: Allowed) -> "tu
     absent: dict[str, None] = {}
     for order in wanted:
         readings = perform("bench", order, *where).readings
-        metrics += order.scenario.quoted(readings)
+        metrics += order.experiment.quoted(readings)
         absent |= dict.fromkeys(missing(readings))
     return metrics, list(absent)
 

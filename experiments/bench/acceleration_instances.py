@@ -6,7 +6,6 @@ None has traffic. What they share counts once (Pss, proc(5)).
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -16,14 +15,13 @@ from experiments.bench.converter.contenders import CONTENDERS, Program, varnish
 from experiments.bench.converter.footprint import proportional
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.sweeps import Several
-from experiments.study.blueprint import Standing
+from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import reserved
 from experiments.testbed.node import Node
-from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 
 _PORT = 3128
 _SETTLE, _SETTLED = 2.0, 1.01  # seconds; growth in that time
@@ -32,71 +30,63 @@ _MOST = {"varnish": 100}
 """Instances of one that compiles for about a second as each starts."""
 
 
-class InstanceOptions(Options):
+def namespaces(tenants: int) -> Ground[Sequence[Node]]:
+    """So many of them."""
+
+    @contextmanager
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Sequence[Node]]]:
+        with reserved(name) as directory:
+            nodes = [Node(f"trib-{name}-tenant{number}", directory) for number in range(tenants)]
+            for node in nodes:
+                node.create()
+            yield Standing(nodes)
+
+    return Ground({"namespaces": tenants}, stands)
+
+
+class AccelerationInstances(Experiment):
     """How many ``instances`` there are at once."""
+
+    claim = "What have 1 to 1,000 converters in memory, each in a namespace of its own, beside HAProxy and Varnish?"
+    quick = {"instances": "1,10"}
+    any_links = False
 
     repeat: Repeat = 1
     instances: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
         default=(1, 100, 1000), description="numbers from 1 on with commas between them, such as '1,10'"
     )
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """As many of each kind as it can be."""
+        return [
+            {"by": by, "instances": str(count)}
+            for by in _PROGRAMS
+            for count in self.instances
+            if count <= _MOST.get(by, count)
+        ]
 
-@dataclass(frozen=True)
-class Tenants(Standing):
-    """The namespaces."""
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Sequence[Node]]:
+        return namespaces(max(self.instances))
 
-    nodes: Sequence[Node]
+    def measure(self, nodes: Sequence[Node], point: Point, repetition: int) -> Reading:
+        """``instances_mb``; nothing of a program that is not here."""
+        by = point["by"]
+        if CONTENDERS[by].missing:
+            return Reading(point, repetition, {}, {})
+        with _running(_PROGRAMS[by], nodes[: int(point["instances"])]) as pids:
+            return Reading(point, repetition, {"instances_mb": _settled(pids) / 1e6}, {})
 
-
-@dataclass(frozen=True)
-class Namespaces:
-    """So many of them before they stand."""
-
-    tenants: int
-
-    def as_json(self) -> dict[str, object]:
-        return {"namespaces": self.tenants}
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Tenants]:  # noqa: ARG002
-        """All of them for the length of the block."""
-        with reserved(name) as directory:
-            nodes = [Node(f"trib-{name}-tenant{number}", directory) for number in range(self.tenants)]
-            for node in nodes:
-                node.create()
-            yield Tenants(nodes)
-
-
-def points(options: InstanceOptions, _topology: Topology | None = None) -> list[Point]:
-    """As many of each kind as it can be."""
-    return [
-        {"by": by, "instances": str(count)}
-        for by in _PROGRAMS
-        for count in options.instances
-        if count <= _MOST.get(by, count)
-    ]
-
-
-def _measure(built: Tenants, _options: InstanceOptions, point: Point, repetition: int) -> Reading:
-    """``instances_mb``; nothing of a program that is not here."""
-    by = point["by"]
-    if CONTENDERS[by].missing:
-        return Reading(point, repetition, {}, {})
-    with _running(_PROGRAMS[by], built.nodes[: int(point["instances"])]) as pids:
-        return Reading(point, repetition, {"instances_mb": _settled(pids) / 1e6}, {})
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """``instances_mb_N``: megabytes of N converters; the same of the peers, with their names in front."""
-    counts = sorted({int(reading.point["instances"]) for reading in readings})
-    return [
-        Metric(
-            f"{'' if by == NATIVE else f'{by}_'}instances_mb_{count}",
-            readings.at(by=by, instances=str(count)).values("instances_mb"),
-        )
-        for by in _PROGRAMS
-        for count in counts
-    ]
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``instances_mb_N``: megabytes of N converters; the same of the peers, with their names in front."""
+        counts = sorted({int(reading.point["instances"]) for reading in readings})
+        return [
+            Metric(
+                f"{'' if by == NATIVE else f'{by}_'}instances_mb_{count}",
+                readings.at(by=by, instances=str(count)).values("instances_mb"),
+            )
+            for by in _PROGRAMS
+            for count in counts
+        ]
 
 
 def _settled(pids: Sequence[int]) -> int:
@@ -119,17 +109,3 @@ def _running(program: Program, nodes: Sequence[Node]) -> Iterator[list[int]]:
         for node, process in running.items():
             process.wait_until(partial(node.listens, _PORT))
         yield [process.popen.pid for process in running.values()]
-
-
-SCENARIO = Scenario(
-    name="bench-acceleration-instances",
-    claim="What have 1 to 1,000 converters in memory, each in a namespace of its own, beside HAProxy and Varnish?",
-    about=__doc__,
-    options=InstanceOptions,
-    quick={"instances": "1,10"},
-    points=points,
-    blueprint=lambda options, _profile, _point: Namespaces(max(options.instances)),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

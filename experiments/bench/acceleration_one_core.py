@@ -11,67 +11,58 @@ from pydantic import Field
 
 from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.parts import NATIVE
-from experiments.bench.processors import kept_to
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cables_with
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.cables import Cabling
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
 
 _PEERS = ("varnish", "haproxy", "nginx")
 _ALL = (NATIVE, *_PEERS)
 
 
-class CoreOptions(Options):
+@contextmanager
+def _contending(cabling: Cabling, processor: int) -> Iterator[Cabling]:
+    """All contenders that are here listen by TCP, on one processor."""
+    with ExitStack() as stack:
+        for contender in (CONTENDERS[each] for each in _ALL if not CONTENDERS[each].missing):
+            stack.enter_context(contender.running(cabling, "taskset", "--cpu-list", str(processor), mptcp=False))
+        yield cabling
+
+
+class AccelerationOneCore(Experiment):
     """``size``: of the download."""
+
+    claim = "What does a converter move through one processor, beside Varnish, HAProxy, nginx?"
+    quick = {"repeat": 1, "size": "200MB"}
+    any_links = False
+    in_turn = True
 
     repeat: Repeat = 5
     size: Size = Field(default=Size(2_000_000_000), description="a size, such as '200MB'")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": name} for name in _ALL]
 
-class OneCore(Cables):
-    """All contenders that are here listen by TCP, on the last processor."""
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
         *others, last = sorted(os.sched_getaffinity(0))
-        kept = kept_to(others or [last])
-        with kept, super().standing(name, seed, tolerance) as built, ExitStack() as stack:
-            for contender in (CONTENDERS[each] for each in _ALL if not CONTENDERS[each].missing):
-                on_last = ("taskset", "--cpu-list", str(last))
-                stack.enter_context(contender.running(built.cabling, *on_last, mptcp=False))
-            yield built
+        return cables_with(lambda cabling: _contending(cabling, last), others or [last])
 
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """``mbps``; nothing of who is not here."""
+        contender = CONTENDERS[point["by"]]
+        if contender.missing:
+            return Reading(point, repetition, {}, {})
+        told = cabling.load("bulk", "--bytes", str(self.size.amount), *contender.route)
+        return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6}, {})
 
-def _measure(built: Cabled, options: CoreOptions, point: Point, repetition: int) -> Reading:
-    """``mbps``; nothing of who is not here."""
-    contender = CONTENDERS[point["by"]]
-    if contender.missing:
-        return Reading(point, repetition, {}, {})
-    told = built.cabling.load("bulk", "--bytes", str(options.size.amount), *contender.route)
-    return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6}, {})
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """What each moves, and ``bulk_vs_PEER``."""
-    ours = readings.at(by=NATIVE).repeated("mbps")
-    return [
-        *(Metric(f"one core, {name}", readings.at(by=name).values("mbps"), "Mbit/s") for name in _ALL),
-        *(ratio(f"bulk_vs_{peer}", ours, readings.at(by=peer).repeated("mbps")) for peer in _PEERS),
-    ]
-
-
-SCENARIO = Scenario(
-    name="bench-acceleration-one-core",
-    claim="What does a converter move through one processor, beside Varnish, HAProxy, nginx?",
-    about=__doc__,
-    options=CoreOptions,
-    quick={"repeat": 1, "size": "200MB"},
-    points=lambda _options, _topology: [{"by": name} for name in _ALL],
-    blueprint=lambda _options, _profile, _point: OneCore(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-    in_turn=True,
-)
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """What each moves, and ``bulk_vs_PEER``."""
+        ours = readings.at(by=NATIVE).repeated("mbps")
+        return [
+            *(Metric(f"one core, {name}", readings.at(by=name).values("mbps"), "Mbit/s") for name in _ALL),
+            *(ratio(f"bulk_vs_{peer}", ours, readings.at(by=peer).repeated("mbps")) for peer in _PEERS),
+        ]

@@ -15,14 +15,14 @@ from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
-from experiments.scenarios.cabled import Wired
 from experiments.scenarios.sweeps import Rates
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
@@ -46,17 +46,6 @@ _ALONE, _BESIDE = "nothing", "plain TCP"
 _SECONDS = "a number of seconds above 0"
 
 
-class AccuracyOptions(Options):
-    """Each of the ``rates`` has ``settle`` seconds until it is measured for ``seconds``; and the ``quota`` its own."""
-
-    repeat: Repeat = 1
-    rates: Rates = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
-    settle: float = Field(default=2.0, gt=0, description=_SECONDS)
-    seconds: float = Field(default=10.0, gt=0, description=_SECONDS)
-    quota: Size = Field(default=Size(20_000_000), description="a size, such as '20MB'")
-    quota_seconds: float = Field(default=12.0, gt=0, description=_SECONDS)
-
-
 @dataclass(frozen=True)
 class Sample:
     """Bytes that had passed at ``at`` seconds on a monotonic clock."""
@@ -65,69 +54,82 @@ class Sample:
     passed: int
 
 
-def _points(options: AccuracyOptions, _topology: Topology) -> list[Point]:
-    """Every rate both ways, alone and beside plain TCP, and the quota."""
-    held: list[Point] = [
-        {"rate": str(rate), "direction": direction, "beside": beside}
-        for rate, direction, beside in product(options.rates, _DIRECTIONS, (_ALONE, _BESIDE))
-    ]
-    return [*held, {"quota": str(options.quota)}]
+class Accuracy(Experiment):
+    """Each of the ``rates`` has ``settle`` seconds until it is measured for ``seconds``; and the ``quota`` its own."""
 
+    claim = "Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?"
+    quick = {"rates": "1mbit,100mbit", "settle": 1.0, "seconds": 3.0, "quota": "5MB", "quota_seconds": 5.0}
+    any_links = False
 
-def _measure(built: Wired, options: AccuracyOptions, point: Point, repetition: int) -> Reading:
-    """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""
-    with serving(built.testbed):
-        if "quota" in point:
-            return Reading(point, repetition, {"error_percent": _quota_error(built.testbed, options)}, {})
-        reached = _held(built.testbed, options, point)
-    error = _error(reached, PositiveRate.parse(point["rate"]).amount)
-    return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error}, {})
+    repeat: Repeat = 1
+    rates: Rates = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
+    settle: float = Field(default=2.0, gt=0, description=_SECONDS)
+    seconds: float = Field(default=10.0, gt=0, description=_SECONDS)
+    quota: Size = Field(default=Size(20_000_000), description="a size, such as '20MB'")
+    quota_seconds: float = Field(default=12.0, gt=0, description=_SECONDS)
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """Every rate both ways, alone and beside plain TCP, and the quota."""
+        held: list[Point] = [
+            {"rate": str(rate), "direction": direction, "beside": beside}
+            for rate, direction, beside in product(self.rates, _DIRECTIONS, (_ALONE, _BESIDE))
+        ]
+        return [*held, {"quota": str(self.quota)}]
 
-def metrics(readings: Readings) -> list[Metric]:
-    """The largest error of all rates, and the quota's."""
-    held = Readings(reading for reading in readings if "rate" in reading.point)
-    each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in held})
-    return [
-        *(
-            Metric(f"{way}: {rate}", held.at(direction=way, rate=str(rate)).values("mbps"), "Mbit/s")
-            for way, rate in each
-        ),
-        Metric("rate_error_pct_max", [max(map(abs, held.values("error_percent")))], "%"),
-        Metric("quota_error_pct", [r.values["error_percent"] for r in readings if "quota" in r.point]),
-    ]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
+        return pair.PAIR
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""
+        with serving(testbed):
+            if "quota" in point:
+                return Reading(point, repetition, {"error_percent": self._quota_error(testbed)}, {})
+            reached = self._held(testbed, point)
+        error = _error(reached, PositiveRate.parse(point["rate"]).amount)
+        return Reading(point, repetition, {"mbps": reached / 1e6, "error_percent": error}, {})
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """The largest error of all rates, and the quota's."""
+        held = Readings(reading for reading in readings if "rate" in reading.point)
+        each = sorted({(reading.point["direction"], PositiveRate.parse(reading.point["rate"])) for reading in held})
+        return [
+            *(
+                Metric(f"{way}: {rate}", held.at(direction=way, rate=str(rate)).values("mbps"), "Mbit/s")
+                for way, rate in each
+            ),
+            Metric("rate_error_pct_max", [max(map(abs, held.values("error_percent")))], "%"),
+            Metric("quota_error_pct", [r.values["error_percent"] for r in readings if "quota" in r.point]),
+        ]
+
+    def _held(self, testbed: Testbed, point: Point) -> float:
+        """Bits per second of frames that one held MPTCP subflow reached."""
+        seconds, direction = self.settle + self.seconds + 30, point["direction"]
+        with ExitStack() as stack:
+            stack.enter_context(pair.throttling(testbed, rule(point["rate"], direction)))
+            read = stack.enter_context(_counted(testbed, direction))
+            if point["beside"] == _BESIDE:
+                stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--rate-limit", str(_BESIDE_PACE)))
+            stack.enter_context(flow(testbed, HELD_PORT, direction, seconds, *HELD))
+            time.sleep(self.settle)
+            first = read()
+            time.sleep(self.seconds)
+            return _bits_per_second(first, read())
+
+    def _quota_error(self, testbed: Testbed) -> float:
+        """By how many per cent more than the quota passed before the cut."""
+        with ExitStack() as stack:
+            stack.enter_context(pair.throttling(testbed, quota_rule(str(self.quota))))
+            read = stack.enter_context(_counted(testbed, "download", header=0))
+            stack.enter_context(flow(testbed, HELD_PORT, "download", self.quota_seconds + 30, *HELD))
+            samples, end = [read()], time.monotonic() + self.quota_seconds
+            while time.monotonic() < end:
+                time.sleep(0.1)
+                samples.append(read())
+        return _error(before_cut(samples, PositiveRate.parse(_AFTER_CUT).amount), self.quota.amount)
 
 
 def _error(measured: float, wanted: float) -> float:
     return 100 * (measured / wanted - 1)
-
-
-def _held(testbed: Testbed, options: AccuracyOptions, point: Point) -> float:
-    """Bits per second of frames that one held MPTCP subflow reached."""
-    seconds, direction = options.settle + options.seconds + 30, point["direction"]
-    with ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, rule(point["rate"], direction)))
-        read = stack.enter_context(_counted(testbed, direction))
-        if point["beside"] == _BESIDE:
-            stack.enter_context(flow(testbed, BESIDE_PORT, direction, seconds, "--rate-limit", str(_BESIDE_PACE)))
-        stack.enter_context(flow(testbed, HELD_PORT, direction, seconds, *HELD))
-        time.sleep(options.settle)
-        first = read()
-        time.sleep(options.seconds)
-        return _bits_per_second(first, read())
-
-
-def _quota_error(testbed: Testbed, options: AccuracyOptions) -> float:
-    """By how many per cent more than the quota passed before the cut."""
-    with ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, quota_rule(str(options.quota))))
-        read = stack.enter_context(_counted(testbed, "download", header=0))
-        stack.enter_context(flow(testbed, HELD_PORT, "download", options.quota_seconds + 30, *HELD))
-        samples, end = [read()], time.monotonic() + options.quota_seconds
-        while time.monotonic() < end:
-            time.sleep(0.1)
-            samples.append(read())
-    return _error(before_cut(samples, PositiveRate.parse(_AFTER_CUT).amount), options.quota.amount)
 
 
 def before_cut(samples: Sequence[Sample], rate_after: float) -> float:
@@ -179,17 +181,3 @@ def quota_rule(quota: str) -> str:
         rule(_BEFORE_CUT, "download")
         + f'quota = "{quota} per month"\nover_quota_rate = "{_AFTER_CUT}"\nshared_by = "client"\n'
     )
-
-
-SCENARIO = Scenario(
-    name="bench-accuracy",
-    claim="Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?",
-    about=__doc__,
-    options=AccuracyOptions,
-    quick={"rates": "1mbit,100mbit", "settle": 1.0, "seconds": 3.0, "quota": "5MB", "quota_seconds": 5.0},
-    points=_points,
-    blueprint=lambda _options, _profile, _point: pair.Pair(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -15,12 +15,13 @@ from pydantic import Field
 from experiments.bench import pair, throttler_scale
 from experiments.bench.kernel_threads import Clocks
 from experiments.probes.first_paint import CHROMIUM
-from experiments.scenarios.cabled import Wired
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
+from experiments.testbed.topology import Profile, Topology
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -37,53 +38,64 @@ _MEASURED = (
 )
 
 
-class ConsoleOptions(Options):
+class Console(Experiment):
     """Beside so many ``sessions``, so many ``pages`` are open for ``seconds``."""
+
+    claim = "What does the console cost beside 10,000 sessions, with 100 pages open?"
+    quick = {"repeat": 1, "sessions": 500, "pages": 20, "seconds": 4.0}
+    any_links = False
 
     repeat: Repeat = 3
     sessions: int = Field(default=10_000, ge=1, description="a whole number of sessions, at least 1")
     pages: int = Field(default=100, ge=1, le=128, description="a whole number of pages from 1 to 128")
     seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"interface": PATHS[0]}]
 
-def _measure(built: Wired, options: ConsoleOptions, point: Point, repetition: int) -> Reading:
-    """Per second, while the pages are open."""
-    testbed = built.testbed
-    testbed.gateway.sysctl(net__ipv4__ip_forward=0)
-    state = testbed.directory / f"console-{repetition}"
-    run_console = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
-    with pair.throttling(testbed, throttler_scale.RULES, "sniffer") as throttler:
-        throttler_scale.play(testbed, _BY_SESSION * options.sessions, _BY_SESSION, _BY_CLIENT)
-        with testbed.gateway.start("console", run_console).wait_until_ready() as console:
-            time.sleep(_WARM_UP)
-            clocks = [Clocks([each.popen.pid]) for each in (console, throttler)]
-            start, before = time.monotonic(), [each.seconds() for each in clocks]
-            read = _read(testbed, options)
-            took = time.monotonic() - start
-            own, throttlers = (each.seconds() - then for each, then in zip(clocks, before, strict=True))
-            resident = throttler_scale.resident(console.popen.pid) / 1e6
-            painted = _painted(testbed)
-    return Reading(
-        point,
-        repetition,
-        {
-            **painted,
-            "page_kb": read["kb"],
-            "cpu_pct_10k": 100 * own / took,
-            "throttler_cpu_pct_10k": 100 * throttlers / took,
-            "rss_mb": resident,
-            "looks_a_second": read["looks"] / options.pages / options.seconds,
-            "kb_a_look": read["bytes"] / read["looks"] / 1000,
-        },
-        {},
-    )
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
+        return pair.PAIR
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Per second, while the pages are open."""
+        testbed.gateway.sysctl(net__ipv4__ip_forward=0)
+        state = testbed.directory / f"console-{repetition}"
+        run_console = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
+        with pair.throttling(testbed, throttler_scale.RULES, "sniffer") as throttler:
+            throttler_scale.play(testbed, _BY_SESSION * self.sessions, _BY_SESSION, _BY_CLIENT)
+            with testbed.gateway.start("console", run_console).wait_until_ready() as console:
+                time.sleep(_WARM_UP)
+                clocks = [Clocks([each.popen.pid]) for each in (console, throttler)]
+                start, before = time.monotonic(), [each.seconds() for each in clocks]
+                read = self._read(testbed)
+                took = time.monotonic() - start
+                own, throttlers = (each.seconds() - then for each, then in zip(clocks, before, strict=True))
+                resident = throttler_scale.resident(console.popen.pid) / 1e6
+                painted = _painted(testbed)
+        return Reading(
+            point,
+            repetition,
+            {
+                **painted,
+                "page_kb": read["kb"],
+                "cpu_pct_10k": 100 * own / took,
+                "throttler_cpu_pct_10k": 100 * throttlers / took,
+                "rss_mb": resident,
+                "looks_a_second": read["looks"] / self.pages / self.seconds,
+                "kb_a_look": read["bytes"] / read["looks"] / 1000,
+            },
+            {},
+        )
 
-def _read(testbed: Testbed, options: ConsoleOptions) -> dict[str, float]:
-    reader = (sys.executable, "-m", "experiments.probes.pages", _SERVER)
-    bounds = ("--pages", str(options.pages), "--seconds", str(options.seconds))
-    read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
-    return read
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """All that was measured."""
+        return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
+
+    def _read(self, testbed: Testbed) -> dict[str, float]:
+        reader = (sys.executable, "-m", "experiments.probes.pages", _SERVER)
+        bounds = ("--pages", str(self.pages), "--seconds", str(self.seconds))
+        read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
+        return read
 
 
 def _painted(testbed: Testbed) -> dict[str, float]:
@@ -93,22 +105,3 @@ def _painted(testbed: Testbed) -> dict[str, float]:
         return {}
     probe = (sys.executable, "-m", "experiments.probes.first_paint", f"http://{_SERVER}/")
     return {"first_paint_ms": float(testbed.gateway.run(*probe))}
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """All that was measured."""
-    return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
-
-
-SCENARIO = Scenario(
-    name="bench-console",
-    claim="What does the console cost beside 10,000 sessions, with 100 pages open?",
-    about=__doc__,
-    options=ConsoleOptions,
-    quick={"repeat": 1, "sessions": 500, "pages": 20, "seconds": 4.0},
-    points=lambda _options, _topology: [{"interface": PATHS[0]}],
-    blueprint=lambda _options, _profile, _point: pair.Pair(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -21,13 +21,14 @@ from experiments.bench.converter.counts import KINDS as COUNTED
 from experiments.bench.converter.counts import UNITS, counts
 from experiments.bench.converter.footprint import holding, resident
 from experiments.bench.parts import NATIVE
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Several
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, name_of
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, Cabling
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 
 _RATES, _COSTS, _SHARES = (
     {unit: name.format(unit) for unit in UNITS} for name in ("{}s_per_second", "cpu_us_per_{}", "{}_kernel_percent")
@@ -40,8 +41,12 @@ _SPARE = 2048
 _WHOLE = "whole numbers from 1 on with commas between them, such as "
 
 
-class GrowthOptions(Options):
+class ConverterGrowth(Experiment):
     """How many tunnels are ``open``, and by how many ``workers``. ``seconds``, ``count_seconds``: of each load."""
+
+    claim = "Do connections and requests cost the same beside 100 and beside 50,000 that are open?"
+    quick = {"repeat": 1, "open": "10,100", "workers": "2", "seconds": 0.5, "count_seconds": 0.5}
+    any_links = False
 
     repeat: Repeat = 3
     open: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
@@ -51,30 +56,51 @@ class GrowthOptions(Options):
     seconds: float = Field(default=3.0, gt=0, description="a number of seconds above 0")
     count_seconds: float = Field(default=2.0, gt=0, description="a number of seconds above 0")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """Each number of workers with each number of tunnels."""
+        return [
+            {"by": NATIVE, "workers": str(workers), "open": str(count)}
+            for workers in self.workers
+            for count in self.open
+        ]
 
-def points(options: GrowthOptions, _topology: Topology | None = None) -> list[Point]:
-    """Each number of workers with each number of tunnels."""
-    return [
-        {"by": NATIVE, "workers": str(workers), "open": str(count)}
-        for workers in options.workers
-        for count in options.open
-    ]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+        return cabled()
 
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """Nothing where files are limited to fewer; raises CommandError (exit 1) unless every tunnel stays alive."""
+        contender, open_ = _with_workers(CONTENDERS[NATIVE], point["workers"]), int(point["open"])
+        try:
+            room = _descriptors(2 * open_ * 8 // 7 + _SPARE)
+        except ValueError:
+            print(f"{name_of(point)}: left out: the limit of open files may not be raised", file=sys.stderr)
+            return Reading(point, repetition, {}, {})
+        with room, _addresses(cabling):
+            values = _reached(cabling, contender, open_, self.seconds)
+            values |= counts(cabling, contender, self.count_seconds, lambda: _tunnels(cabling, contender, open_))
+        return Reading(point, repetition, values, {})
 
-def _measure(built: Cabled, options: GrowthOptions, point: Point, repetition: int) -> Reading:
-    """Nothing where descriptors may not be as many; raises CommandError (exit 1) unless every tunnel stays alive."""
-    contender, open_ = _with_workers(CONTENDERS[NATIVE], point["workers"]), int(point["open"])
-    try:
-        room = _descriptors(2 * open_ * 8 // 7 + _SPARE)
-    except ValueError:
-        print(f"{name_of(point)}: left out: the limit of open files may not be raised", file=sys.stderr)
-        return Reading(point, repetition, {}, {})
-    with room, _addresses(built.cabling):
-        values = _reached(built.cabling, contender, open_, options.seconds)
-        values |= counts(
-            built.cabling, contender, options.count_seconds, lambda: _tunnels(built.cabling, contender, open_)
-        )
-    return Reading(point, repetition, values, {})
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Every value by workers and tunnels; and of rates and counts the most tunnels to the fewest, 1 if all is
+        alike.
+        """
+        found = []
+        measured = Readings(each for each in readings if "rss_mb" in each.values)
+        for workers in dict.fromkeys(each.point["workers"] for each in measured):
+            these = measured.at(workers=workers)
+            counted = sorted({int(each.point["open"]) for each in these})
+            for count in counted:
+                beside = these.at(open=str(count))
+                found += [
+                    Metric(f"{value} of {workers} workers beside {count}", beside.samples(value), unit)
+                    for value, unit in _values()
+                ]
+            fewest, most = (these.at(open=str(count)) for count in (counted[0], counted[-1]))
+            for value, larger in _flat():
+                few, many = (each.repeated(value) for each in (fewest, most))
+                name = f"{value}_flat_{workers}"
+                found.append(ratio(name, many, few) if larger else ratio(name, few, many))
+        return found
 
 
 def _with_workers(contender: Contender, workers: str) -> Contender:
@@ -131,27 +157,6 @@ def _clocks(pid: int) -> tuple[float, float]:
     return int(fields[11]) / ticks, int(fields[12]) / ticks
 
 
-def metrics(readings: Readings) -> list[Metric]:
-    """Every value by workers and tunnels; and of rates and counts the most tunnels to the fewest, 1 if all is alike."""
-    found = []
-    measured = Readings(each for each in readings if "rss_mb" in each.values)
-    for workers in dict.fromkeys(each.point["workers"] for each in measured):
-        these = measured.at(workers=workers)
-        counted = sorted({int(each.point["open"]) for each in these})
-        for count in counted:
-            beside = these.at(open=str(count))
-            found += [
-                Metric(f"{value} of {workers} workers beside {count}", beside.samples(value), unit)
-                for value, unit in _values()
-            ]
-        fewest, most = (these.at(open=str(count)) for count in (counted[0], counted[-1]))
-        for value, larger in _flat():
-            few, many = (each.repeated(value) for each in (fewest, most))
-            name = f"{value}_flat_{workers}"
-            found.append(ratio(name, many, few) if larger else ratio(name, few, many))
-    return found
-
-
 def _values() -> Iterator[tuple[str, str]]:
     yield "rss_mb", "MB"
     yield from ((each, "1/s") for each in _RATES.values())
@@ -164,17 +169,3 @@ def _flat() -> Iterator[tuple[str, bool]]:
     """Values that shall stay as they are, and whether a larger one is better."""
     yield from ((each, True) for each in _RATES.values())
     yield from ((each, False) for each in COUNTED)
-
-
-SCENARIO = Scenario(
-    name="bench-converter-growth",
-    claim="Do connections and requests cost the same beside 100 and beside 50,000 that are open?",
-    about=__doc__,
-    options=GrowthOptions,
-    quick={"repeat": 1, "open": "10,100", "workers": "2", "seconds": 0.5, "count_seconds": 0.5},
-    points=points,
-    blueprint=lambda _options, _profile, _point: Cables(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -19,12 +19,14 @@ from pydantic import Field
 from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cabled
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import SERVER, Cabling
 from experiments.testbed.node import Process
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _PEER = f"{SERVER}:8090"
@@ -37,10 +39,14 @@ _COUNTED = (
 _WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "outlived", "without_plan", "resets_as_ends")
 
 
-class SoakOptions(Options):
+class ConverterSoak(Experiment):
     """``seconds``: of the one long run, after which connections that rest are waited for. ``resting``: how many of
     these there are at a time. ``idle``, ``half_closed``: the converter's time-outs, in seconds; by default its own.
     """
+
+    claim = "Connections come, go, half-close and die for ten minutes: is every byte right, does anything leak?"
+    quick = {"seconds": 10}
+    any_links = False
 
     repeat: Repeat = 1
     seconds: int = Field(default=600, ge=1, description="a whole number of seconds, at least 1")
@@ -48,81 +54,83 @@ class SoakOptions(Options):
     idle: int = Field(default=600, ge=3, description="a whole number of seconds, at least 3")
     half_closed: int = Field(default=120, ge=2, description="a whole number of seconds, at least 2")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": NATIVE}]
 
-def _measure(built: Cabled, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
-    cabling, native = built.cabling, _with_timeouts(CONTENDERS[NATIVE], options)
-    # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
-    cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
-    command = [str(cabling.programs.load), "soak-origin", "--listen", _PEER]
-    with (
-        native.running(cabling) as converter,
-        cabling.testbed.server.start("soak-origin", command).wait_until_ready(),
-    ):
-        pid = converter.popen.pid
-        _played(cabling, native.listens, _WARM_UP, seed=1)
-        before = _taken(pid)
-        with _asking(cabling, native, options) as asking:
-            told = _played(cabling, native.listens, options.seconds, 1 + repetition, *_resting(options))
-            requests = _answered(asking, options)
-        time.sleep(2)  # what the last ones left comes to its end
-        after = _taken(pid)
-    client, origin = told["client"], told["origin"]
-    wrong = sum(side[what] for side in (client, origin) for what in _WRONG)
-    if wrong:
-        raise CommandError(Exit.WRONG_RESULT, f"the soak found what is wrong: {json.dumps(told)}")
-    values = {
-        "connections": client["connections"],
-        "checked_gb": (client["checked_bytes"] + origin["checked_bytes"]) / 1e9,
-        "half_closes": client["half_closes"] + origin["half_closes"],
-        "resets": client["resets"] + origin["resets"],
-        "resets_unheard": client["resets_unheard"] + origin["resets_unheard"],
-        "wrong": wrong,
-        "rests": client["rests"] + origin["rests"],
-        "reaped": client["reaped"] + origin["reaped"],
-        "requests": requests,
-        "leaked_kb": (after[0] - before[0]) / 1e3,
-        "leaked_descriptors": after[1] - before[1],
-    }
-    return Reading(point, repetition, {name: float(value) for name, value in values.items()}, {})
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+        return cabled()
 
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
+        cabling, native = cabling, self._with_timeouts(CONTENDERS[NATIVE])
+        # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
+        cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
+        command = [str(cabling.programs.load), "soak-origin", "--listen", _PEER]
+        with (
+            native.running(cabling) as converter,
+            cabling.testbed.server.start("soak-origin", command).wait_until_ready(),
+        ):
+            pid = converter.popen.pid
+            _played(cabling, native.listens, _WARM_UP, seed=1)
+            before = _taken(pid)
+            with self._asking(cabling, native) as asking:
+                told = _played(cabling, native.listens, self.seconds, 1 + repetition, *self._resting())
+                requests = self._answered(asking)
+            time.sleep(2)  # what the last ones left comes to its end
+            after = _taken(pid)
+        client, origin = told["client"], told["origin"]
+        wrong = sum(side[what] for side in (client, origin) for what in _WRONG)
+        if wrong:
+            raise CommandError(Exit.WRONG_RESULT, f"the soak found what is wrong: {json.dumps(told)}")
+        values = {
+            "connections": client["connections"],
+            "checked_gb": (client["checked_bytes"] + origin["checked_bytes"]) / 1e9,
+            "half_closes": client["half_closes"] + origin["half_closes"],
+            "resets": client["resets"] + origin["resets"],
+            "resets_unheard": client["resets_unheard"] + origin["resets_unheard"],
+            "wrong": wrong,
+            "rests": client["rests"] + origin["rests"],
+            "reaped": client["reaped"] + origin["reaped"],
+            "requests": requests,
+            "leaked_kb": (after[0] - before[0]) / 1e3,
+            "leaked_descriptors": after[1] - before[1],
+        }
+        return Reading(point, repetition, {name: float(value) for name, value in values.items()}, {})
 
-def metrics(readings: Readings) -> list[Metric]:
-    """What was counted."""
-    return metrics_of(readings, _COUNTED)
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """What was counted."""
+        return metrics_of(readings, _COUNTED)
 
+    def _with_timeouts(self, contender: Contender) -> Contender:
+        """The converter with the time-outs of this run."""
+        timeouts = f'[timeouts]\nidle = "{self.idle}s"\nhalf_closed = "{self.half_closed}s"\n'
+        return replace(contender, program=replace(contender.program, settings=contender.program.settings + timeouts))
 
-def _with_timeouts(contender: Contender, options: SoakOptions) -> Contender:
-    """The converter with the time-outs of this run."""
-    timeouts = f'[timeouts]\nidle = "{options.idle}s"\nhalf_closed = "{options.half_closed}s"\n'
-    return replace(contender, program=replace(contender.program, settings=contender.program.settings + timeouts))
+    def _resting(self) -> tuple[str, ...]:
+        if not self.resting:
+            return ()
+        limits = ("--idle", str(self.idle), "--half-closed", str(self.half_closed))
+        return ("--resting", str(self.resting), *limits)
 
+    def _asking(self, cabling: Cabling, converter: Contender) -> AbstractContextManager[Process | None]:
+        """HTTP clients that rest between their requests, on connections that the converter keeps, if any are to."""
+        if not self.resting:
+            return nullcontext()
+        clients, pause = max(1, self.resting // 2), self.idle * 500
+        ask = ("requests", "--clients", str(clients), "--pause", str(pause), "--seconds", str(self.seconds))
+        return cabling.testbed.client.start("requests", [str(cabling.programs.load), *ask, *converter.route, "--mptcp"])
 
-def _resting(options: SoakOptions) -> tuple[str, ...]:
-    if not options.resting:
-        return ()
-    limits = ("--idle", str(options.idle), "--half-closed", str(options.half_closed))
-    return ("--resting", str(options.resting), *limits)
-
-
-def _asking(cabling: Cabling, converter: Contender, options: SoakOptions) -> AbstractContextManager[Process | None]:
-    """HTTP clients that rest between their requests, on connections that the converter keeps, if any are to."""
-    if not options.resting:
-        return nullcontext()
-    clients, pause = max(1, options.resting // 2), options.idle * 500
-    ask = ("requests", "--clients", str(clients), "--pause", str(pause), "--seconds", str(options.seconds))
-    return cabling.testbed.client.start("requests", [str(cabling.programs.load), *ask, *converter.route, "--mptcp"])
-
-
-def _answered(asking: Process | None, options: SoakOptions) -> int:
-    """How many of their requests were answered, once they have ended; raises CommandError (exit 1) unless all were."""
-    if asking is None:
-        return 0
-    asking.popen.wait(options.idle + 60)
-    told = asking.report()
-    if told["errors"]:
-        raise CommandError(Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}")
-    return int(told["requests"])
+    def _answered(self, asking: Process | None) -> int:
+        """How many of their requests were answered, when they have ended; raises CommandError (exit 1) unless all."""
+        if asking is None:
+            return 0
+        asking.popen.wait(self.idle + 60)
+        told = asking.report()
+        if told["errors"]:
+            raise CommandError(
+                Exit.WRONG_RESULT, f"requests of clients that rest were not answered: {json.dumps(told)}"
+            )
+        return int(told["requests"])
 
 
 def _played(cabling: Cabling, converter: str, seconds: int, seed: int, *resting: str) -> dict[str, Any]:
@@ -136,17 +144,3 @@ def _played(cabling: Cabling, converter: str, seconds: int, seed: int, *resting:
 def _taken(pid: int) -> tuple[int, int]:
     """Resident bytes and open descriptors."""
     return resident(pid), len(list((Path("/proc") / str(pid) / "fd").iterdir()))
-
-
-SCENARIO = Scenario(
-    name="bench-converter-soak",
-    claim="Connections come, go, half-close and die for ten minutes: is every byte right, does anything leak?",
-    about=__doc__,
-    options=SoakOptions,
-    quick={"seconds": 10},
-    points=lambda _options, _topology: [{"by": NATIVE}],
-    blueprint=lambda _options, _profile, _point: Cables(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -17,16 +17,15 @@ from pydantic import Field
 from experiments.bench import pair
 from experiments.enforcement import watched
 from experiments.fetch import fetch
-from experiments.scenarios.cabled import Wired
-from experiments.study.blueprint import Blueprint, StandingTestbed, TestbedBlueprint
+from experiments.study.blueprint import Blueprint, TestbedBlueprint
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.server import random_file
-from experiments.testbed.topology import PROXY_PORT, Profile
+from experiments.testbed.topology import PROXY_PORT, Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
@@ -43,16 +42,6 @@ _GRACE = 3.0
 
 
 _SINGLE = "one at a time"
-
-
-class JoinOptions(Options):
-    """``joins`` a second for ``seconds``, so many of them ``by_session``; and ``singles``, one at a time."""
-
-    repeat: Repeat = 1
-    joins: int = Field(default=1000, ge=1, description="a whole number of joins a second, at least 1")
-    seconds: int = Field(default=30, ge=1, description="a whole number of seconds, at least 1")
-    by_session: int = Field(default=8, ge=1, le=8, description="a whole number of joins, 1 to 8")
-    singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
 
 
 def summed_up(joins: Sequence[tuple[float, float | None]]) -> tuple[dict[str, float], list[float]]:
@@ -75,51 +64,66 @@ def summed_up(joins: Sequence[tuple[float, float | None]]) -> tuple[dict[str, fl
     return values, [median(each for _, each in group) for _, group in by_second]
 
 
-def _blueprint(_options: JoinOptions, profile: Profile, point: Point) -> Blueprint:
-    return TestbedBlueprint(profile, tuned=False) if point["joins"] == _SINGLE else pair.Pair()
+class Enforcement(Experiment):
+    """``joins`` a second for ``seconds``, so many of them ``by_session``; and ``singles``, one at a time."""
 
+    claim = "How soon is a join enforced, at 1,000 joins a second, by either source?"
+    quick = {"joins": 100, "seconds": 5, "by_session": 4, "singles": 5}
+    any_links = False
 
-def _measure(built: Wired | StandingTestbed, options: JoinOptions, point: Point, repetition: int) -> Reading:
-    """``p50_ms`` and what else summed_up() gives; or ``p50_ms`` and ``most_ms`` of single joins."""
-    if point["joins"] == _SINGLE:
-        times = _one_at_a_time(built.testbed, options.singles)
-        return Reading(point, repetition, {"p50_ms": median(times), "most_ms": max(times)}, {}, {"p50_ms": times})
-    values, medians = summed_up(_under_load(built.testbed, _SOURCES[point["joins"]], options))
-    return Reading(point, repetition, values, {}, {"p50_ms": medians})
+    repeat: Repeat = 1
+    joins: int = Field(default=1000, ge=1, description="a whole number of joins a second, at least 1")
+    seconds: int = Field(default=30, ge=1, description="a whole number of seconds, at least 1")
+    by_session: int = Field(default=8, ge=1, le=8, description="a whole number of joins, 1 to 8")
+    singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"joins": each} for each in (*_SOURCES, _SINGLE)]
 
-def metrics(readings: Readings) -> list[Metric]:
-    """By either source of the throttler under load, and of single joins."""
-    loads, single = {name: readings.at(joins=name) for name in _SOURCES}, readings.at(joins=_SINGLE)
-    slowest = min(rate for load in loads.values() for rate in load.values("joins_per_second"))
-    return [
-        *(Metric(f"{name}: median of each second", load.samples("p50_ms"), "ms") for name, load in loads.items()),
-        *(
-            Metric(f"{name}_{value}", load.values(value))
-            for name, load in loads.items()
-            for value in ("p50_ms", "p99_ms", "joins", "missed")
-        ),
-        Metric("joins_per_second", [slowest]),
-        Metric("enforcement_p50_ms", single.samples("p50_ms")),
-        Metric("enforcement_max_ms", [max(single.values("most_ms"))]),
-    ]
+    def blueprint(self, profile: Profile, point: Point) -> Blueprint:
+        return TestbedBlueprint(profile, tuned=False) if point["joins"] == _SINGLE else pair.PAIR
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """``p50_ms`` and what else summed_up() gives; or ``p50_ms`` and ``most_ms`` of single joins."""
+        if point["joins"] == _SINGLE:
+            times = _one_at_a_time(testbed, self.singles)
+            return Reading(point, repetition, {"p50_ms": median(times), "most_ms": max(times)}, {}, {"p50_ms": times})
+        values, medians = summed_up(self._under_load(testbed, _SOURCES[point["joins"]]))
+        return Reading(point, repetition, values, {}, {"p50_ms": medians})
 
-def _under_load(testbed: Testbed, source: str, options: JoinOptions) -> list[tuple[float, float | None]]:
-    """What experiments.probes.installs tells of the joins."""
-    _make_room(testbed)
-    with pair.joining(testbed, options.by_session), ExitStack() as stack:
-        stack.enter_context(pair.throttling(testbed, RULES, source))
-        probe = [sys.executable, "-m", "experiments.probes.installs", PATHS[1], str(_PORT)]
-        watching = stack.enter_context(testbed.gateway.start("installs", probe).wait_until_ready())
-        generator = [sys.executable, "-m", "experiments.probes.join_load"]
-        accept = [*generator, "accept", str(pair.LISTENER), str(_PORT)]
-        stack.enter_context(testbed.gateway.start("accept", accept).wait_until_ready())
-        sessions = str(options.joins / options.by_session)
-        printed = testbed.client.run(*generator, "open", str(pair.LISTENER), str(_PORT), sessions, str(options.seconds))
-        sleep(_GRACE)
-        watching.stop(seconds=60)
-        return _read(watching.output(), json.loads(printed)["failed"])
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """By either source of the throttler under load, and of single joins."""
+        loads, single = {name: readings.at(joins=name) for name in _SOURCES}, readings.at(joins=_SINGLE)
+        slowest = min(rate for load in loads.values() for rate in load.values("joins_per_second"))
+        return [
+            *(Metric(f"{name}: median of each second", load.samples("p50_ms"), "ms") for name, load in loads.items()),
+            *(
+                Metric(f"{name}_{value}", load.values(value))
+                for name, load in loads.items()
+                for value in ("p50_ms", "p99_ms", "joins", "missed")
+            ),
+            Metric("joins_per_second", [slowest]),
+            Metric("enforcement_p50_ms", single.samples("p50_ms")),
+            Metric("enforcement_max_ms", [max(single.values("most_ms"))]),
+        ]
+
+    def _under_load(self, testbed: Testbed, source: str) -> list[tuple[float, float | None]]:
+        """What experiments.probes.installs tells of the joins."""
+        _make_room(testbed)
+        with pair.joining(testbed, self.by_session), ExitStack() as stack:
+            stack.enter_context(pair.throttling(testbed, RULES, source))
+            probe = [sys.executable, "-m", "experiments.probes.installs", PATHS[1], str(_PORT)]
+            watching = stack.enter_context(testbed.gateway.start("installs", probe).wait_until_ready())
+            generator = [sys.executable, "-m", "experiments.probes.join_load"]
+            accept = [*generator, "accept", str(pair.LISTENER), str(_PORT)]
+            stack.enter_context(testbed.gateway.start("accept", accept).wait_until_ready())
+            sessions = str(self.joins / self.by_session)
+            printed = testbed.client.run(
+                *generator, "open", str(pair.LISTENER), str(_PORT), sessions, str(self.seconds)
+            )
+            sleep(_GRACE)
+            watching.stop(seconds=60)
+            return _read(watching.output(), json.loads(printed)["failed"])
 
 
 def _make_room(testbed: Testbed) -> None:
@@ -148,17 +152,3 @@ def _one_at_a_time(testbed: Testbed, joins: int) -> list[float]:
                 fetch(testbed, "held", file, "wired", PROXY_PORT)
             times.append(held().milliseconds)
     return times
-
-
-SCENARIO = Scenario(
-    name="bench-enforcement",
-    claim="How soon is a join enforced, at 1,000 joins a second, by either source?",
-    about=__doc__,
-    options=JoinOptions,
-    quick={"joins": 100, "seconds": 5, "by_session": 4, "singles": 5},
-    points=lambda _options, _topology: [{"joins": each} for each in (*_SOURCES, _SINGLE)],
-    blueprint=_blueprint,
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -14,7 +14,6 @@ silence that ends a connection: ``--idle`` of back ends and switch, 300 s, and t
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -22,13 +21,14 @@ from pydantic import Field
 from experiments.handoff.contest import Contest
 from experiments.handoff.network import SERVICE, standing_network
 from experiments.handoff.running import HANDED_OVER, at_work
+from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import reserved
 from experiments.testbed.node import run
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _COUNTED = ("answers", "bytes", "wrong", "connections", "broken", "per_second", "handed_over", "rested")
@@ -40,48 +40,54 @@ _LARGE = ("--objects", "20", "--bits", "21")
 """What they ask for: half of the longest object, 2.0 MB at a and 0.8 MB at b, is more than the window of a client."""
 
 
-class SoakOptions(Options):
+@contextmanager
+def _stocked(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Contest]]:
+    """A hand-off at work, over cables; each back end has the objects below its name."""
+    with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
+        for each in network.back_ends:
+            generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
+            for large in ((), _LARGE):
+                run([*generate, "--folders", each, *large])
+        with at_work(network):
+            yield Standing(Contest(network))
+
+
+class HandoffSoak(Experiment):
     """``requests`` by so many ``clients``, each with one connection at a time. ``rest``: seconds that further clients
     rest; 0: there are none of these.
     """
+
+    claim = "A million requests by connections that change their back end: is every byte of every answer right?"
+    quick = {"requests": 5000, "clients": 16, "rest": 2}
+    any_links = False
 
     repeat: Repeat = 1
     requests: int = Field(default=1_000_000, ge=1, description="a count, above 0")
     clients: int = Field(default=64, ge=1, description="a count, above 0")
     rest: float = Field(default=0, ge=0, lt=_IDLE, description=f"seconds, at least 0 and below {_IDLE}")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"objects": "random"}]
 
-@dataclass(frozen=True)
-class Stocked:
-    """A hand-off at work, over cables, before it stands; each back end has the objects below its name."""
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
+        return Ground({"cables": "veth"}, _stocked)
 
-    def as_json(self) -> dict[str, object]:
-        return {"cables": "veth"}
+    def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
+        """Raises CommandError (exit 1) if an answer was wrong or a connection broke."""
+        asked = ("--requests", str(self.requests), "--clients", str(self.clients))
+        report = _fetch(built, *asked)
+        log = (built.network.directory / "access.log").read_text()
+        counted = told(report, log)
+        if self.rest:
+            # Half of the requests come before the rests, half of them behind.
+            asked = ("--requests", str(20 * _RESTING), "--clients", str(_RESTING))
+            report = _fetch(built, *_LARGE, *asked, "--rest", str(self.rest))
+            counted["rested"] = told(report, log)["rested"]
+        return Reading(point, repetition, counted, {})
 
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:  # noqa: ARG002
-        """It, for the length of the block."""
-        with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
-            for each in network.back_ends:
-                generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
-                for large in ((), _LARGE):
-                    run([*generate, "--folders", each, *large])
-            with at_work(network):
-                yield Contest(network)
-
-
-def _measure(built: Contest, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError (exit 1) if an answer was wrong or a connection broke."""
-    asked = ("--requests", str(options.requests), "--clients", str(options.clients))
-    report = _fetch(built, *asked)
-    log = (built.network.directory / "access.log").read_text()
-    counted = told(report, log)
-    if options.rest:
-        # Half of the requests come before the rests, half of them behind.
-        asked = ("--requests", str(20 * _RESTING), "--clients", str(_RESTING))
-        report = _fetch(built, *_LARGE, *asked, "--rest", str(options.rest))
-        counted["rested"] = told(report, log)["rested"]
-    return Reading(point, repetition, counted, {})
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """What was counted."""
+        return metrics_of(readings, _COUNTED)
 
 
 def _fetch(built: Contest, *asked: str) -> dict[str, Any]:
@@ -101,22 +107,3 @@ def told(report: dict[str, Any], log: str) -> dict[str, float]:
         raise CommandError(Exit.WRONG_RESULT, f"of the requests for objects: {json.dumps(report)}")
     counted = {name: float(report[name]) for name in _COUNTED if name in report}
     return counted | {"handed_over": float(log.count(HANDED_OVER))}
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """What was counted."""
-    return metrics_of(readings, _COUNTED)
-
-
-SCENARIO = Scenario(
-    name="bench-handoff-soak",
-    claim="A million requests by connections that change their back end: is every byte of every answer right?",
-    about=__doc__,
-    options=SoakOptions,
-    quick={"requests": 5000, "clients": 16, "rest": 2},
-    points=lambda _options, _topology: [{"objects": "random"}],
-    blueprint=lambda _options, _profile, _point: Stocked(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -25,14 +25,15 @@ from pathlib import Path
 from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks, takes_in_by_thread
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cables_with
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
-from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, Cabling
 from experiments.testbed.node import Process
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -56,49 +57,31 @@ _MEASURED = (
 )
 
 
-class OffloadOptions(Options):
-    """``size`` of each transfer of large segments, ``small`` of those of small ones; the relay offloads once half of it
-    has passed.
-    """
-
-    repeat: Repeat = 5
-    size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
-    small: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
-
-
 @dataclass(frozen=True)
-class Relayed(Cabled):
+class Relayed:
     """The nodes, cabled, and the pids of the threads that take in what comes to the relay's."""
 
+    cabling: Cabling
     threads: Sequence[int]
 
 
-@dataclass(frozen=True)
-class ThreadedCables(Cables):
-    """The same before it stands; the cables carry packets of up to ``mtu`` bytes, after ``queue`` others at most."""
-
-    mtu: int = 1500
-    queue: int | None = None
-
-    def as_json(self) -> dict[str, object]:
-        return super().as_json() | {"mtu": self.mtu, "queue": self.queue}
+def threaded(mtu: int, queue: int | None) -> Ground[Relayed]:
+    """Those, with cables that carry packets of up to ``mtu`` bytes, after ``queue`` others at most."""
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Relayed]:
-        """Client, gateway and server, which has an origin, for the length of the block."""
-        with super().standing(name, seed, tolerance) as built:
-            testbed = built.cabling.testbed
-            ends = ((testbed.client, CLIENT_SIDE), (testbed.server, SERVER_SIDE))
-            own = ((testbed.gateway, CLIENT_SIDE), (testbed.gateway, SERVER_SIDE))
-            for node, device in ends + own:
-                node.ip("link", "set", device, "mtu", str(self.mtu))
-                if self.queue is not None:
-                    queue = ("root", "pfifo", "limit", str(self.queue))
-                    node.run("tc", "qdisc", "add", "dev", device, *queue)
-            for end in ends:
-                takes_in_by_thread(*end)
-            threads = [takes_in_by_thread(*each) for each in own]
-            yield Relayed(built.cabling, threads)
+    def relayed(cabling: Cabling) -> Iterator[Relayed]:
+        testbed = cabling.testbed
+        ends = ((testbed.client, CLIENT_SIDE), (testbed.server, SERVER_SIDE))
+        own = ((testbed.gateway, CLIENT_SIDE), (testbed.gateway, SERVER_SIDE))
+        for node, device in ends + own:
+            node.ip("link", "set", device, "mtu", str(mtu))
+            if queue is not None:
+                node.run("tc", "qdisc", "add", "dev", device, "root", "pfifo", "limit", str(queue))
+        for end in ends:
+            takes_in_by_thread(*end)
+        yield Relayed(cabling, [takes_in_by_thread(*each) for each in own])
+
+    return cables_with(relayed, mtu=mtu, queue=queue)
 
 
 @dataclass(frozen=True)
@@ -111,10 +94,44 @@ class Sample:
     offloaded: bool
 
 
-def _measure(built: Relayed, options: OffloadOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
-    size = options.small if point["segments"] == SMALL else options.size
-    return Reading(point, repetition, _offload(built, point["direction"], size.amount), {})
+class Offload(Experiment):
+    """``size`` of each transfer of large segments, ``small`` of those of small ones; the relay offloads once half of it
+    has passed.
+    """
+
+    claim = "What does a relay cost, and what once its work is offloaded to the kernel?"
+    quick = {"repeat": 1, "size": "16GB", "small": "4GB"}
+    any_links = False
+    in_turn = True
+
+    repeat: Repeat = 5
+    size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
+    small: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
+
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))]
+
+    def blueprint(self, _profile: Profile, point: Point) -> Ground[Relayed]:
+        return threaded(_MTUS[point["segments"]], _QUEUES[point["segments"]])
+
+    def measure(self, built: Relayed, point: Point, repetition: int) -> Reading:
+        """Raises CommandError (exit 1) if a byte was wrong or the relay offloaded nothing."""
+        size = self.small if point["segments"] == SMALL else self.size
+        return Reading(point, repetition, _offload(built, point["direction"], size.amount), {})
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Of downloads of large segments the plain names, of others with what differs. Ratios are each transfer's."""
+        found: list[Metric] = []
+        for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
+            these, prefix = readings.at(segments=segments, direction=direction), size + way
+            before, after = (
+                {value: these.repeated(f"{when}_{value}") for value in ("cpu_ms_per_gb", "mbps")}
+                for when in ("before", "after")
+            )
+            found += metrics_of(these, _MEASURED, prefix)
+            found.append(ratio(f"offload_{prefix}cpu_saving", before["cpu_ms_per_gb"], after["cpu_ms_per_gb"]))
+            found.append(ratio(f"offload_{prefix}throughput", after["mbps"], before["mbps"]))
+        return found
 
 
 def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
@@ -182,37 +199,3 @@ def _pace(name: str, samples: Sequence[Sample]) -> dict[str, float]:
         f"{name}_mbps": 8e-6 * sent / (last.at - first.at),
         f"{name}_cpu_ms_per_gb": 1e12 * (last.processor - first.processor) / sent,
     }
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """Of downloads of large segments the plain names; of the others with what differs. Ratios are each transfer's."""
-    found: list[Metric] = []
-    for (segments, size), (direction, way) in product(_SIZES.items(), _WAYS.items()):
-        these, prefix = readings.at(segments=segments, direction=direction), size + way
-        before, after = (
-            {value: these.repeated(f"{when}_{value}") for value in ("cpu_ms_per_gb", "mbps")}
-            for when in ("before", "after")
-        )
-        found += metrics_of(these, _MEASURED, prefix)
-        found.append(ratio(f"offload_{prefix}cpu_saving", before["cpu_ms_per_gb"], after["cpu_ms_per_gb"]))
-        found.append(ratio(f"offload_{prefix}throughput", after["mbps"], before["mbps"]))
-    return found
-
-
-SCENARIO = Scenario(
-    name="bench-offload",
-    claim="What does a relay cost, and what once its work is offloaded to the kernel?",
-    about=__doc__,
-    options=OffloadOptions,
-    quick={"repeat": 1, "size": "16GB", "small": "4GB"},
-    points=lambda _options, _topology: [
-        {"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))
-    ],
-    blueprint=lambda _options, _profile, point: ThreadedCables(
-        mtu=_MTUS[point["segments"]], queue=_QUEUES[point["segments"]]
-    ),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-    in_turn=True,
-)

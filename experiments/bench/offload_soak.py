@@ -22,10 +22,11 @@ from typing import Any
 
 from pydantic import Field
 
-from experiments.scenarios.cabled import Wired, linked
+from experiments.scenarios.cabled import linked
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import ORIGIN
@@ -60,42 +61,87 @@ _NAMES = {RELAY: "", CONVERTER: "converter_"}
 """What names of values have in front."""
 
 
-class SoakOptions(Options):
+class OffloadSoak(Experiment):
     """``offloaded``: goes on until so many transfers were offloaded, or four times as many are over. ``rest``: seconds
     that further ones rest; 0: there are none of these.
     """
+
+    claim = "Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?"
+    quick = {"offloaded": 200, "rest": 5}
+    any_links = False
 
     repeat: Repeat = 1
     offloaded: int = Field(default=10_000, ge=1, description="a count, above 0")
     rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": by} for by in _COUNTED]
 
-def _measure(built: Wired, options: SoakOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError (exit 1) if a byte was wrong."""
-    of = {RELAY: _by_relay, CONVERTER: _by_converter}[str(point["by"])]
-    return Reading(point, repetition, of(built.testbed, options), {})
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
+        return linked(_LOSSY)
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Raises CommandError (exit 1) if a byte was wrong."""
+        of = {RELAY: self._by_relay, CONVERTER: self._by_converter}[point["by"]]
+        return Reading(point, repetition, of(testbed), {})
 
-def _by_relay(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
-    """By the relay that does nothing else."""
-    at = f"{Topology.PROXY4}:7000"
-    devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
-    command = [str(native.offload_relay()), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
-    with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
-        counted = _transfer(testbed, ("--to", at), lambda: relay.output().count('"paused"'), options)
-        return counted | told(_of_all(relay, counted["transfers"]))
+    def _by_relay(self, testbed: Testbed) -> dict[str, float]:
+        """By the relay that does nothing else."""
+        at = f"{Topology.PROXY4}:7000"
+        devices = ("--client-device", _DEVICES[0], "--server-device", _DEVICES[1])
+        command = [str(native.offload_relay()), "--listen", at, "--to", ORIGIN, *devices, "--after", str(_AFTER)]
+        with testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+            counted = self._transfer(testbed, ("--to", at), lambda: relay.output().count('"paused"'))
+            return counted | told(_of_all(relay, counted["transfers"]))
 
+    def _by_converter(self, testbed: Testbed) -> dict[str, float]:
+        """By a converter with ``offload``, which counts what it has offloaded."""
+        at = f"{Topology.PROXY4}:3128"
+        settings = testbed.gateway.write("converter.toml", _settings(testbed, at))
+        command = [str(testbed.programs().converter), "--config", str(settings)]
+        with testbed.gateway.start("converter", command).wait_until_ready():
+            route = ("--to", ORIGIN, "--via-connect", at)
+            counted = self._transfer(testbed, route, lambda: _offloaded_by_converter(testbed))
+            left = _offloaded_by_converter(testbed)
+            return counted | {"offloaded": float(left), "offloaded_percent": 100 * left / counted["transfers"]}
 
-def _by_converter(testbed: Testbed, options: SoakOptions) -> dict[str, float]:
-    """By a converter with ``offload``, which counts what it has offloaded."""
-    at = f"{Topology.PROXY4}:3128"
-    settings = testbed.gateway.write("converter.toml", _settings(testbed, at))
-    command = [str(testbed.programs().converter), "--config", str(settings)]
-    with testbed.gateway.start("converter", command).wait_until_ready():
-        route = ("--to", ORIGIN, "--via-connect", at)
-        counted = _transfer(testbed, route, lambda: _offloaded_by_converter(testbed), options)
-        left = _offloaded_by_converter(testbed)
-        return counted | {"offloaded": float(left), "offloaded_percent": 100 * left / counted["transfers"]}
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """What was counted."""
+        return [
+            metric for by, names in _COUNTED.items() for metric in metrics_of(readings.at(by=by), names, _NAMES[by])
+        ]
+
+    def _transfer(self, testbed: Testbed, route: Sequence[str], offloaded: Callable[[], int]) -> dict[str, float]:
+        """Downloads and uploads in turn until so many were offloaded, or four times as many are over; then those that
+        rest.
+
+        Gives how many ``transfers`` there were, how many of them ``rested``, and of these ``offloaded_at_rest``: before
+        the first one went on. Raises CommandError (exit 1) for any wrong byte and any connection that breaks.
+        """
+        transfers = 0
+        while transfers < 4 * self.offloaded and offloaded() < self.offloaded:
+            how = _WAYS[transfers // _AT_ONCE % len(_WAYS)]
+            with _start(testbed, route, how, _AT_ONCE, _BYTES) as process:
+                _finish(process)
+            transfers += _AT_ONCE
+        if not self.rest:
+            return {"transfers": float(transfers), "rested": 0.0, "offloaded_at_rest": 0.0}
+        # With larger ones it takes in a whole download before the client rests; buffered bytes prevent offloading.
+        testbed.gateway.sysctl(net__ipv4__tcp_rmem=_SMALL_BUFFERS, net__ipv4__tcp_wmem=_SMALL_BUFFERS)
+        before, first = offloaded(), time.monotonic() + self.rest
+        with ExitStack() as stack:
+            each = _AT_ONCE // len(_WAYS)
+            both = [stack.enter_context(_start(testbed, route, how, each, _RESTING_BYTES, self.rest)) for how in _WAYS]
+            with suppress(subprocess.TimeoutExpired):
+                both[0].popen.wait(first - time.monotonic())
+            offloaded_at_rest = offloaded() - before
+            for process in both:
+                _finish(process)
+        return {
+            "transfers": float(transfers + _AT_ONCE),
+            "rested": float(_AT_ONCE),
+            "offloaded_at_rest": float(offloaded_at_rest),
+        }
 
 
 def _settings(testbed: Testbed, at: str) -> str:
@@ -112,40 +158,6 @@ def _offloaded_by_converter(testbed: Testbed) -> int:
     metrics = testbed.gateway.run("curl", "--silent", "--fail", f"http://{_METRICS}/metrics")
     found = re.search(r"^tributary_converter_offloaded_total (\d+)$", metrics, re.MULTILINE)
     return int(found[1]) if found else 0
-
-
-def _transfer(
-    testbed: Testbed, route: Sequence[str], offloaded: Callable[[], int], options: SoakOptions
-) -> dict[str, float]:
-    """Downloads and uploads in turn until so many were offloaded, or four times as many are over; then those that rest.
-
-    Gives how many ``transfers`` there were, how many of them ``rested``, and of these ``offloaded_at_rest``: before the
-    first one went on. Raises CommandError (exit 1) for any wrong byte and any connection that breaks.
-    """
-    transfers = 0
-    while transfers < 4 * options.offloaded and offloaded() < options.offloaded:
-        how = _WAYS[transfers // _AT_ONCE % len(_WAYS)]
-        with _start(testbed, route, how, _AT_ONCE, _BYTES) as process:
-            _finish(process)
-        transfers += _AT_ONCE
-    if not options.rest:
-        return {"transfers": float(transfers), "rested": 0.0, "offloaded_at_rest": 0.0}
-    # With larger ones it takes a whole download in before the client rests, and its buffered bytes prevent offloading.
-    testbed.gateway.sysctl(net__ipv4__tcp_rmem=_SMALL_BUFFERS, net__ipv4__tcp_wmem=_SMALL_BUFFERS)
-    before, first = offloaded(), time.monotonic() + options.rest
-    with ExitStack() as stack:
-        each = _AT_ONCE // len(_WAYS)
-        both = [stack.enter_context(_start(testbed, route, how, each, _RESTING_BYTES, options.rest)) for how in _WAYS]
-        with suppress(subprocess.TimeoutExpired):
-            both[0].popen.wait(first - time.monotonic())
-        offloaded_at_rest = offloaded() - before
-        for process in both:
-            _finish(process)
-    return {
-        "transfers": float(transfers + _AT_ONCE),
-        "rested": float(_AT_ONCE),
-        "offloaded_at_rest": float(offloaded_at_rest),
-    }
 
 
 def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, size: int, rest: float = 0) -> Process:
@@ -190,22 +202,3 @@ def told(lines: list[dict[str, Any]]) -> dict[str, float]:
         "refused": float(sum(line["refused"] for line in left)),
         "paused_ms": median([line["paused"] for line in lines if "paused" in line] or [0.0]),
     }
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """What was counted."""
-    return [metric for by, names in _COUNTED.items() for metric in metrics_of(readings.at(by=by), names, _NAMES[by])]
-
-
-SCENARIO = Scenario(
-    name="bench-offload-soak",
-    claim="Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?",
-    about=__doc__,
-    options=SoakOptions,
-    quick={"offloaded": 200, "rest": 5},
-    points=lambda _options, _topology: [{"by": by} for by in _COUNTED],
-    blueprint=lambda _options, _profile, _point: linked(_LOSSY),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -10,53 +10,48 @@ from statistics import median
 from pydantic import Field
 
 from experiments.scenarios.overlay_paths import COMPUTED
-from experiments.study.blueprint import Standing
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.topology import Profile, Topology
 from overlay.calculator import ask
 
 _MEASURED = ("pairs_115_ms", "pairs_315_s", "lookup_us", "floyd_warshall_115_ms", "floyd_warshall_315_s")
 _CHAINS = "chains_a_pair_115"
 
 
-class PathOptions(Options):
+class Overlay(Experiment):
     """All pairs are computed so many ``times``."""
+
+    claim = "How long do the chains of all pairs take, and a look-up?"
+    quick = {"times": 2}
+    any_links = False
 
     repeat: Repeat = 1
     times: int = Field(default=9, ge=1, description="a whole number, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"graph": "points in a plane"}]
 
-def _measure(_built: Standing, options: PathOptions, point: Point, repetition: int) -> Reading:
-    """The medians of what the program measured, and all of it."""
-    measured = ask(["bench", "--repeat", str(options.times)])
-    values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
-    return Reading(point, repetition, values, {}, {name: measured[name] for name in _MEASURED})
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[None]:
+        return COMPUTED
 
+    def measure(self, _built: None, point: Point, repetition: int) -> Reading:
+        """The medians of what the program measured, and all of it."""
+        measured = ask(["bench", "--repeat", str(self.times)])
+        values = {name: median(measured[name]) for name in _MEASURED} | {_CHAINS: measured[_CHAINS]}
+        return Reading(point, repetition, values, {}, {name: measured[name] for name in _MEASURED})
 
-def metrics(readings: Readings) -> list[Metric]:
-    """Medians, and how all pairs compare with Floyd-Warshall."""
-    return [
-        *metrics_of(readings, (*_MEASURED, _CHAINS)),
-        *(
-            ratio(f"pairs_{nodes}_vs_floyd_warshall", readings.repeated(theirs), readings.repeated(ours))
-            for nodes, ours, theirs in (
-                ("115", "pairs_115_ms", "floyd_warshall_115_ms"),
-                ("315", "pairs_315_s", "floyd_warshall_315_s"),
-            )
-        ),
-    ]
-
-
-SCENARIO = Scenario(
-    name="bench-overlay",
-    claim="How long do the chains of all pairs take, and a look-up?",
-    about=__doc__,
-    options=PathOptions,
-    quick={"times": 2},
-    points=lambda _options, _topology: [{"graph": "points in a plane"}],
-    blueprint=lambda _options, _profile, _point: COMPUTED,
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Medians, and how all pairs compare with Floyd-Warshall."""
+        return [
+            *metrics_of(readings, (*_MEASURED, _CHAINS)),
+            *(
+                ratio(f"pairs_{nodes}_vs_floyd_warshall", readings.repeated(theirs), readings.repeated(ours))
+                for nodes, ours, theirs in (
+                    ("115", "pairs_115_ms", "floyd_warshall_115_ms"),
+                    ("315", "pairs_315_s", "floyd_warshall_315_s"),
+                )
+            ),
+        ]

@@ -9,10 +9,12 @@ import time
 
 from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running
-from experiments.scenarios.whole_overlay import StandingOverlay, whole_overlay
+from experiments.scenarios.whole_overlay import whole_overlay
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
@@ -21,46 +23,39 @@ _DELAYS = ((0, 20, 24, 60), (20, 0, 30, 20), (24, 30, 0, 24), (60, 20, 24, 0))
 _LONGEST = 60.0
 
 
-class NodeOutOptions(Options):
+class OverlayNodeOut(Experiment):
     """Each repetition has an overlay of its own."""
+
+    claim = "How soon after its death is a node on no chain any more?"
+    quick = {"repeat": 1}
+    any_links = False
 
     repeat: Repeat = 5
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"nodes": str(len(_NODES))}]
 
-def _measure(built: StandingOverlay, _options: NodeOutOptions, point: Point, repetition: int) -> Reading:
-    """``node_out_s``; raises CommandError (exit 1) if the node was on no chain, or stays on one."""
-    overlay = built.overlay
-    address = f"{overlay.mesh.address(_DIES)}:"
-    if not _passed(overlay, address):
-        raise CommandError(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
-    with node_killed(overlay, _DIES):
-        begun = time.monotonic()
-        while _passed(overlay, address):
-            if time.monotonic() - begun > _LONGEST:
-                raise CommandError(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
-            time.sleep(0.01)
-        taken = time.monotonic() - begun
-    return Reading(point, repetition, {"node_out_s": taken}, {})
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Running]:
+        return whole_overlay(_NODES, _DELAYS)
+
+    def measure(self, overlay: Running, point: Point, repetition: int) -> Reading:
+        """``node_out_s``; raises CommandError (exit 1) if the node was on no chain, or stays on one."""
+        address = f"{overlay.mesh.address(_DIES)}:"
+        if not _passed(overlay, address):
+            raise CommandError(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
+        with node_killed(overlay, _DIES):
+            begun = time.monotonic()
+            while _passed(overlay, address):
+                if time.monotonic() - begun > _LONGEST:
+                    raise CommandError(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
+                time.sleep(0.01)
+            taken = time.monotonic() - begun
+        return Reading(point, repetition, {"node_out_s": taken}, {})
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``node_out_s``: a lease of two seconds, and etcd's looks at leases every half of a second, are most of it."""
+        return metrics_of(readings, ("node_out_s",))
 
 
 def _passed(overlay: Running, address: str) -> bool:
     return any(address in route for route in overlay.routes(_INGRESS))
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """``node_out_s``: a lease of two seconds, and etcd's looks at leases every half of a second, are most of it."""
-    return metrics_of(readings, ("node_out_s",))
-
-
-SCENARIO = Scenario(
-    name="bench-overlay-node-out",
-    claim="How soon after its death is a node on no chain any more?",
-    about=__doc__,
-    options=NodeOutOptions,
-    quick={"repeat": 1},
-    points=lambda _options, _topology: [{"nodes": str(len(_NODES))}],
-    blueprint=lambda _options, _profile, _point: whole_overlay(_NODES, _DELAYS),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

@@ -11,11 +11,13 @@ from statistics import median
 from pydantic import Field
 
 from experiments.scenarios.acceleration_start import LISTENS, converter
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cabled
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
-from experiments.testbed.cables import ORIGIN
+from experiments.testbed.cables import ORIGIN, Cabling
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _ACTIVATE = "systemd-socket-activate"
@@ -23,50 +25,44 @@ _NEXT = 10
 """Connections after the first one."""
 
 
-class OnDemandOptions(Options):
+class OverlayOnDemand(Experiment):
     """``count``: of converters, one after the other."""
+
+    claim = "What does the first connection pay where a converter is started by it?"
+    quick = {"repeat": 1, "count": 3}
+    any_links = False
+    in_turn = True
 
     repeat: Repeat = 3
     count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"listens": _ACTIVATE}]
 
-def _measure(built: Cabled, options: OnDemandOptions, point: Point, repetition: int) -> Reading:
-    """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
-    if shutil.which(_ACTIVATE) is None:
-        raise CommandError(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
-    first, later = zip(*(_transfers(built) for _ in range(options.count)), strict=True)
-    taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
-    return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+        return cabled()
+
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
+        if shutil.which(_ACTIVATE) is None:
+            raise CommandError(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
+        first, later = zip(*(_transfers(cabling) for _ in range(self.count)), strict=True)
+        taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
+        return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``on_demand_first_ms``: until all of the first answer is there; ``on_demand_next_ms``: of the next ones; and
+        ``on_demand_pays_ms``: what the first pays more.
+        """
+        both = metrics_of(readings, ("on_demand_first_ms", "on_demand_next_ms"))
+        first, later = (metric.median for metric in both)
+        return [*both, Metric("on_demand_pays_ms", [first - later])]
 
 
-def _transfers(built: Cabled) -> tuple[float, float]:
+def _transfers(cabling: Cabling) -> tuple[float, float]:
     """Milliseconds of the first one through a new converter, and of those after it, their median."""
-    command = [_ACTIVATE, f"--listen={LISTENS}", *converter(built.cabling)]
-    with built.cabling.testbed.gateway.start("on-demand", command).wait_for_output():
+    command = [_ACTIVATE, f"--listen={LISTENS}", *converter(cabling)]
+    with cabling.testbed.gateway.start("on-demand", command).wait_for_output():
         asked = ["transfers", "--to", ORIGIN, "--via-http-proxy", LISTENS, "--count", str(1 + _NEXT), "1000"]
-        (first, *later) = (whole for _first_byte, whole in built.cabling.load(*asked)["1000"])
+        (first, *later) = (whole for _first_byte, whole in cabling.load(*asked)["1000"])
     return first, median(later)
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """``on_demand_first_ms``: until all of the first answer is there; ``on_demand_next_ms``: of the next ones; and
-    ``on_demand_pays_ms``: what the first pays more.
-    """
-    both = metrics_of(readings, ("on_demand_first_ms", "on_demand_next_ms"))
-    first, later = (metric.median for metric in both)
-    return [*both, Metric("on_demand_pays_ms", [first - later])]
-
-
-SCENARIO = Scenario(
-    name="bench-overlay-on-demand",
-    claim="What does the first connection pay where a converter is started by it?",
-    about=__doc__,
-    options=OnDemandOptions,
-    quick={"repeat": 1, "count": 3},
-    points=lambda _options, _topology: [{"listens": _ACTIVATE}],
-    blueprint=lambda _options, _profile, _point: Cables(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-    in_turn=True,
-)

@@ -11,11 +11,10 @@ They stand beside the one emulated link of a testbed, which gives the nodes, the
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from tempfile import mkdtemp
 
-from experiments.scenarios.cabled import Wired
+from experiments.study.blueprint import Ground, Standing
 from experiments.testbed import cables
 from experiments.testbed.appliance import start_throttler
 from experiments.testbed.build import Testbed, standing
@@ -37,20 +36,17 @@ client: ip rule add from 10.1.2.0/24 lookup 201
 """ + "".join(f"client: ip address add {address}/24 dev path2\n" for address in JOINING[1:])
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The two nodes before they stand."""
+@contextmanager
+def standing_pair(name: str, _seed: int = 0, _tolerance: float = TOLERANCE) -> Iterator[Standing[Testbed]]:
+    """The two nodes, with their cables, for the length of the block."""
+    with standing(name, cables.IDLE) as testbed:
+        cables.lay(testbed)
+        lay(_WIRES, {"client": testbed.client, "gateway": testbed.gateway})
+        yield Standing(testbed)
 
-    def as_json(self) -> dict[str, object]:
-        return {"cables": "veth, two, without offloads"}
 
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Wired]:  # noqa: ARG002
-        """Both, with their cables, for the length of the block."""
-        with standing(name, cables.IDLE) as testbed:
-            cables.lay(testbed)
-            lay(_WIRES, {"client": testbed.client, "gateway": testbed.gateway})
-            yield Wired(testbed)
+DESCRIBED = {"cables": "veth, two, without offloads"}
+PAIR = Ground(DESCRIBED, standing_pair)
 
 
 @contextmanager

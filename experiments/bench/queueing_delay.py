@@ -12,12 +12,13 @@ from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
-from experiments.scenarios.cabled import Wired
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _RATE = "5mbit"
@@ -25,18 +26,33 @@ _SETTLE, _BETWEEN = 2.0, 0.25
 _OURS, _LONG = "throttler", "pfifo"
 
 
-class QueueingOptions(Options):
+class QueueingDelay(Experiment):
     """A bulk download held to 5 Mbit/s, for ``seconds`` with each leaf in turn."""
+
+    claim = "How long do packets wait in a held class, and would in a long queue?"
+    quick = {"repeat": 1, "seconds": 3.0}
+    any_links = False
 
     repeat: Repeat = 2
     seconds: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"leaf": leaf} for leaf in (_OURS, _LONG)]
 
-def _measure(built: Wired, options: QueueingOptions, point: Point, repetition: int) -> Reading:
-    """``rtt_ms``, a median."""
-    with serving(built.testbed):
-        times = _round_trips(built.testbed, options.seconds, plain=point["leaf"] == _LONG)
-    return Reading(point, repetition, {"rtt_ms": median(times)}, {}, {"rtt_ms": times})
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
+        return pair.PAIR
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """``rtt_ms``, a median."""
+        with serving(testbed):
+            times = _round_trips(testbed, self.seconds, plain=point["leaf"] == _LONG)
+        return Reading(point, repetition, {"rtt_ms": median(times)}, {}, {"rtt_ms": times})
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """How much longer packets wait in the long queue."""
+        by_leaf = [Metric(f"delay_{leaf}_ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
+        short, long = (metric.median for metric in by_leaf)
+        return [*by_leaf, Metric("delay_pfifo_vs_throttler", [long / short], RATIO)]
 
 
 def _round_trips(testbed: Testbed, seconds: float, plain: bool) -> list[float]:
@@ -61,24 +77,3 @@ def _round_trip(testbed: Testbed) -> float:
             if subflow.download and subflow.rtt_us is not None:
                 return subflow.rtt_us / 1000
     raise CommandError(Exit.WRONG_RESULT, "the throttler holds no subflow of the bulk download")
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """How much longer packets wait in the long queue."""
-    by_leaf = [Metric(f"delay_{leaf}_ms", readings.at(leaf=leaf).samples("rtt_ms")) for leaf in (_OURS, _LONG)]
-    short, long = (metric.median for metric in by_leaf)
-    return [*by_leaf, Metric("delay_pfifo_vs_throttler", [long / short], RATIO)]
-
-
-SCENARIO = Scenario(
-    name="bench-queueing-delay",
-    claim="How long do packets wait in a held class, and would in a long queue?",
-    about=__doc__,
-    options=QueueingOptions,
-    quick={"repeat": 1, "seconds": 3.0},
-    points=lambda _options, _topology: [{"leaf": leaf} for leaf in (_OURS, _LONG)],
-    blueprint=lambda _options, _profile, _point: pair.Pair(),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

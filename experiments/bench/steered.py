@@ -17,14 +17,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks
-from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
+from experiments.study.blueprint import TestbedBlueprint
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.appliance import start_steering, throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.impairment import lossy
-from experiments.testbed.topology import LinkSettings, Profile
+from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Duration, PositiveRate
@@ -42,34 +42,65 @@ _LINKS = {
 }
 
 
-class SteeredOptions(Options):
+class Steered(Experiment):
     """Beside so many ``sessions`` the throttler is measured for ``seconds``; the bad link loses ``loss`` percent."""
+
+    claim = "What does it cost to steer 1,000 sessions, and how soon is a bad path a backup?"
+    quick = {"repeat": 1, "sessions": 200, "seconds": 5.0}
+    any_links = False
 
     repeat: Repeat = 3
     sessions: int = Field(default=1000, ge=1, le=3000, description="a whole number of sessions from 1 to 3000")
     seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
     loss: int = Field(default=3, ge=1, le=100, description="a whole number of percent from 1 to 100")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"what": what} for what in (_COST, _REACTION)]
 
-def _blueprint(_options: SteeredOptions, _profile: Profile, _point: Point) -> TestbedBlueprint:
-    return TestbedBlueprint(Profile(links=_LINKS), tuned=False, sysctls={"net.mptcp.pm_type": "1"})
+    def blueprint(self, _profile: Profile, _point: Point) -> TestbedBlueprint:
+        return TestbedBlueprint(Profile(links=_LINKS), tuned=False, sysctls={"net.mptcp.pm_type": "1"})
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        found = self._cost(testbed) if point["what"] == _COST else self._reaction(testbed)
+        return Reading(point, repetition, found, {})
 
-def _measure(built: StandingTestbed, options: SteeredOptions, point: Point, repetition: int) -> Reading:
-    found = _cost(built.testbed, options) if point["what"] == _COST else _reaction(built.testbed, options)
-    return Reading(point, repetition, found, {})
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """All that was measured."""
+        return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
 
+    def _cost(self, testbed: Testbed) -> dict[str, float]:
+        with start_steering(testbed) as throttler, _sessions(testbed, self.sessions):
+            clocks, begun = Clocks([throttler.popen.pid]), time.monotonic()
+            before = clocks.seconds()
+            time.sleep(self.seconds)
+            percent = 100 * (clocks.seconds() - before) / (time.monotonic() - begun)
+            subflows = throttler_status(testbed).subflows_total
+        if subflows < 2 * self.sessions:
+            raise CommandError(Exit.SYSTEM, f"{subflows} subflows are there, of {self.sessions} sessions with two each")
+        return {"cpu_pct_1000_sessions": percent * 1000 / self.sessions}
 
-def _cost(testbed: Testbed, options: SteeredOptions) -> dict[str, float]:
-    with start_steering(testbed) as throttler, _sessions(testbed, options.sessions):
-        clocks, begun = Clocks([throttler.popen.pid]), time.monotonic()
-        before = clocks.seconds()
-        time.sleep(options.seconds)
-        percent = 100 * (clocks.seconds() - before) / (time.monotonic() - begun)
-        subflows = throttler_status(testbed).subflows_total
-    if subflows < 2 * options.sessions:
-        raise CommandError(Exit.SYSTEM, f"{subflows} subflows are there, of {options.sessions} sessions with two each")
-    return {"cpu_pct_1000_sessions": percent * 1000 / options.sessions}
+    def _reaction(self, testbed: Testbed) -> dict[str, float]:
+        over = threading.Event()
+        with start_steering(testbed), ExitStack() as stack:
+            ((sender, receiver),) = _connected(testbed, stack, 1)
+            threads = [
+                threading.Thread(target=move, args=(end, over)) for move, end in ((_send, sender), (_receive, receiver))
+            ]
+            for thread in threads:
+                thread.start()
+            try:
+                time.sleep(_WARM_UP)
+                _wait_until(testbed, is_backup=False)
+                with lossy(testbed, testbed.topology.links[1], self.loss):
+                    begun = time.monotonic()
+                    took = _wait_until(testbed, is_backup=True) - begun
+                    time.sleep(max(0.0, _PATIENCE - took))
+                decided = throttler_status(testbed).steering.decisions
+            finally:
+                over.set()
+                for thread in threads:
+                    thread.join()
+        return {"reaction_ms": 1000 * took, "decisions_a_minute": float(sum(decided.values()))}
 
 
 @contextmanager
@@ -118,30 +149,6 @@ def _trickle(ends: list[tuple[socket.socket, socket.socket]], over: threading.Ev
                 receiver.recv(65536)
 
 
-def _reaction(testbed: Testbed, options: SteeredOptions) -> dict[str, float]:
-    over = threading.Event()
-    with start_steering(testbed), ExitStack() as stack:
-        ((sender, receiver),) = _connected(testbed, stack, 1)
-        threads = [
-            threading.Thread(target=move, args=(end, over)) for move, end in ((_send, sender), (_receive, receiver))
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            time.sleep(_WARM_UP)
-            _wait_until(testbed, is_backup=False)
-            with lossy(testbed, testbed.topology.links[1], options.loss):
-                begun = time.monotonic()
-                took = _wait_until(testbed, is_backup=True) - begun
-                time.sleep(max(0.0, _PATIENCE - took))
-            decided = throttler_status(testbed).steering.decisions
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-    return {"reaction_ms": 1000 * took, "decisions_a_minute": float(sum(decided.values()))}
-
-
 def _wait_until(testbed: Testbed, is_backup: bool) -> float:
     """When a subflow is a backup, or none is, by time.monotonic(); raises CommandError (exit 75) if that never is."""
     deadline = time.monotonic() + _PATIENCE
@@ -164,22 +171,3 @@ def _receive(connection: socket.socket, over: threading.Event) -> None:
     while not over.is_set():
         with suppress(TimeoutError):
             connection.recv(65536)
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """All that was measured."""
-    return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
-
-
-SCENARIO = Scenario(
-    name="bench-steered",
-    claim="What does it cost to steer 1,000 sessions, and how soon is a bad path a backup?",
-    about=__doc__,
-    options=SteeredOptions,
-    quick={"repeat": 1, "sessions": 200, "seconds": 5.0},
-    points=lambda _options, _topology: [{"what": what} for what in (_COST, _REACTION)],
-    blueprint=_blueprint,
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-)

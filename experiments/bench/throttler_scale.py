@@ -17,16 +17,16 @@ from pathlib import Path
 from pydantic import Field
 
 from experiments.bench import pair
-from experiments.study.blueprint import Standing
+from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed import native
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
-from experiments.testbed.tolerance import TOLERANCE
+from experiments.testbed.topology import Profile, Topology
 from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
 
@@ -48,63 +48,66 @@ _ASKED_EACH = 0.02
 """Seconds between two questions at the control socket."""
 
 
-class ScaleOptions(Options):
-    """So many ``subflows`` are held, and then the throttler is asked for ``held`` seconds; each download takes so many
-    ``seconds``.
-    """
-
-    repeat: Repeat = 15
-    subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
-    held: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
-    seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
-
-
 @dataclass(frozen=True)
-class Tables(Standing):
+class Tables:
     """The testbeds by what their throttlers hold, and what the full one took."""
 
     testbeds: dict[str, Testbed]
     took: dict[str, float]
 
 
-@dataclass(frozen=True)
-class TwoTables:
-    """Two pairs of nodes, each with its throttler, of which one holds so many ``subflows``, before they stand."""
-
-    subflows: int
-    held: float
-
-    def as_json(self) -> dict[str, object]:
-        return pair.Pair().as_json() | {"subflows": self.subflows}
+def two_tables(subflows: int, held: float) -> Ground[Tables]:
+    """Two pairs of nodes, each with its throttler, of which one holds so many ``subflows``."""
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Tables]:  # noqa: ARG002
-        """Both, with all that they hold, for the length of the block."""
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Tables]]:
         with ExitStack() as stack:
-            single, _ = _throttled(stack, f"{name}2", 1, self.held)
-            full, took = _throttled(stack, name, self.subflows, self.held)
-            yield Tables({_FULL: full, _SINGLE: single}, took)
+            single, _ = _throttled(stack, f"{name}2", 1, held)
+            full, took = _throttled(stack, name, subflows, held)
+            yield Standing(Tables({_FULL: full, _SINGLE: single}, took))
+
+    return Ground({**pair.DESCRIBED, "subflows": subflows}, stands)
 
 
-def _measure(built: Tables, options: ScaleOptions, point: Point, repetition: int) -> Reading:
-    """``mbps`` of a download; and what the full table took, which is the same in all readings."""
-    reached = {"mbps": _download(built.testbeds[point["table"]], options.seconds)}
-    return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}), {})
+class ThrottlerScale(Experiment):
+    """So many ``subflows`` are held, and then the throttler is asked for ``held`` seconds; each download takes so many
+    ``seconds``.
+    """
 
+    claim = "What do 100,000 held subflows cost: memory, time to install, throughput?"
+    quick = {"repeat": 3, "subflows": 5000, "held": 1.0, "seconds": 0.5}
+    any_links = False
+    in_turn = True
 
-def metrics(readings: Readings) -> list[Metric]:
-    """What the full table costs, and what it leaves of the throughput."""
-    full, single = readings.at(table=_FULL), readings.at(table=_SINGLE)
-    return [
-        *(Metric(name, readings.at(table=name).values("mbps"), "Mbit/s") for name in (_FULL, _SINGLE)),
-        *metrics_of(full, _TOOK),
-        ratio("full_table_vs_empty", full.repeated("mbps"), single.repeated("mbps")),
-    ]
+    repeat: Repeat = 15
+    subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
+    held: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
+    seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
+
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"table": table} for table in (_FULL, _SINGLE)]
+
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Tables]:
+        return two_tables(self.subflows, self.held)
+
+    def measure(self, built: Tables, point: Point, repetition: int) -> Reading:
+        """``mbps`` of a download; and what the full table took, which is the same in all readings."""
+        reached = {"mbps": _download(built.testbeds[point["table"]], self.seconds)}
+        return Reading(point, repetition, reached | (built.took if point["table"] == _FULL else {}), {})
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """What the full table costs, and what it leaves of the throughput."""
+        full, single = readings.at(table=_FULL), readings.at(table=_SINGLE)
+        return [
+            *(Metric(name, readings.at(table=name).values("mbps"), "Mbit/s") for name in (_FULL, _SINGLE)),
+            *metrics_of(full, _TOOK),
+            ratio("full_table_vs_empty", full.repeated("mbps"), single.repeated("mbps")),
+        ]
 
 
 def _throttled(stack: ExitStack, name: str, subflows: int, held: float) -> tuple[Testbed, dict[str, float]]:
     """A pair whose throttler holds so many, for so many seconds before anything else, and what that took."""
-    testbed = stack.enter_context(pair.Pair().standing(name, seed=0)).testbed
+    testbed = stack.enter_context(pair.standing_pair(name)).built
     # Nobody is to answer or forward what is played: no socket owns its addresses.
     testbed.gateway.sysctl(net__ipv4__ip_forward=0)
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
@@ -189,18 +192,3 @@ def _download(testbed: Testbed, seconds: float) -> float:
     flow = (str(native.build().load), "flow", "--to", _ORIGIN, "--seconds", str(seconds))
     printed = testbed.client.run(*_on(-1), *flow)
     return float(json.loads(printed)["bits_per_second"]) / 1e6
-
-
-SCENARIO = Scenario(
-    name="bench-throttler-scale",
-    claim="What do 100,000 held subflows cost: memory, time to install, throughput?",
-    about=__doc__,
-    options=ScaleOptions,
-    quick={"repeat": 3, "subflows": 5000, "held": 1.0, "seconds": 0.5},
-    points=lambda _options, _topology: [{"table": table} for table in (_FULL, _SINGLE)],
-    blueprint=lambda options, _profile, _point: TwoTables(options.subflows, options.held),
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-    in_turn=True,
-)

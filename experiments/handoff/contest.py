@@ -37,7 +37,7 @@ SMALL = 1000
 
 
 @dataclass(frozen=True)
-class Contest(Standing):
+class Contest:
     """All of them, as they listen; the ``processes`` of the front and of those in its place."""
 
     network: Network
@@ -110,7 +110,7 @@ def contest(
     """
 
     @contextmanager
-    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Contest]:
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Contest]]:
         with reserved(name) as directory, standing_network(f"trib-{name}", directory, back_ends) as network:
             shape(network, rate.amount, links_of_client)
             for each in network.back_ends:
@@ -119,7 +119,7 @@ def contest(
             with at_work(network) as running, ExitStack() as stack:
                 here = [proxy for proxy in PROXIES.values() if proxy.is_here]
                 proxies = {each.program: stack.enter_context(each.start(network)) for each in here}
-                yield Contest(network, {HANDOFF: running.processes["front"], **proxies})
+                yield Standing(Contest(network, {HANDOFF: running.processes["front"], **proxies}))
 
     described = {"rate": str(rate), "back_ends": len(back_ends), "links_of_client": links_of_client}
     return Ground(described, stands)

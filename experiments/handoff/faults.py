@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 
 from experiments.handoff.network import BACK_ENDS, standing_network
 from experiments.handoff.running import Running, at_work
@@ -17,16 +16,10 @@ FAILING = BACK_ENDS[0]
 OBJECT = "object"
 
 
-@dataclass(frozen=True)
-class Served(Standing):
-    """All parts at work, and a client."""
-
-    running: Running
-
-    def is_at_back_end(self) -> bool:
-        """Whether a client's connection is at the back end that fails."""
-        which = ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
-        return bool(self.running.network.nodes[FAILING].run("ss", "-Htn", *which))
+def is_at_back_end(running: Running) -> bool:
+    """Whether a client's connection is at the back end that fails."""
+    which = ("state", "connected", "exclude", "time-wait", "sport", "=", ":7400")
+    return bool(running.network.nodes[FAILING].run("ss", "-Htn", *which))
 
 
 @contextmanager
@@ -65,19 +58,19 @@ FAULTS: Mapping[str, Callable[[Running], AbstractContextManager[None]]] = {
 }
 
 
-def failing(rate: Rate, size: int, idle: int) -> Ground[Served]:
+def failing(rate: Rate, size: int, idle: int) -> Ground[Running]:
     """Links of ``rate``, an object of ``size`` bytes; back ends wait ``idle`` seconds. Raises CommandError (exit 71) as
     it begins to stand if no connection is handed over.
     """
 
     @contextmanager
-    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Served]:
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
         with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
             shape(network, rate.amount, 1)
             folder = network.objects(FAILING) / FAILING
             folder.mkdir()
             (folder / OBJECT).write_bytes(os.urandom(size))
             with at_work(network, "--idle", str(idle)) as running:
-                yield Served(running)
+                yield Standing(running)
 
     return Ground({"rate": str(rate), "back_ends": len(BACK_ENDS), "idle": idle}, stands)

@@ -63,10 +63,10 @@ def _demo(tolerance: Share, results: Path, name: str, json: bool) -> int:
     console = Console(stderr=True)
     with results_folder("demo-home", results) as folder:
         console.print("making the network, measuring its links, starting all programs")
-        with blueprint.standing(name, 0, tolerance.fraction) as home:
-            about = {"emulated_by": home.emulation, "measured": as_json(home.links)}
+        with blueprint.standing(name, 0, tolerance.fraction) as standing:
+            about = {"emulated_by": standing.emulation, "measured": as_json(standing.links)}
             write_json(folder / "manifest.json", manifest("demo", **blueprint.as_json(), emulation=about))
-            shown = _shown(home, console)
+            shown = _shown(standing.built, console)
         write_json(folder / "summary.json", summary(shown))
     if json:
         print(dumps(summary(shown), indent=2))

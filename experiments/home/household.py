@@ -20,8 +20,8 @@ LEGS = (PLAIN, WIREGUARD)
 
 
 @dataclass(frozen=True)
-class Household(Standing):
-    """All of it; its links measured before anything used them."""
+class Household:
+    """All of it."""
 
     network: Network
     gateway: Gateway
@@ -40,7 +40,7 @@ def household(
     links = [_queued(link, queue) for link in Topology.of(profile).links[:many]]
 
     @contextmanager
-    def stands(name: str, seed: int, tolerance: float) -> Iterator[Household]:
+    def stands(name: str, seed: int, tolerance: float) -> Iterator[Standing[Household]]:
         if tunnels and shutil.which("wg") is None:
             raise CommandError(Exit.UNAVAILABLE, "not found: wg: scripts/setup installs it (wireguard-tools)")
         with reserved(name) as directory, ExitStack() as stack:
@@ -51,7 +51,7 @@ def household(
             gateway = stack.enter_context(gateway_at_work(network, tunnels=tunnels))
             enrolment = gateway.enrol() if tunnels else None
             router = stack.enter_context(router_at_work(network, enrolment, share))
-            yield Household(network, gateway, router, links=readings, emulation=emulation)
+            yield Standing(Household(network, gateway, router), readings, emulation)
 
     described = list(profile.model_dump(mode="json", exclude_none=True)["links"].items())[:many]
     given = {key: value for key, value in {"queue": queue, "share": share}.items() if value is not None}

@@ -13,7 +13,7 @@ a proxy's window does not grow while it waits for data (RFC 7661), and what it f
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -24,9 +24,9 @@ from pydantic import Field
 from experiments.plots import line, name_axes, theory
 from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
@@ -34,7 +34,7 @@ from experiments.testbed.selfcheck import check_link
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
-PROXIES = (1, 2, 3)
+_PROXIES = (1, 2, 3)
 ORIGIN = f"{Topology.SERVER4}:{PORT}"
 _FIRST_WINDOW = 10 * 1448  # bytes: RFC 6928, with timestamps
 _FIRST_BYTE = {1: 25.0, 2: 33.3, 3: 37.5}
@@ -50,25 +50,11 @@ _COLOURS = {1: "#0072B2", 2: "#E69F00", 3: "#009E73"}
 _NOBODY = "#555555"
 
 
-class AccelerationOptions(Options):
-    """``size``: of the transfers; ``count``: of each size, one after the other."""
-
-    size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 50, 100, 250, 500))
-    count: int = Field(default=7, ge=1, description="a whole number of transfers, at least 1")
-
-
-@dataclass(frozen=True)
-class Acceleration(Standing):
-    """A chain that stands, with an origin."""
-
-    chain: Chain
-
-
-def segments(links: tuple[Link, ...]) -> Ground[Acceleration]:
+def segments(links: tuple[Link, ...]) -> Ground[Chain]:
     """A chain over ``links`` in a row, with a proxy between any two."""
 
     @contextmanager
-    def stands(name: str, seed: int, tolerance: float) -> Iterator[Acceleration]:
+    def stands(name: str, seed: int, tolerance: float) -> Iterator[Standing[Chain]]:
         with standing_chain(name, links, seed) as chain:
             measured = [
                 reading
@@ -77,37 +63,109 @@ def segments(links: tuple[Link, ...]) -> Ground[Acceleration]:
             ]
             origin = [str(native.build().load), "origin", "--listen", f"0.0.0.0:{PORT}"]
             chain.server.start("origin", origin).wait_until_ready()
-            emulation = "netem" if chain.netem else "link-emulator"
-            yield Acceleration(chain, links=measured, emulation=emulation)
+            yield Standing(chain, measured, "netem" if chain.netem else "link-emulator")
 
     return Ground({"proxies": len(links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in links)}, stands)
 
 
-def points(_options: AccelerationOptions, _topology: Topology | None = None) -> list[Point]:
+class TransferExperiment(Experiment):
+    """``size``: of the transfers; ``count``: of each size, one after the other."""
+
+    profile = PROFILES / "long-path.toml"
+
+    size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 50, 100, 250, 500))
+    count: int = Field(default=7, ge=1, description="a whole number of transfers, at least 1")
+
+    def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
+        """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""
+        return Reading(point, repetition, transfers(chain, By(point["by"]), self.size, self.count), {})
+
+
+class Acceleration(TransferExperiment):
     """Each number of proxies, by each way and without."""
-    return [{"proxies": str(proxies), "by": by.value} for proxies in PROXIES for by in By]
+
+    paper = "Miniproxy, figure 4"
+    claim = "1, 2, 3 proxies with early SYN forwarding bring the first byte 25, 33.3, 37.5 % sooner."
+    expected = "What round-trip times and slow start alone make of it."
+    quick = {"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"}
+
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"proxies": str(proxies), "by": by.value} for proxies in _PROXIES for by in By]
+
+    def blueprint(self, profile: Profile, point: Point) -> Ground[Chain]:
+        return segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
+
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for proxies in _PROXIES:
+            yield from self._verdicts(topology.links[0], readings.at(proxies=str(proxies)), proxies)
+
+    def _verdicts(self, link: Link, readings: Readings, proxies: int) -> Iterator[Verdict]:
+        taken = {by: readings.at(by=by.value) for by in By}
+        through = "1 proxy" if proxies == 1 else f"{proxies} proxies"
+        kilobytes = [size.amount // 1000 for size in self.size]
+        first_byte, possible = f"first_byte_ms_{kilobytes[0]}", _FIRST_BYTE[proxies]
+        claim = f"the first byte comes {possible:g} % sooner through {through}, but for their own time"
+        yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], first_byte), possible - _OWN * proxies, "%")
+        claim = f"0-RTT Convert brings it sooner than {possible:g} %, through {through}"
+        yield at_least(claim, gain(taken[By.DIRECT], taken[By.ZERO_RTT], first_byte), possible, "%")
+        if _SHORT in self.size:
+            claim = f"25 kB come {_WHOLE[proxies]:g} % sooner through {through}"
+            yield at_least(
+                claim, gain(taken[By.DIRECT], taken[By.EARLY], "whole_ms_25"), _WHOLE[proxies] - _ROUNDED, "%"
+            )
+        for by in By:
+            model = Model(link, proxies, by)
+            over = [_rounds_over(taken[by], model, size) for size in kilobytes]
+            claim = f"no size takes over a round of slow start longer than by the model ({through}, {by.value})"
+            yield at_most(claim, max(over, key=lambda each: each.mean), _ROUNDS, "rounds")
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``ttfb_gain_pct_N`` and ``ttc25_gain_pct_N``: by how many per cent the first byte, and all of 25 kB, come
+        sooner through N converters than over the same segments alone, by early SYN forwarding. ``ttfb_gain_late_pct_N``
+        and so on: where each converter connects when the handshake before it has ended; ``..._0rtt_...``: by 0-RTT
+        Convert.
+        """
+        return [
+            Metric(
+                f"{name}{end}_pct_{proxies}",
+                [*gain(these.at(by="direct"), these.at(by=by.value), value).numbers.values()],
+            )
+            for proxies in _PROXIES
+            for these in [readings.at(proxies=str(proxies))]
+            for by, end in ((By.EARLY, ""), (By.LATE, "_late"), (By.ZERO_RTT, "_0rtt"))
+            for name, value in (("ttfb_gain", "first_byte_ms_10"), ("ttc25_gain", "whole_ms_25"))
+        ]
+
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        figure.set_size_inches(10, 4.5)
+        sizes = sizes_in(readings)
+        panels = figure.subplots(1, 2)
+        for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):
+            for proxies, by, label, colour, marker in _lines():
+                taken, model = readings.at(by=by.value, proxies=str(proxies)), Model(topology.links[0], proxies, by)
+                found = {size: taken.estimate(f"{kind}_ms_{size}") for size in sizes}
+                line(axes, found, label, color=colour, marker=marker)
+                expected = {
+                    size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes
+                }
+                theory(axes, expected, colour)
+            name_axes(axes, "size, kB (dotted: the model)", f"ms to the {title}", log=sizes)
+        panels[0].legend(frameon=False, fontsize=8)
 
 
-def _ground(_options: AccelerationOptions, profile: Profile, point: Point) -> Ground[Acceleration]:
-    return segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))
-
-
-def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
-    """Values for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``, medians."""
-    return Reading(point, repetition, transfers(built.chain, By(point["by"]), options), {})
-
-
-def transfers(chain: Chain, by: By, options: AccelerationOptions) -> dict[str, float]:
-    """Medians for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``."""
+def transfers(chain: Chain, by: By, sizes: Sequence[Size], count: int) -> dict[str, float]:
+    """What ``timed`` takes of so many transfers of each size, with proxies that come to them in that way."""
     with chain.converting(by):
-        return timed(chain, options, ORIGIN, chain.convert(1) if by is By.ZERO_RTT else None)
+        return timed(chain, sizes, count, ORIGIN, chain.convert(1) if by is By.ZERO_RTT else None)
 
 
-def timed(chain: Chain, options: AccelerationOptions, to: str, converter: str | None = None) -> dict[str, float]:
-    """The same of transfers ``to`` an address and port, as the chain is now, or as ``converter`` does it."""
+def timed(chain: Chain, sizes: Sequence[Size], count: int, to: str, converter: str | None = None) -> dict[str, float]:
+    """Medians for each size in kB, ``first_byte_ms_SIZE`` and ``whole_ms_SIZE``, of transfers ``to`` an address and
+    port, as the chain is now, or as ``converter`` does it.
+    """
     asked = ["--via-convert", converter] if converter else []
-    command = [str(native.build().load), "transfers", "--to", to, "--count", str(options.count), *asked]
-    taken = json.loads(chain.client.run(*command, *(str(size.amount) for size in options.size)))
+    command = [str(native.build().load), "transfers", "--to", to, "--count", str(count), *asked]
+    taken = json.loads(chain.client.run(*command, *(str(size.amount) for size in sizes)))
     values: dict[str, float] = {}
     for size, times in taken.items():
         firsts, wholes = zip(*times, strict=True)
@@ -151,30 +209,6 @@ def _rounds(size: float) -> int:
     return rounds
 
 
-def _judge(options: AccelerationOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for proxies in PROXIES:
-        yield from _verdicts(options, topology.links[0], readings.at(proxies=str(proxies)), proxies)
-
-
-def _verdicts(options: AccelerationOptions, link: Link, readings: Readings, proxies: int) -> Iterator[Verdict]:
-    taken = {by: readings.at(by=by.value) for by in By}
-    through = "1 proxy" if proxies == 1 else f"{proxies} proxies"
-    kilobytes = [size.amount // 1000 for size in options.size]
-    first_byte, possible = f"first_byte_ms_{kilobytes[0]}", _FIRST_BYTE[proxies]
-    claim = f"the first byte comes {possible:g} % sooner through {through}, but for their own time"
-    yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], first_byte), possible - _OWN * proxies, "%")
-    claim = f"0-RTT Convert brings it sooner than {possible:g} %, through {through}"
-    yield at_least(claim, gain(taken[By.DIRECT], taken[By.ZERO_RTT], first_byte), possible, "%")
-    if _SHORT in options.size:
-        claim = f"25 kB come {_WHOLE[proxies]:g} % sooner through {through}"
-        yield at_least(claim, gain(taken[By.DIRECT], taken[By.EARLY], "whole_ms_25"), _WHOLE[proxies] - _ROUNDED, "%")
-    for by in By:
-        model = Model(link, proxies, by)
-        over = [_rounds_over(taken[by], model, size) for size in kilobytes]
-        claim = f"no size takes over a round of slow start longer than by the model ({through}, {by.value})"
-        yield at_most(claim, max(over, key=lambda each: each.mean), _ROUNDS, "rounds")
-
-
 def _rounds_over(taken: Readings, model: Model, size: int) -> Estimate:
     """How many rounds of slow start longer than by the ``model`` so many kB took."""
     expected = model.whole(1000 * size)
@@ -187,37 +221,6 @@ def gain(direct: Readings, through: Readings, value: str) -> Repeated:
     return Repeated.of(lambda without, ours: 100 * (1 - ours / without), *both)
 
 
-def metrics(readings: Readings) -> list[Metric]:
-    """``ttfb_gain_pct_N`` and ``ttc25_gain_pct_N``: by how many per cent the first byte, and all of 25 kB, come sooner
-    through N converters than over the same segments alone, by early SYN forwarding. ``ttfb_gain_late_pct_N`` and so on:
-    where each converter connects when the handshake before it has ended; ``..._0rtt_...``: by 0-RTT Convert.
-    """
-    return [
-        Metric(
-            f"{name}{end}_pct_{proxies}", [*gain(these.at(by="direct"), these.at(by=by.value), value).numbers.values()]
-        )
-        for proxies in PROXIES
-        for these in [readings.at(proxies=str(proxies))]
-        for by, end in ((By.EARLY, ""), (By.LATE, "_late"), (By.ZERO_RTT, "_0rtt"))
-        for name, value in (("ttfb_gain", "first_byte_ms_10"), ("ttc25_gain", "whole_ms_25"))
-    ]
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    figure.set_size_inches(10, 4.5)
-    sizes = sizes_in(readings)
-    panels = figure.subplots(1, 2)
-    for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):
-        for proxies, by, label, colour, marker in _lines():
-            taken, model = readings.at(by=by.value, proxies=str(proxies)), Model(topology.links[0], proxies, by)
-            found = {size: taken.estimate(f"{kind}_ms_{size}") for size in sizes}
-            line(axes, found, label, color=colour, marker=marker)
-            expected = {size: model.first_byte if kind == "first_byte" else model.whole(1000 * size) for size in sizes}
-            theory(axes, expected, colour)
-        name_axes(axes, "size, kB (dotted: the model)", f"ms to the {title}", log=sizes)
-    panels[0].legend(frameon=False, fontsize=8)
-
-
 def sizes_in(readings: Readings) -> list[int]:
     """Of transfers, in kB."""
     return sorted({int(name.rpartition("_")[2]) for reading in readings for name in reading.values if "_ms_" in name})
@@ -228,20 +231,3 @@ def _lines() -> Iterator[tuple[int, By, str, str, str]]:
     for proxies, colour in _COLOURS.items():
         yield proxies, By.EARLY, f"{proxies}, early SYN", colour, "o"
     yield 3, By.ZERO_RTT, "3, 0-RTT Convert", "#CC79A7", "s"
-
-
-SCENARIO = Scenario(
-    name="acceleration",
-    paper="Miniproxy, figure 4",
-    claim="1, 2, 3 proxies with early SYN forwarding bring the first byte 25, 33.3, 37.5 % sooner.",
-    expected="What round-trip times and slow start alone make of it.",
-    profile=PROFILES / "long-path.toml",
-    options=AccelerationOptions,
-    quick={"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"},
-    points=points,
-    blueprint=_ground,
-    measure=_measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-)

@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import curve, name_axes
-from experiments.scenarios.acceleration import Acceleration, AccelerationOptions, segments, transfers
+from experiments.scenarios.acceleration import segments, transfers
 from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.chain import By, split
+from experiments.testbed.chain import By, Chain, split
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -30,8 +30,14 @@ _LEAST, _DEFAULT = 4096, 131_072  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _ENOUGH, _TOO_LITTLE = 2.0, 0.5
 
 
-class BufferRatioOptions(Options):
+class AccelerationBuffer(Experiment):
     """``size``: of the download; ``receive``: the client's buffer; ``ratio``: of the proxy's send buffers to that."""
+
+    paper = "Miniproxy"
+    claim = "A proxy's send buffer should be twice the receive buffer."
+    expected = "Half the receive buffer slows the download down, more than twice does not help."
+    profile = PROFILES / "long-path.toml"
+    quick = {"repeat": 1, "ratio": "0.5,2"}
 
     size: Size = Size(30_000_000)
     receive: Size = Size(1_000_000)
@@ -39,58 +45,36 @@ class BufferRatioOptions(Options):
         default=(0.5, 1.0, 1.5, 2.0, 4.0), description="numbers with commas between them, such as '0.5,2'"
     )
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"ratio": f"{ratio:g}"} for ratio in self.ratio]
 
-def _points(options: BufferRatioOptions, _topology: Topology) -> list[Point]:
-    return [{"ratio": f"{ratio:g}"} for ratio in options.ratio]
+    def blueprint(self, profile: Profile, _point: Point) -> Ground[Chain]:
+        return segments(split(Topology.of(profile).links[0], 2))
 
+    def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
+        """``rate_mbps``."""
+        chain.client.sysctl(net__ipv4__tcp_rmem=_growing_to(self.receive.amount))
+        for proxy in chain.proxies:
+            proxy.sysctl(net__ipv4__tcp_wmem=_growing_to(round(float(point["ratio"]) * self.receive.amount)))
+        taken = transfers(chain, By.EARLY, (self.size,), 1)
+        milliseconds = taken[f"whole_ms_{self.size.amount // 1000}"]
+        return Reading(point, repetition, {"rate_mbps": 0.008 * self.size.amount / milliseconds}, {})
 
-def _ground(_options: BufferRatioOptions, profile: Profile, _point: Point) -> Ground[Acceleration]:
-    return segments(split(Topology.of(profile).links[0], 2))
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        rates = {ratio: these.repeated("rate_mbps") for ratio, these in readings.over("ratio").items()}
+        most = Repeated.of_all(max, rates.values())
+        if enough := [rate for ratio, rate in rates.items() if ratio >= _ENOUGH]:
+            reached = Repeated.of_all(min, enough) / most * 100
+            yield at_least("twice the receive buffer reaches 97 % of the most", reached, 97, "%")
+        if _TOO_LITTLE in rates:
+            reached = rates[_TOO_LITTLE] / most * 100
+            yield at_most("half of it does not reach 80 %", reached, 80, "%")
 
-
-def _measure(built: Acceleration, options: BufferRatioOptions, point: Point, repetition: int) -> Reading:
-    """``rate_mbps``."""
-    chain = built.chain
-    chain.client.sysctl(net__ipv4__tcp_rmem=_growing_to(options.receive.amount))
-    for proxy in chain.proxies:
-        proxy.sysctl(net__ipv4__tcp_wmem=_growing_to(round(float(point["ratio"]) * options.receive.amount)))
-    taken = transfers(chain, By.EARLY, AccelerationOptions(size=(options.size,), count=1))
-    milliseconds = taken[f"whole_ms_{options.size.amount // 1000}"]
-    return Reading(point, repetition, {"rate_mbps": 0.008 * options.size.amount / milliseconds}, {})
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        axes = figure.subplots()
+        curve(axes, readings.over("ratio"), "rate_mbps", color="black")
+        name_axes(axes, "send buffer, in receive buffers", "Mbit/s", "y")
 
 
 def _growing_to(most: int) -> str:
     return f"{_LEAST} {min(_DEFAULT, most)} {most}"
-
-
-def _judge(_options: BufferRatioOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    rates = {ratio: these.repeated("rate_mbps") for ratio, these in readings.over("ratio").items()}
-    most = Repeated.of_all(max, rates.values())
-    if enough := [rate for ratio, rate in rates.items() if ratio >= _ENOUGH]:
-        reached = Repeated.of_all(min, enough) / most * 100
-        yield at_least("twice the receive buffer reaches 97 % of the most", reached, 97, "%")
-    if _TOO_LITTLE in rates:
-        reached = rates[_TOO_LITTLE] / most * 100
-        yield at_most("half of it does not reach 80 %", reached, 80, "%")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    axes = figure.subplots()
-    curve(axes, readings.over("ratio"), "rate_mbps", color="black")
-    name_axes(axes, "send buffer, in receive buffers", "Mbit/s", "y")
-
-
-SCENARIO = Scenario(
-    name="acceleration-buffer",
-    paper="Miniproxy",
-    claim="A proxy's send buffer should be twice the receive buffer.",
-    expected="Half the receive buffer slows the download down, more than twice does not help.",
-    profile=PROFILES / "long-path.toml",
-    options=BufferRatioOptions,
-    quick={"repeat": 1, "ratio": "0.5,2"},
-    points=_points,
-    blueprint=_ground,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-)

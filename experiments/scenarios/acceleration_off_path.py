@@ -19,31 +19,20 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from experiments.plots import line, theory, tidy
-from experiments.scenarios.acceleration import (
-    Acceleration,
-    AccelerationOptions,
-    Model,
-    gain,
-    segments,
-    sizes_in,
-    transfers,
-)
+from experiments.scenarios.acceleration import Model, TransferExperiment, gain, segments, sizes_in
 from experiments.scenarios.sweeps import Durations, Sizes
 from experiments.study.blueprint import Ground
 from experiments.study.readings import (
     Decision,
     Estimate,
     Point,
-    Reading,
     Readings,
     Verdict,
     at_least,
     at_most,
     together,
 )
-from experiments.study.scenario import Scenario
-from experiments.testbed.chain import By, split
-from experiments.testbed.profile import PROFILES
+from experiments.testbed.chain import By, Chain, split
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Duration, Size
 
@@ -55,55 +44,71 @@ _BY = (By.EARLY, By.ZERO_RTT)
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 
 
-class OffPathOptions(AccelerationOptions):
+class AccelerationOffPath(TransferExperiment):
     """``side``: one-way delays between proxy and client, and proxy and server."""
+
+    paper = "Miniproxy, figure 5"
+    claim = "A proxy that is not on the path pays as long as the detour is short."
+    expected = "Early SYN forwarding gains up to 33 ms a side for the first byte, and further out for longer transfers."
+    quick = {"repeat": 1, "count": 3, "size": "10kB,500kB", "side": "25ms,30ms,37500us"}
 
     size: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (10, 25, 100, 500))
     side: Durations = tuple(Duration(microseconds) for microseconds in range(25_000, 40_000, 2_500))
 
+    def points(self, _topology: Topology) -> list[Point]:
+        detours = [{"side": str(side), "by": by.value} for side in self.side for by in _BY]
+        return [{"side": str(_DIRECT), "by": By.DIRECT.value}, *detours]
 
-def _points(options: OffPathOptions, _topology: Topology) -> list[Point]:
-    detours = [{"side": str(side), "by": by.value} for side in options.side for by in _BY]
-    return [{"side": str(_DIRECT), "by": By.DIRECT.value}, *detours]
+    def blueprint(self, profile: Profile, point: Point) -> Ground[Chain]:
+        return segments(split(detour(Topology.of(profile).links[0], Duration.parse(point["side"])), 2))
 
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
+        first_byte = f"first_byte_ms_{self.size[0].amount // 1000}"
+        values = [first_byte, *(f"whole_ms_{size.amount // 1000}" for size in self.size)]
+        for by in _BY:
+            judged = {}
+            for side, value in product(self.side, values):
+                measured = gain(direct, readings.at(side=str(side), by=by.value), value).estimate
+                judged[f"{value} at {side}"] = _as_by_the_model(link, side, by, value, measured)
+            called = {Decision.FAILS: "wrong", Decision.UNDECIDED: "unclear"}
+            places = {
+                name: [place for place, each in judged.items() if each is which] for which, name in called.items()
+            }
+            named = "; ".join(f"{name}: {', '.join(them)}" for name, them in places.items() if them)
+            claim, bound = f"a detour gains and loses where the model has it ({by.value})", "none on the other side"
+            yield Verdict(claim, named or bound, bound, together(judged.values()))
+        nearest, farthest = self.side[0], self.side[-1]
+        early = {side: readings.at(side=str(side), by=By.EARLY.value) for side in (nearest, farthest)}
+        if _expected(link, nearest, By.EARLY, first_byte) > _SURE:
+            claim = f"the first byte comes sooner by a proxy {nearest} from either end"
+            yield at_least(claim, gain(direct, early[nearest], first_byte), 0, "%")
+        if _expected(link, farthest, By.EARLY, first_byte) < -_SURE:
+            claim = f"and later by one {farthest} from either end"
+            yield at_most(claim, gain(direct, early[farthest], first_byte), 0, "%")
 
-def _ground(_options: OffPathOptions, profile: Profile, point: Point) -> Ground[Acceleration]:
-    return segments(split(detour(Topology.of(profile).links[0], Duration.parse(point["side"])), 2))
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        figure.set_size_inches(10, 4.5)
+        link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
+        first, *sizes = sizes_in(readings)
+        lines = {"first byte": f"first_byte_ms_{first}", **{f"{size} kB": f"whole_ms_{size}" for size in sizes}}
+        for axes, by in zip(figure.subplots(1, 2, sharey=True), _BY, strict=True):
+            taken = readings.at(by=by.value).over("side", lambda text: 1000 * Duration.parse(text).seconds)
+            for (label, value), colour in zip(lines.items(), _COLOURS, strict=False):
+                line(axes, {ms: gain(direct, each, value).estimate for ms, each in taken.items()}, label, color=colour)
+                theory(axes, {ms: _expected(link, Duration(round(1000 * ms)), by, value) for ms in taken}, colour)
+            axes.axhline(0, color="black", linewidth=0.8)
+            axes.set_title(by.value, fontsize=10)
+            axes.set_xlabel("ms from the proxy to either end (dotted: the model)")
+            axes.set_ylabel("% of the direct way's time saved")
+            tidy(axes, "both")
+        figure.axes[0].legend(frameon=False, fontsize=8)
 
 
 def detour(link: Link, side: Duration) -> Link:
     """``link`` as long as the way by a proxy that is so far from either end."""
     delay = Duration(2 * side.amount)
     return replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
-
-
-def _measure(built: Acceleration, options: OffPathOptions, point: Point, repetition: int) -> Reading:
-    """As in ``acceleration``."""
-    return Reading(point, repetition, transfers(built.chain, By(point["by"]), options), {})
-
-
-def _judge(options: OffPathOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
-    first_byte = _first_byte(options)
-    values = [first_byte, *(f"whole_ms_{size.amount // 1000}" for size in options.size)]
-    for by in _BY:
-        judged = {}
-        for side, value in product(options.side, values):
-            measured = gain(direct, readings.at(side=str(side), by=by.value), value).estimate
-            judged[f"{value} at {side}"] = _as_by_the_model(link, side, by, value, measured)
-        called = {Decision.FAILS: "wrong", Decision.UNDECIDED: "unclear"}
-        places = {name: [place for place, each in judged.items() if each is which] for which, name in called.items()}
-        named = "; ".join(f"{name}: {', '.join(them)}" for name, them in places.items() if them)
-        claim, bound = f"a detour gains and loses where the model has it ({by.value})", "none on the other side"
-        yield Verdict(claim, named or bound, bound, together(judged.values()))
-    nearest, farthest = options.side[0], options.side[-1]
-    early = {side: readings.at(side=str(side), by=By.EARLY.value) for side in (nearest, farthest)}
-    if _expected(link, nearest, By.EARLY, first_byte) > _SURE:
-        claim = f"the first byte comes sooner by a proxy {nearest} from either end"
-        yield at_least(claim, gain(direct, early[nearest], first_byte), 0, "%")
-    if _expected(link, farthest, By.EARLY, first_byte) < -_SURE:
-        claim = f"and later by one {farthest} from either end"
-        yield at_most(claim, gain(direct, early[farthest], first_byte), 0, "%")
 
 
 def _as_by_the_model(link: Link, side: Duration, by: By, value: str, gained: Estimate) -> Decision:
@@ -115,10 +120,6 @@ def _as_by_the_model(link: Link, side: Duration, by: By, value: str, gained: Est
     return Decision.HOLDS
 
 
-def _first_byte(options: OffPathOptions) -> str:
-    return f"first_byte_ms_{options.size[0].amount // 1000}"
-
-
 def _expected(link: Link, side: Duration, by: By, value: str, more_rounds: int = 0) -> float:
     """By how many per cent ``value`` is shorter by the model, or with so many ``more_rounds`` of slow start."""
     direct, by_proxy = Model(link, 1, By.DIRECT), Model(detour(link, side), 1, by)
@@ -126,37 +127,3 @@ def _expected(link: Link, side: Duration, by: By, value: str, more_rounds: int =
         return 100 * (1 - by_proxy.first_byte / direct.first_byte)
     size = 1000 * int(value.rpartition("_")[2])
     return 100 * (1 - (by_proxy.whole(size) + more_rounds * by_proxy.round) / direct.whole(size))
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    figure.set_size_inches(10, 4.5)
-    link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
-    first, *sizes = sizes_in(readings)
-    lines = {"first byte": f"first_byte_ms_{first}", **{f"{size} kB": f"whole_ms_{size}" for size in sizes}}
-    for axes, by in zip(figure.subplots(1, 2, sharey=True), _BY, strict=True):
-        taken = readings.at(by=by.value).over("side", lambda text: 1000 * Duration.parse(text).seconds)
-        for (label, value), colour in zip(lines.items(), _COLOURS, strict=False):
-            line(axes, {ms: gain(direct, each, value).estimate for ms, each in taken.items()}, label, color=colour)
-            theory(axes, {ms: _expected(link, Duration(round(1000 * ms)), by, value) for ms in taken}, colour)
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_title(by.value, fontsize=10)
-        axes.set_xlabel("ms from the proxy to either end (dotted: the model)")
-        axes.set_ylabel("% of the direct way's time saved")
-        tidy(axes, "both")
-    figure.axes[0].legend(frameon=False, fontsize=8)
-
-
-SCENARIO = Scenario(
-    name="acceleration-off-path",
-    paper="Miniproxy, figure 5",
-    claim="A proxy that is not on the path pays as long as the detour is short.",
-    expected="Early SYN forwarding gains up to 33 ms a side for the first byte, and further out for longer transfers.",
-    profile=PROFILES / "long-path.toml",
-    options=OffPathOptions,
-    quick={"repeat": 1, "count": 3, "size": "10kB,500kB", "side": "25ms,30ms,37500us"},
-    points=_points,
-    blueprint=_ground,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-)

@@ -11,23 +11,22 @@ all of them, that of client and server among it.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Annotated
 
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from experiments.plots import curve, name_axes
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cables_with
 from experiments.scenarios.sweeps import Several
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.tolerance import TOLERANCE
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 
 CONVERTER, NOBODY = "converter", "nobody"
 _PAPERS = 230
@@ -56,35 +55,70 @@ early_syn = true
 """
 
 
-class SetupOptions(Options):
+@contextmanager
+def _intercepting(cabling: Cabling) -> Iterator[Cabling]:
+    """With a gateway that has what comes from the client taken over; as long as nobody listens, it is a router."""
+    intercept(cabling.testbed.gateway, CLIENT_SIDE)
+    yield cabling
+
+
+class AccelerationSetup(Experiment):
     """``connections``: how many others stand, or begin in the same moment."""
+
+    paper = "Miniproxy, table 1"
+    claim = "A connection stands in milliseconds, also while 230 others are set up."
+    expected = "Beside others no longer than alone; at once, the processors' work on all of them."
+    profile = PROFILES / "long-path.toml"
+    quick = {"repeat": 1, "connections": "30,230"}
+    any_links = False
 
     connections: Several[Annotated[int, Field(ge=1, le=8000, strict=False)]] = Field(
         default=(30, 80, 130, 180, 230, 1000, 5000),
         description="numbers from 1 to 8000 with commas between them, such as '30,230'",
     )
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in self.connections]
 
-@dataclass(frozen=True)
-class Intercepting(Cables):
-    """With a gateway that has what comes from the client taken over; as long as nobody listens, it is a router."""
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+        return cables_with(_intercepting)
 
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Cabled]:
-        with super().standing(name, seed, tolerance) as built:
-            intercept(built.cabling.testbed.gateway, CLIENT_SIDE)
-            yield built
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """``beside_ms`` and ``at_once_ms``, medians."""
+        most = max(self.connections) + _SPARE
+        with transparent(cabling, most) if point["by"] == CONVERTER else nullcontext():
+            return Reading(point, repetition, setup_times(cabling, int(point["connections"])), {})
 
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        through = readings.at(by=CONVERTER)
+        beside = {each: through.at(connections=str(each)).repeated("beside_ms") for each in self.connections}
+        fewest, most = min(beside), max(beside)
+        if _PAPERS in beside:
+            yield at_most(f"a connection stands beside {_PAPERS} others in time", beside[_PAPERS], _MOST, "ms")
+        if most > fewest:
+            claim = f"beside {most} it takes no more than twice the time that it takes beside {fewest}"
+            yield at_most(claim, beside[most], beside[fewest] * _FLAT, "ms")
 
-def _points(options: SetupOptions, _topology: Topology) -> list[Point]:
-    return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in options.connections]
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``setup_ms_N``: medians, from connect(2) until the server's first byte is there, of connections one after the
+        other while N others stand. ``setup_at_once_ms_N``: of N that begin in the same moment; the last one waits for
+        the processor's work on all.
+        """
+        return [
+            Metric(f"{name}_{connections}", through.values(value))
+            for connections, through in readings.at(by=CONVERTER).over("connections", int).items()
+            for name, value in (("setup_ms", "beside_ms"), ("setup_at_once_ms", "at_once_ms"))
+        ]
 
-
-def _measure(built: Cabled, options: SetupOptions, point: Point, repetition: int) -> Reading:
-    """``beside_ms`` and ``at_once_ms``, medians."""
-    most = max(options.connections) + _SPARE
-    with transparent(built.cabling, most) if point["by"] == CONVERTER else nullcontext():
-        return Reading(point, repetition, setup_times(built.cabling, int(point["connections"])), {})
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        axes = figure.subplots()
+        axes.set_yscale("log")
+        for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
+            others = readings.at(by=by).over("connections")
+            for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
+                label = f"{how.replace('_', ' ')}, {who}"
+                curve(axes, others, f"{how}_ms", label, color=colour, linestyle=style, marker=marker)
+        name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=[*others])
 
 
 def setup_times(cabling: Cabling, connections: int) -> dict[str, float]:
@@ -103,55 +137,3 @@ def transparent(cabling: Cabling, most: int) -> Iterator[None]:
     settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT, most=most))
     with gateway.start("standing", [str(cabling.programs.converter), "--config", str(settings)]).wait_until_ready():
         yield
-
-
-def _judge(options: SetupOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    through = readings.at(by=CONVERTER)
-    beside = {each: through.at(connections=str(each)).repeated("beside_ms") for each in options.connections}
-    fewest, most = min(beside), max(beside)
-    if _PAPERS in beside:
-        yield at_most(f"a connection stands beside {_PAPERS} others in time", beside[_PAPERS], _MOST, "ms")
-    if most > fewest:
-        claim = f"beside {most} it takes no more than twice the time that it takes beside {fewest}"
-        yield at_most(claim, beside[most], beside[fewest] * _FLAT, "ms")
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """``setup_ms_N``: medians, from connect(2) until the server's first byte is there, of connections one after the
-    other while N others stand. ``setup_at_once_ms_N``: of N that begin in the same moment; the last one waits for the
-    processor's work on all.
-    """
-    return [
-        Metric(f"{name}_{connections}", through.values(value))
-        for connections, through in readings.at(by=CONVERTER).over("connections", int).items()
-        for name, value in (("setup_ms", "beside_ms"), ("setup_at_once_ms", "at_once_ms"))
-    ]
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    axes = figure.subplots()
-    axes.set_yscale("log")
-    for by, colour, who in ((CONVERTER, "black", "through the converter"), (NOBODY, "#777777", "without it")):
-        others = readings.at(by=by).over("connections")
-        for how, style, marker in (("beside", "-", "o"), ("at_once", "--", "s")):
-            label = f"{how.replace('_', ' ')}, {who}"
-            curve(axes, others, f"{how}_ms", label, color=colour, linestyle=style, marker=marker)
-    name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=[*others])
-
-
-SCENARIO = Scenario(
-    name="acceleration-setup",
-    paper="Miniproxy, table 1",
-    claim="A connection stands in milliseconds, also while 230 others are set up.",
-    expected="Beside others no longer than alone; at once, the processors' work on all of them.",
-    profile=PROFILES / "long-path.toml",
-    options=SetupOptions,
-    quick={"repeat": 1, "connections": "30,230"},
-    points=_points,
-    blueprint=lambda _options, _profile, _point: Intercepting(),
-    measure=_measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-    any_links=False,
-)

@@ -21,15 +21,16 @@ from experiments.bench.converter.contenders import CONTENDERS
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.plots import curve, name_axes
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Shares, Sizes
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
 from experiments.testbed.cgroup import limited
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"
@@ -47,31 +48,68 @@ address = "{listens}"
 """
 
 
-class StartOptions(Options):
+class AccelerationStart(Experiment):
     """``memory`` and ``processor``: limits to try, one at a time; ``count``: of starts with each."""
+
+    paper = "Miniproxy, figure 3"
+    claim = "A proxy starts in 12 ms, with 6 MB, as a virtual machine with its operating system."
+    expected = "A process takes a tenth of that, also with little memory; with a share of a processor it waits."
+    profile = PROFILES / "long-path.toml"
+    quick = {"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"}
+    any_links = False
 
     memory: Sizes = tuple(Size(1_000_000 * megabytes) for megabytes in (6, 8, 16, 64))
     processor: Shares = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
     count: int = Field(default=30, ge=1, description="a whole number of starts, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """None, then each limit alone."""
+        return [
+            {"memory": UNLIMITED, "processor": UNLIMITED},
+            *({"memory": str(size), "processor": UNLIMITED} for size in self.memory),
+            *({"memory": UNLIMITED, "processor": str(share)} for share in self.processor),
+        ]
 
-def limits(options: StartOptions, _topology: Topology | None = None) -> list[Point]:
-    """None, then each limit alone."""
-    return [
-        {"memory": UNLIMITED, "processor": UNLIMITED},
-        *({"memory": str(size), "processor": UNLIMITED} for size in options.memory),
-        *({"memory": UNLIMITED, "processor": str(share)} for share in options.processor),
-    ]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+        return cabled()
 
+    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+        """``start_ms``, a median; and ``rss_mb``, resident when it listens, without limits."""
+        taken = start_milliseconds(cabling, point, self.count)
+        values = {"start_ms": median(taken)}
+        if set(point.values()) == {UNLIMITED}:
+            with CONTENDERS[NATIVE].running(cabling) as process:
+                values["rss_mb"] = resident(process.popen.pid) / 1e6
+        return Reading(point, repetition, values, {}, {"start_ms": taken})
 
-def _measure(built: Cabled, options: StartOptions, point: Point, repetition: int) -> Reading:
-    """``start_ms``, a median; and ``rss_mb``, resident when it listens, without limits."""
-    taken = start_milliseconds(built.cabling, point, options.count)
-    values = {"start_ms": median(taken)}
-    if set(point.values()) == {UNLIMITED}:
-        with CONTENDERS[NATIVE].running(built.cabling) as process:
-            values["rss_mb"] = resident(process.popen.pid) / 1e6
-    return Reading(point, repetition, values, {}, {"start_ms": taken})
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for limit in self.points(topology)[: 1 + len(self.memory)]:
+            claim = "it takes a connection in time" + (
+                "" if limit["memory"] == UNLIMITED else f", with {limit['memory']}"
+            )
+            yield at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms")
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """``start_ms`` as it is, ``start_ms_memory_N`` with N MB and ``start_ms_processor_N`` with N % of one
+        processor, by a control group; and ``rss_mb``.
+        """
+        by_limit = {tuple(reading.point.items()): readings.at(**reading.point) for reading in readings}
+        starts = [Metric(_name(dict(limit)), these.samples("start_ms"), "ms") for limit, these in by_limit.items()]
+        return [Metric("rss_mb", readings.values("rss_mb")), *starts]
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        figure.set_size_inches(10, 4)
+        unlimited = readings.at(memory=UNLIMITED, processor=UNLIMITED).estimate("start_ms").mean
+        panels = figure.subplots(1, 2)
+        kinds = (("memory", Size, "memory"), ("processor", Share, "share of a processor"))
+        for axes, (limit, kind, title) in zip(panels, kinds, strict=True):
+            found = {reading.point[limit] for reading in readings} - {UNLIMITED}
+            points = [str(each) for each in sorted(map(kind.parse, found), key=lambda each: each.amount)]
+            taken = {place: readings.at(**{limit: each}) for place, each in enumerate(points)}
+            curve(axes, taken, "start_ms", color="black")
+            axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
+            axes.set_xticks(list(taken), points)
+            name_axes(axes, f"{title} (dotted: without limits)", "ms until the first connection", "y")
 
 
 def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
@@ -90,54 +128,6 @@ def converter(cabling: Cabling) -> list[str]:
     return [str(cabling.programs.converter), "--config", str(settings)]
 
 
-def _judge(options: StartOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for limit in limits(options)[: 1 + len(options.memory)]:
-        claim = "it takes a connection in time" + ("" if limit["memory"] == UNLIMITED else f", with {limit['memory']}")
-        yield at_most(claim, readings.at(**limit).estimate("start_ms"), _MOST, "ms")
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """``start_ms`` as it is, ``start_ms_memory_N`` with N MB and ``start_ms_processor_N`` with N % of one processor, by
-    a control group; and ``rss_mb``.
-    """
-    by_limit = {tuple(reading.point.items()): readings.at(**reading.point) for reading in readings}
-    starts = [Metric(_name(dict(limit)), these.samples("start_ms"), "ms") for limit, these in by_limit.items()]
-    return [Metric("rss_mb", readings.values("rss_mb")), *starts]
-
-
 def _name(limit: Point) -> str:
     named = (f"_{what}_{amount.rstrip('MB%')}" for what, amount in limit.items() if amount != UNLIMITED)
     return "start_ms" + "".join(named)
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    figure.set_size_inches(10, 4)
-    unlimited = readings.at(memory=UNLIMITED, processor=UNLIMITED).estimate("start_ms").mean
-    panels = figure.subplots(1, 2)
-    kinds = (("memory", Size, "memory"), ("processor", Share, "share of a processor"))
-    for axes, (limit, kind, title) in zip(panels, kinds, strict=True):
-        found = {reading.point[limit] for reading in readings} - {UNLIMITED}
-        points = [str(each) for each in sorted(map(kind.parse, found), key=lambda each: each.amount)]
-        taken = {place: readings.at(**{limit: each}) for place, each in enumerate(points)}
-        curve(axes, taken, "start_ms", color="black")
-        axes.axhline(unlimited, color="#777777", linestyle=":", linewidth=1)
-        axes.set_xticks(list(taken), points)
-        name_axes(axes, f"{title} (dotted: without limits)", "ms until the first connection", "y")
-
-
-SCENARIO = Scenario(
-    name="acceleration-start",
-    paper="Miniproxy, figure 3",
-    claim="A proxy starts in 12 ms, with 6 MB, as a virtual machine with its operating system.",
-    expected="A process takes a tenth of that, also with little memory; with a share of a processor it waits.",
-    profile=PROFILES / "long-path.toml",
-    options=StartOptions,
-    quick={"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"},
-    points=limits,
-    blueprint=lambda _options, _profile, _point: Cables(),
-    measure=_measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-    any_links=False,
-)

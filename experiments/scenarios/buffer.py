@@ -18,15 +18,14 @@ from matplotlib.figure import Figure
 from experiments.plots import colours_of, draw_paths, name_paths
 from experiments.scenarios.sweeps import (
     Sizes,
-    TimedOptions,
+    TimedExperiment,
     bound_what_is_received,
-    counted_reading,
     draw_sweep,
     megabytes,
 )
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
-from experiments.study.scenario import Scenario
+from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
@@ -46,35 +45,63 @@ def needed(topology: Topology) -> float:
     return 2 * sum(link.down.rate.amount for link in topology.links) * longest / 8
 
 
-class BufferOptions(TimedOptions):
+class Buffer(TimedExperiment):
     """``buffer``: the sizes to try, each as the most that a receiving socket may take (tcp_rmem)."""
+
+    paper = "figure 4"
+    claim = "A receive buffer of 0.18 MB starves MPTCP, one of 0.72 MB does not: 0.48 MB are needed."
+    expected = "Throughput grows with the buffer up to about 0.48 MB and not beyond."
+    profile = PROFILES / "buffer.toml"
+    quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"}
+    any_links = False
+    real_links = True
 
     buffer: Sizes = _SWEEP
 
+    def points(self, topology: Topology) -> list[Point]:
+        """Every size by IPv4; the paper's two by IPv6 as well."""
+        first = topology.links[0].name
+        return [
+            {"buffer": str(size), "by": converter, "link": first, "family": family}
+            for family in topology.families
+            for converter in CONVERTERS
+            for size in self.buffer
+            if family == "ipv4" or size in (_TOO_SMALL, _LARGE)
+        ]
 
-def _points(options: BufferOptions, topology: Topology) -> list[Point]:
-    """Every size by IPv4; the paper's two by IPv6 as well."""
-    first = topology.links[0].name
-    return [
-        {"buffer": str(size), "by": converter, "link": first, "family": family}
-        for family in topology.families
-        for converter in CONVERTERS
-        for size in options.buffer
-        if family == "ipv4" or size in (_TOO_SMALL, _LARGE)
-    ]
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        bound_what_is_received(testbed, Size.parse(point["buffer"]))
+        return super().measure(testbed, point, repetition)
 
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for converter in CONVERTERS:
+            ours = readings.at(by=converter)
+            if {_TOO_SMALL, _LARGE} <= set(self.buffer):
+                yield from _on_the_papers_sizes(topology, ours, converter)
+            yield from self._on_the_knee(needed(topology), ours.at(family="ipv4"), converter)
 
-def _measure(built: StandingTestbed, options: BufferOptions, point: Point, repetition: int) -> Reading:
-    bound_what_is_received(built.testbed, Size.parse(point["buffer"]))
-    return counted_reading(built, options, point, repetition)
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        figure.set_size_inches(10, 6)
+        panels: dict[str, Axes] = figure.subplot_mosaic([["throughput", "small"], ["waited", "large"]])
+        _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"), needed(topology))
+        colours = colours_of(link.name for link in topology.links)
+        for panel, size in (("small", _TOO_SMALL), ("large", _LARGE)):
+            for reading in list(readings.at(by="native", family="ipv4", buffer=str(size)))[:1]:
+                draw_paths(panels[panel], reading.series, colours, reading.values["seconds"])
+            panels[panel].set_title(f"{size.amount / 1e6:g} MB, native", fontsize=10)
+            panels[panel].set_xlabel("seconds since the request")
+            panels[panel].set_ylabel("Mbit/s (paths stacked)")
+            panels[panel].set_ylim(0, sum(link.down.rate.amount for link in topology.links) / 1e6)
+        name_paths(figure, colours)
 
-
-def _judge(options: BufferOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for converter in CONVERTERS:
-        ours = readings.at(by=converter)
-        if {_TOO_SMALL, _LARGE} <= set(options.buffer):
-            yield from _on_the_papers_sizes(topology, ours, converter)
-        yield from _on_the_knee(options, needed(topology), ours.at(family="ipv4"), converter)
+    def _on_the_knee(self, theory: float, readings: Readings, converter: str) -> Iterator[Verdict]:
+        reached = {size: these.repeated("steady_mbps") for size, these in readings.over("buffer", megabytes).items()}
+        if large := reached.get(_LARGE.amount / 1e6):
+            best = Repeated.of_all(max, reached.values())
+            yield at_least(f"0.72 MB are enough: 95 % of the best size ({converter})", large, best * _GOOD, "Mbit/s")
+        if min(self.buffer).amount < theory < max(self.buffer).amount:
+            claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
+            yield within(claim, knee(reached), theory / 2e6, theory / 5e5, "MB")
 
 
 def _on_the_papers_sizes(topology: Topology, readings: Readings, converter: str) -> Iterator[Verdict]:
@@ -86,16 +113,6 @@ def _on_the_papers_sizes(topology: Topology, readings: Readings, converter: str)
         yield at_most(claim, small, large * 0.8, "Mbit/s")
 
 
-def _on_the_knee(options: BufferOptions, theory: float, readings: Readings, converter: str) -> Iterator[Verdict]:
-    reached = {size: these.repeated("steady_mbps") for size, these in readings.over("buffer", megabytes).items()}
-    if large := reached.get(_LARGE.amount / 1e6):
-        best = Repeated.of_all(max, reached.values())
-        yield at_least(f"0.72 MB are enough: 95 % of the best size ({converter})", large, best * _GOOD, "Mbit/s")
-    if min(options.buffer).amount < theory < max(options.buffer).amount:
-        claim = f"the knee is where theory has it, within a factor of 2 ({converter})"
-        yield within(claim, knee(reached), theory / 2e6, theory / 5e5, "MB")
-
-
 def knee(reached: Mapping[float, Repeated]) -> Repeated:
     """The smallest size in MB, of those ``reached`` in their order, that gives _GOOD of the best in a repetition."""
 
@@ -103,21 +120,6 @@ def knee(reached: Mapping[float, Repeated]) -> Repeated:
         return next(size for size, rate in zip(reached, rates, strict=True) if rate >= _GOOD * max(rates))
 
     return Repeated.of(of_one, *reached.values())
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    figure.set_size_inches(10, 6)
-    panels: dict[str, Axes] = figure.subplot_mosaic([["throughput", "small"], ["waited", "large"]])
-    _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"), needed(topology))
-    colours = colours_of(link.name for link in topology.links)
-    for panel, size in (("small", _TOO_SMALL), ("large", _LARGE)):
-        for reading in list(readings.at(by="native", family="ipv4", buffer=str(size)))[:1]:
-            draw_paths(panels[panel], reading.series, colours, reading.values["seconds"])
-        panels[panel].set_title(f"{size.amount / 1e6:g} MB, native", fontsize=10)
-        panels[panel].set_xlabel("seconds since the request")
-        panels[panel].set_ylabel("Mbit/s (paths stacked)")
-        panels[panel].set_ylim(0, sum(link.down.rate.amount for link in topology.links) / 1e6)
-    name_paths(figure, colours)
 
 
 def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings, theory: float) -> None:
@@ -133,20 +135,3 @@ def _draw_sweeps(throughput: Axes, waited: Axes, readings: Readings, theory: flo
     throughput.set_ylabel("payload, Mbit/s")
     waited.set_ylabel("thousand segments that waited")
     throughput.legend(frameon=False, fontsize=8)
-
-
-SCENARIO = Scenario(
-    name="buffer",
-    paper="figure 4",
-    claim="A receive buffer of 0.18 MB starves MPTCP, one of 0.72 MB does not: 0.48 MB are needed.",
-    expected="Throughput grows with the buffer up to about 0.48 MB and not beyond.",
-    profile=PROFILES / "buffer.toml",
-    options=BufferOptions,
-    quick={"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "buffer": "0.18MB,0.48MB,0.72MB,4MB"},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    real_links=True,
-    any_links=False,
-)

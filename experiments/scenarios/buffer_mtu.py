@@ -18,10 +18,16 @@ from experiments.plots import curve, line, name_axes, theory
 from experiments.scenarios.buffer import knee, needed
 from experiments.scenarios.downloads import reading_of, values_of
 from experiments.scenarios.mtu import with_queues_of_as_many_bytes
-from experiments.scenarios.sweeps import Mtus, Sizes, TimedOptions, bound_what_is_received, megabytes, timed
-from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
+from experiments.scenarios.sweeps import (
+    Mtus,
+    Sizes,
+    TimedExperiment,
+    bound_what_is_received,
+    megabytes,
+)
+from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Scenario
+from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -32,31 +38,58 @@ _HEADERS = 80  # bytes of a packet that are no payload: IPv4, TCP with timestamp
 _ROOM = 1.5  # times the proportion: the sizes tried are a step of 1.4 apart
 
 
-class BufferMtuOptions(TimedOptions):
+class BufferMtu(TimedExperiment):
     """``mtu``: sizes of packets to try, in bytes; ``buffer``: the most that the client's receive buffer may take."""
+
+    paper = "section 3.4"
+    claim = "With smaller packets TCP's memory should be extended in proportion."
+    expected = (
+        "The smaller the packets, the larger the buffer that is needed, in proportion to what they carry at most."
+    )
+    profile = PROFILES / "buffer.toml"
+    quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
+    any_links = False
 
     mtu: Mtus = (1500, 1280, 1000, 576)
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))
 
+    def points(self, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        return [
+            {"mtu": str(mtu), "buffer": str(size), "by": _BY, "link": first, "family": "ipv4"}
+            for mtu in self.mtu
+            for size in self.buffer
+        ]
 
-def _points(options: BufferMtuOptions, topology: Topology) -> list[Point]:
-    first = topology.links[0].name
-    return [
-        {"mtu": str(mtu), "buffer": str(size), "by": _BY, "link": first, "family": "ipv4"}
-        for mtu in options.mtu
-        for size in options.buffer
-    ]
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        testbed.set_mtu(int(point["mtu"]))
+        bound_what_is_received(testbed, Size.parse(point["buffer"]))
+        download = self.download(testbed, point, repetition)
+        return reading_of(download, point, repetition, values_of(download, self.warm_up))
 
-def _ground(_options: BufferMtuOptions, profile: Profile, point: Point) -> TestbedBlueprint:
-    return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        found = knees(readings)
+        if full := found.get(_FULL):
+            for mtu in (each for each in found if each < _FULL):
+                claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
+                yield at_least(claim, found[mtu], full, "MB")
+                claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
+                yield at_most(claim, found[mtu], full * (_ROOM * _proportion(mtu)), "MB")
 
-
-def _measure(built: StandingTestbed, options: BufferMtuOptions, point: Point, repetition: int) -> Reading:
-    built.testbed.set_mtu(int(point["mtu"]))
-    bound_what_is_received(built.testbed, Size.parse(point["buffer"]))
-    download = timed(built, options, point, repetition)
-    return reading_of(download, point, repetition, values_of(download, options.warm_up))
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        throughput, least = figure.subplots(1, 2)
+        by_mtu = knees(readings)
+        throughput.set_xscale("log")
+        for mtu, these in readings.over("mtu", int).items():
+            curve(throughput, these.over("buffer", megabytes), "steady_mbps", f"{mtu} bytes")
+        name_axes(throughput, "receive buffer, MB", "payload, Mbit/s", legend=True)
+        line(least, {mtu: knee.estimate for mtu, knee in by_mtu.items()}, "measured", color="black")
+        expected = {mtu: needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu}
+        theory(least, expected, "#999999", "0.48 MB in proportion")
+        name_axes(least, "MTU, bytes", "smallest buffer with 95 % of the best, MB", legend=True)
 
 
 def _proportion(mtu: float) -> float:
@@ -70,43 +103,3 @@ def knees(readings: Readings) -> dict[float, Repeated]:
         mtu: knee({size: each.repeated("steady_mbps") for size, each in these.over("buffer", megabytes).items()})
         for mtu, these in readings.over("mtu", int).items()
     }
-
-
-def _judge(_options: BufferMtuOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    found = knees(readings)
-    if full := found.get(_FULL):
-        for mtu in (each for each in found if each < _FULL):
-            claim = f"packets of {mtu} bytes need no smaller buffer than those of 1500"
-            yield at_least(claim, found[mtu], full, "MB")
-            claim = f"for packets of {mtu} bytes a buffer in proportion to what they carry is enough"
-            yield at_most(claim, found[mtu], full * (_ROOM * _proportion(mtu)), "MB")
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    throughput, least = figure.subplots(1, 2)
-    by_mtu = knees(readings)
-    throughput.set_xscale("log")
-    for mtu, these in readings.over("mtu", int).items():
-        curve(throughput, these.over("buffer", megabytes), "steady_mbps", f"{mtu} bytes")
-    name_axes(throughput, "receive buffer, MB", "payload, Mbit/s", legend=True)
-    line(least, {mtu: knee.estimate for mtu, knee in by_mtu.items()}, "measured", color="black")
-    expected = {mtu: needed(topology) * _proportion(mtu) / 1e6 for mtu in by_mtu}
-    theory(least, expected, "#999999", "0.48 MB in proportion")
-    name_axes(least, "MTU, bytes", "smallest buffer with 95 % of the best, MB", legend=True)
-
-
-SCENARIO = Scenario(
-    name="buffer-mtu",
-    paper="section 3.4",
-    claim="With smaller packets TCP's memory should be extended in proportion.",
-    expected="The smaller the packets, the larger the buffer that is needed, in proportion to what they carry at most.",
-    profile=PROFILES / "buffer.toml",
-    options=BufferMtuOptions,
-    quick={"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    blueprint=_ground,
-)

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 from experiments.conversion import ONE_AT_A_TIME, Delays, watched
 from experiments.plots import tidy
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.blueprint import CONVERTERS
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.topology import FAMILIES, Topology
@@ -30,40 +30,62 @@ _KINDS = {"own_syn": "SYN", "first_data": "first request", "data": "later reques
 _MOST = {"native": 1.0, "squid": 5.0}  # milliseconds, of the median SYN
 
 
-class DelayOptions(Options):
+class ConversionDelay(Experiment):
     """``seconds``: for how long to open new connections, and again to use one that is kept."""
+
+    paper = "table 1"
+    claim = "The converter delays a connection's SYN and its data by little."
+    expected = "Tens of microseconds for each packet by the native converter, several times that by Squid."
+    quick = {"repeat": 1, "seconds": 3.0}
 
     seconds: Seconds = 8.0
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
 
-def _points(_options: DelayOptions, _topology: Topology) -> list[Point]:
-    return [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
+        # A join would take requests to the other link, where nobody watches.
+        testbed.client.ip("mptcp", "endpoint", "flush")
+        origin = [str(native.build().load), "origin", "--listen", f"[::]:{_PORT}"]
+        with (
+            testbed.server.start("origin", origin).wait_until_ready(),
+            watched(testbed.gateway, testbed.topology.links[0].name, "core") as seen,
+        ):
+            for command in (["connect", "--fresh"], ["requests"]):
+                testbed.client.run("timeout", "60", str(native.build().load), *command, *self._route(testbed, point))
+            told = seen()
+        return Reading(point, repetition, dict(_values(told)), {})
 
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for family in FAMILIES:
+            yield from _verdicts(readings.at(family=family), family)
 
-def _measure(built: StandingTestbed, options: DelayOptions, point: Point, repetition: int) -> Reading:
-    """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
-    testbed = built.testbed
-    # A join would take requests to the other link, where nobody watches.
-    testbed.client.ip("mptcp", "endpoint", "flush")
-    origin = [str(native.build().load), "origin", "--listen", f"[::]:{_PORT}"]
-    with (
-        testbed.server.start("origin", origin).wait_until_ready(),
-        watched(testbed.gateway, testbed.topology.links[0].name, "core") as seen,
-    ):
-        for command in (["connect", "--fresh"], ["requests"]):
-            testbed.client.run("timeout", "60", str(native.build().load), *command, *_route(testbed, options, point))
-        told = seen()
-    return Reading(point, repetition, dict(_values(told)), {})
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        axes = figure.subplots()
+        colours = {"squid": "#999999", "native": "black"}
+        for number, (converter, colour) in enumerate(colours.items()):
+            these = readings.at(by=converter, family="ipv4")
+            for place, kind in enumerate(_KINDS):
+                middle = these.estimate(f"{kind}_p50_us").mean
+                tail = these.estimate(f"{kind}_p99_us").mean
+                at = place + 0.36 * (number - 0.5)
+                label = converter if place == 0 else None
+                axes.bar(at, middle, width=0.32, color=colour, label=label, yerr=[[0], [tail - middle]], capsize=4)
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(_KINDS)), list(_KINDS.values()))
+        axes.set_ylabel("µs in the converter (bar: median, whisker: 99th percentile)")
+        tidy(axes, "y")
+        axes.legend(frameon=False)
 
-
-def _route(testbed: Testbed, options: DelayOptions, point: Point) -> list[str]:
-    topology, link = testbed.topology, testbed.topology.links[0]
-    port = CONVERTERS[point["by"]]
-    server, proxy, source = f"{topology.SERVER4}:{_PORT}", f"{topology.PROXY4}:{port}", str(link.client4)
-    if point["family"] == "ipv6":
-        server, proxy, source = f"[{topology.SERVER6}]:{_PORT}", f"[{topology.PROXY6}]:{port}", str(link.client6)
-    route = ["--source", source, "--to", server, "--via-http-proxy", proxy]
-    return [*route, *ONE_AT_A_TIME, "--seconds", str(options.seconds)]
+    def _route(self, testbed: Testbed, point: Point) -> list[str]:
+        topology, link = testbed.topology, testbed.topology.links[0]
+        port = CONVERTERS[point["by"]]
+        server, proxy, source = f"{topology.SERVER4}:{_PORT}", f"{topology.PROXY4}:{port}", str(link.client4)
+        if point["family"] == "ipv6":
+            server, proxy, source = f"[{topology.SERVER6}]:{_PORT}", f"[{topology.PROXY6}]:{port}", str(link.client6)
+        route = ["--source", source, "--to", server, "--via-http-proxy", proxy]
+        return [*route, *ONE_AT_A_TIME, "--seconds", str(self.seconds)]
 
 
 def _values(told: Delays) -> Iterator[tuple[str, float]]:
@@ -80,11 +102,6 @@ def _values(told: Delays) -> Iterator[tuple[str, float]]:
         yield f"{kind}_count", float(len(times))
 
 
-def _judge(_options: DelayOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for family in FAMILIES:
-        yield from _verdicts(readings.at(family=family), family)
-
-
 def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
     for converter, most in _MOST.items():
         taken = readings.at(by=converter).estimate("own_syn_p50_us").scaled(1e-3)
@@ -93,35 +110,3 @@ def _verdicts(readings: Readings, family: str) -> Iterator[Verdict]:
         yield at_most(f"a request is converted in 1 ms, in the median ({converter}, {family})", data, 1.0, "ms")
     ours, squid = (readings.at(by=each).repeated("own_syn_p50_us") for each in ("native", "squid"))
     yield at_most(f"the native converter takes no longer over a SYN than Squid ({family})", ours, squid, "µs")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    axes = figure.subplots()
-    colours = {"squid": "#999999", "native": "black"}
-    for number, (converter, colour) in enumerate(colours.items()):
-        these = readings.at(by=converter, family="ipv4")
-        for place, kind in enumerate(_KINDS):
-            middle = these.estimate(f"{kind}_p50_us").mean
-            tail = these.estimate(f"{kind}_p99_us").mean
-            at = place + 0.36 * (number - 0.5)
-            label = converter if place == 0 else None
-            axes.bar(at, middle, width=0.32, color=colour, label=label, yerr=[[0], [tail - middle]], capsize=4)
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(_KINDS)), list(_KINDS.values()))
-    axes.set_ylabel("µs in the converter (bar: median, whisker: 99th percentile)")
-    tidy(axes, "y")
-    axes.legend(frameon=False)
-
-
-SCENARIO = Scenario(
-    name="conversion-delay",
-    paper="table 1",
-    claim="The converter delays a connection's SYN and its data by little.",
-    expected="Tens of microseconds for each packet by the native converter, several times that by Squid.",
-    options=DelayOptions,
-    quick={"repeat": 1, "seconds": 3.0},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-)

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.sweeps import Durations, TimedOptions, counted_reading, draw_sweep
+from experiments.scenarios.sweeps import Durations, TimedExperiment, draw_sweep
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point, Readings, Verdict, at_least, at_most
-from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import NO_DELAY, Profile, Topology
 from tributary.settings.units import Duration
@@ -33,67 +32,53 @@ _BURSTS = (
 _IN_MEMORY = 0.5  # of what the shorter path brings meanwhile, at least: it is not full all of the time
 
 
-class DelaysOptions(TimedOptions):
+class Delays(TimedExperiment):
     """``difference``: of both round-trip times, by which the second link's is longer."""
+
+    paper = "section 3.3"
+    claim = "Over paths of commensurate delays a receiver needs close to no memory for what comes out of order."
+    expected = "A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile."
+    profile = PROFILES / "delays.toml"
+    quick = {"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"}
+    any_links = False
 
     difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
 
+    def points(self, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        return [
+            {"difference": str(each), "by": "native", "link": first, "family": "ipv4"}
+            for each in sorted(self.difference, key=lambda duration: duration.amount)
+        ]
 
-def _points(options: DelaysOptions, topology: Topology) -> list[Point]:
-    first = topology.links[0].name
-    return [
-        {"difference": str(each), "by": "native", "link": first, "family": "ipv4"}
-        for each in sorted(options.difference, key=lambda duration: duration.amount)
-    ]
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        """The second link is as long as the first, and half of the difference longer each way."""
+        (first, shorter), (second, longer) = list(profile.links.items())[:2]
+        each_way = (shorter.delay or NO_DELAY).amount + Duration.parse(point["difference"]).amount // 2
+        links = {first: shorter, second: longer.model_copy(update={"delay": Duration(each_way)})}
+        return TestbedBlueprint(Profile(links=links))
 
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        waiting = {each: readings.at(difference=str(each)).repeated("waiting_kb") for each in self.difference}
+        largest = max(self.difference, key=lambda duration: duration.amount)
+        if largest == _ALIKE:
+            return
+        brought = topology.links[0].down.rate.amount * largest.seconds / 2 / 8 / 1000
+        claim = f"with a difference of {largest} what the shorter path brings meanwhile waits in the client"
+        yield at_least(claim, waiting[largest], _IN_MEMORY * brought, "kB")
+        if alike := waiting.get(_ALIKE):
+            claim = "with delays that are alike hardly anything waits, beside that"
+            yield at_most(claim, alike, waiting[largest] * _HARDLY, "kB").or_differs(_BURSTS)
+            claim = "with delays that are alike no more than two bursts of the scheduler wait"
+            yield at_most(claim, alike, _TWO_BURSTS, "kB")
 
-def _ground(_options: DelaysOptions, profile: Profile, point: Point) -> TestbedBlueprint:
-    """The second link is as long as the first, and half of the difference longer each way."""
-    (first, shorter), (second, longer) = list(profile.links.items())[:2]
-    each_way = (shorter.delay or NO_DELAY).amount + Duration.parse(point["difference"]).amount // 2
-    links = {first: shorter, second: longer.model_copy(update={"delay": Duration(each_way)})}
-    return TestbedBlueprint(Profile(links=links))
-
-
-def _judge(options: DelaysOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    waiting = {each: readings.at(difference=str(each)).repeated("waiting_kb") for each in options.difference}
-    largest = max(options.difference, key=lambda duration: duration.amount)
-    if largest == _ALIKE:
-        return
-    brought = topology.links[0].down.rate.amount * largest.seconds / 2 / 8 / 1000
-    claim = f"with a difference of {largest} what the shorter path brings meanwhile waits in the client"
-    yield at_least(claim, waiting[largest], _IN_MEMORY * brought, "kB")
-    if alike := waiting.get(_ALIKE):
-        claim = "with delays that are alike hardly anything waits, beside that"
-        yield at_most(claim, alike, waiting[largest] * _HARDLY, "kB").or_differs(_BURSTS)
-        claim = "with delays that are alike no more than two bursts of the scheduler wait"
-        yield at_most(claim, alike, _TWO_BURSTS, "kB")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    over = readings.over("difference", lambda text: 1000 * Duration.parse(text).seconds)
-    panels = figure.subplots(1, 2)
-    draw_sweep(panels[0], over, "waiting_kb", "native")
-    panels[0].set_ylabel("kB of memory that wait out of order (mean)")
-    draw_sweep(panels[1], over, "steady_mbps", "native")
-    panels[1].set_ylabel("payload, Mbit/s")
-    for axes in panels:
-        axes.set_ylim(0)
-        axes.set_xlabel("difference of the round-trip times, ms")
-
-
-SCENARIO = Scenario(
-    name="delays",
-    paper="section 3.3",
-    claim="Over paths of commensurate delays a receiver needs close to no memory for what comes out of order.",
-    expected="A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile.",
-    profile=PROFILES / "delays.toml",
-    options=DelaysOptions,
-    quick={"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"},
-    points=_points,
-    measure=counted_reading,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    blueprint=_ground,
-)
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        over = readings.over("difference", lambda text: 1000 * Duration.parse(text).seconds)
+        panels = figure.subplots(1, 2)
+        draw_sweep(panels[0], over, "waiting_kb", "native")
+        panels[0].set_ylabel("kB of memory that wait out of order (mean)")
+        draw_sweep(panels[1], over, "steady_mbps", "native")
+        panels[1].set_ylabel("payload, Mbit/s")
+        for axes in panels:
+            axes.set_ylim(0)
+            axes.set_xlabel("difference of the round-trip times, ms")

@@ -11,9 +11,10 @@ from pydantic import Field
 from experiments.fetch import fetch
 from experiments.plots import colours_of, paths
 from experiments.record import Download
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.blueprint import CONVERTERS
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Seconds
+from experiments.testbed.build import Testbed
 from experiments.testbed.server import File, random_file
 from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
@@ -21,23 +22,23 @@ from tributary.settings.units import Size
 
 LEGACY = "legacy"
 _STEP = 10_000_000  # bytes between the sizes of files, so that few are needed
-QUICK: Mapping[str, int | float | str] = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
 
 
-class DownloadOptions(Options):
+class DownloadExperiment(Experiment):
     """A file of ``size`` for every download, which breaks off after ``longest`` seconds; its rates count from
     ``warm_up`` seconds on, when slow start is over.
     """
+
+    quick = {"repeat": 1, "size": "20MB", "warm_up": 0.5}
 
     size: Size = Size(50_000_000)
     longest: Seconds = 3600.0
     warm_up: float = Field(default=1.0, ge=0, description="a number of seconds")
 
-
-def measure(built: StandingTestbed, options: DownloadOptions, point: Point, repetition: int) -> Reading:
-    """The download of a file, whole unless it takes too long."""
-    download = fetched(built, point, random_file(options.size.amount, seed=repetition), options.longest)
-    return reading_of(download, point, repetition, values_of(download, options.warm_up))
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """The download of a file, whole unless it takes too long."""
+        download = fetched(testbed, point, random_file(self.size.amount, seed=repetition), self.longest)
+        return reading_of(download, point, repetition, values_of(download, self.warm_up))
 
 
 def reading_of(download: Download, point: Point, repetition: int, values: Mapping[str, float]) -> Reading:
@@ -46,7 +47,7 @@ def reading_of(download: Download, point: Point, repetition: int, values: Mappin
 
 
 def fetched(
-    built: StandingTestbed,
+    testbed: Testbed,
     point: Point,
     file: File,
     seconds: float | None = None,
@@ -57,7 +58,7 @@ def fetched(
     Raises CommandError (exit 1) if a byte of it is wrong.
     """
     proxy, ipv6 = CONVERTERS.get(point["by"]), point["family"] == "ipv6"
-    download = fetch(built.testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
+    download = fetch(testbed, point["by"], file, point["link"], proxy, ipv6, progress, seconds)
     if download.sha256 != file.sha256_of(download.size):
         raise CommandError(Exit.WRONG_RESULT, f"a download by {point['by']} has the wrong SHA-256")
     return download

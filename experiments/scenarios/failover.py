@@ -42,9 +42,10 @@ from experiments.plots import colours_of, paths
 from experiments.record import Download, Sample
 from experiments.scenarios.downloads import file_lasting, reading_of
 from experiments.scenarios.events import EVENTS, Span, meanwhile
-from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
+from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
-from experiments.study.scenario import Options, Scenario, Seconds
+from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Profile, Topology
 
 _LONGEST_GAP, _LONGEST_RETURN = 2.0, 2.0  # seconds
@@ -52,8 +53,13 @@ _SHARE = 0.33  # of the other link's rate, while one is half-dead
 _EVERY, _DRAWN_EVERY = 0.01, 0.1  # seconds between samples
 
 
-class FailoverOptions(Options):
+class Failover(Experiment):
     """Seconds of a download before the event, as long as it lasts, and after it."""
+
+    claim = "A download outlives what happens to one of its links, and uses the link again when it is over."
+    expected = "Every byte right; a gap below 2 s when a link is cut, and the path back within 2 s of its return."
+    quick = {"repeat": 1, "before": 1.0, "down": 4.0, "after": 2.0}
+    least_links = 2
 
     before: Seconds = 2.0
     down: Seconds = 5.0
@@ -64,44 +70,60 @@ class FailoverOptions(Options):
         """Of the whole download."""
         return self.before + self.down + self.after
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """Every event by each converter; a cut by IPv6, and two events without the appliance's kernel settings, as
+        well.
+        """
+        points = [_point(event, converter) for event in EVENTS for converter in CONVERTERS]
+        bare = [_point(event, "native", settings="kernel") for event in ("cut", "half-dead")]
+        return [*points, _point("cut", "native", family="ipv6"), *bare]
 
-def _points(_options: FailoverOptions, _topology: Topology) -> list[Point]:
-    """Every event by each converter; a cut by IPv6, and two events without the appliance's kernel settings, as well."""
-    points = [_point(event, converter) for event in EVENTS for converter in CONVERTERS]
-    bare = [_point(event, "native", settings="kernel") for event in ("cut", "half-dead")]
-    return [*points, _point("cut", "native", family="ipv6"), *bare]
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        return TestbedBlueprint(profile, tuned=point["settings"] == "appliance")
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """One download, and what happens meanwhile."""
+        topology = testbed.topology
+        file = file_lasting(topology, self.seconds, seed=1)
+        proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
+        with ExitStack() as afterwards:
+            download, span = meanwhile(
+                EVENTS[point["event"]](testbed, self.down, afterwards),
+                self.before,
+                lambda begun: fetch(
+                    *(testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
+                    progress=begun,
+                    seconds=self.seconds,
+                    every=_EVERY,
+                ),
+            )
+        since_request = Span(span.begun - download.started, span.ended - download.started)
+        hit = topology.links[1 if point["event"] == "address-change" else 0]
+        values = values_of(download, since_request, hit.name)
+        whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
+        drawn = replace(download, samples=_evenly(download.samples))
+        return reading_of(drawn, point, repetition, values | whole)
+
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for point in self.points(topology):
+            yield from _verdicts(point, topology, readings.at(**point))
+        own, bare = (
+            readings.at(**_point("cut", "native", settings=name)).repeated("back_s") for name in ("appliance", "kernel")
+        )
+        sooner = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
+        yield at_most(sooner, own, bare, "s after the event")
+
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        points = {event: _point(event, "native") for event in EVENTS}
+        points["cut, the kernel's\nown settings"] = _point("cut", "native", settings="kernel")
+        titled = {title: next(iter(readings.at(**point))) for title, point in points.items()}
+        panels = paths(figure, colours_of(link.name for link in topology.links), titled)
+        for axes, reading in zip(panels, titled.values(), strict=True):
+            axes.axvspan(reading.values["begun_s"], reading.values["ended_s"], color="black", alpha=0.15, linewidth=0)
 
 
 def _point(event: str, converter: str, family: str = "ipv4", settings: str = "appliance") -> Point:
     return {"event": event, "converter": converter, "family": family, "settings": settings}
-
-
-def _ground(_options: FailoverOptions, profile: Profile, point: Point) -> TestbedBlueprint:
-    return TestbedBlueprint(profile, tuned=point["settings"] == "appliance")
-
-
-def _measure(built: StandingTestbed, options: FailoverOptions, point: Point, repetition: int) -> Reading:
-    """One download, and what happens meanwhile."""
-    topology = built.testbed.topology
-    file = file_lasting(topology, options.seconds, seed=1)
-    proxy, ipv6 = CONVERTERS[point["converter"]], point["family"] == "ipv6"
-    with ExitStack() as afterwards:
-        download, span = meanwhile(
-            EVENTS[point["event"]](built.testbed, options.down, afterwards),
-            options.before,
-            lambda begun: fetch(
-                *(built.testbed, point["converter"], file, topology.links[0].name, proxy, ipv6),
-                progress=begun,
-                seconds=options.seconds,
-                every=_EVERY,
-            ),
-        )
-    since_request = Span(span.begun - download.started, span.ended - download.started)
-    hit = topology.links[1 if point["event"] == "address-change" else 0]
-    values = values_of(download, since_request, hit.name)
-    whole = {"whole": float(download.sha256 == file.sha256_of(download.size))}
-    drawn = replace(download, samples=_evenly(download.samples))
-    return reading_of(drawn, point, repetition, values | whole)
 
 
 def values_of(download: Download, event: Span, path: str) -> dict[str, float]:
@@ -137,16 +159,6 @@ def _evenly(samples: Sequence[Sample]) -> list[Sample]:
     return [replace(_at(samples, at), at=at) for at in times]
 
 
-def _judge(options: FailoverOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for point in _points(options, topology):
-        yield from _verdicts(point, topology, readings.at(**point))
-    own, bare = (
-        readings.at(**_point("cut", "native", settings=name)).repeated("back_s") for name in ("appliance", "kernel")
-    )
-    sooner = "the appliance's kernel settings bring the path back sooner than the kernel's own (cut, native)"
-    yield at_most(sooner, own, bare, "s after the event")
-
-
 def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[Verdict]:
     who = ", ".join(point.values())
     wrong = [1 - whole for whole in readings.values("whole")]
@@ -159,27 +171,3 @@ def _verdicts(point: Point, topology: Topology, readings: Readings) -> Iterator[
     if point["event"] == "half-dead":
         bound = _SHARE * topology.links[1].down.rate.amount / 1e6
         yield at_least(f"the other link goes on ({who})", readings.estimate("dip_mbps"), bound, "Mbit/s meanwhile")
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    points = {event: _point(event, "native") for event in EVENTS}
-    points["cut, the kernel's\nown settings"] = _point("cut", "native", settings="kernel")
-    titled = {title: next(iter(readings.at(**point))) for title, point in points.items()}
-    panels = paths(figure, colours_of(link.name for link in topology.links), titled)
-    for axes, reading in zip(panels, titled.values(), strict=True):
-        axes.axvspan(reading.values["begun_s"], reading.values["ended_s"], color="black", alpha=0.15, linewidth=0)
-
-
-SCENARIO = Scenario(
-    name="failover",
-    claim="A download outlives what happens to one of its links, and uses the link again when it is over.",
-    expected="Every byte right; a gap below 2 s when a link is cut, and the path back within 2 s of its return.",
-    options=FailoverOptions,
-    quick={"repeat": 1, "before": 1.0, "down": 4.0, "after": 2.0},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    blueprint=_ground,
-    least_links=2,
-)

@@ -21,10 +21,9 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
-from experiments.scenarios.sweeps import Durations, Rates, Shares, TimedOptions, counted_reading
+from experiments.scenarios.sweeps import Durations, Rates, Shares, TimedExperiment
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, name_of
-from experiments.study.scenario import Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share
@@ -40,29 +39,86 @@ _PACKET = 1500 * 8  # bits
 _LEAST_QUEUE = 20  # packets
 
 
-class GridOptions(TimedOptions):
+def _circumstances(links: str, rate: PositiveRate, rtt: Duration, loss: Share) -> Point:
+    return {"links": links, "rate": str(rate), "rtt": str(rtt), "loss": str(loss)}
+
+
+class Grid(TimedExperiment):
     """What the second link is like, in all combinations; with ``three`` a third link joins the hardest of them."""
+
+    claim = "Through the converter a client is never slower than over its best link alone."
+    expected = "95 % of the best link or more everywhere, with the appliance's kernel settings."
+    profile = PROFILES / "grid.toml"
+    quick = {"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"}
+    any_links = False
 
     rate: Rates = (PositiveRate(5_000_000), PositiveRate(50_000_000))
     rtt: Durations = (Duration(20_000), Duration(200_000))
     loss: Shares = (Share(0), Share(10_000))
     three: bool = Field(default=True, description="true or false")
 
+    @property
+    def _pairs(self) -> list[Point]:
+        """The circumstances without who measures in them."""
+        combinations = list(product(self.rate, self.rtt, self.loss))
+        pairs = [_circumstances("2", *each) for each in combinations]
+        return pairs + ([_circumstances("3", *max(combinations))] if self.three else [])
 
-def _pairs(options: GridOptions) -> list[Point]:
-    """The circumstances without who measures in them."""
-    combinations = list(product(options.rate, options.rtt, options.loss))
-    pairs = [_circumstances("2", *each) for each in combinations]
-    return pairs + ([_circumstances("3", *max(combinations))] if options.three else [])
+    def points(self, _topology: Topology) -> list[Point]:
+        """Legacy TCP over each link and MPTCP by each converter; and by one of them with the kernel's own settings."""
+        return [{**pair, **who, "family": "ipv4"} for pair in self._pairs for who in _who(pair)]
 
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        rate, rtt, loss = PositiveRate.parse(point["rate"]), Duration.parse(point["rtt"]), Share.parse(point["loss"])
+        queue = max(_LEAST_QUEUE, round(rate.amount * rtt.seconds / _PACKET))
+        second = LinkSettings(rate=rate, delay=Duration(rtt.amount // 2), loss=loss, queue=queue)
+        links = {_FIRST: profile.links[_FIRST], _SECOND: second}
+        if point["links"] == "3":
+            links[_THIRD] = profile.links[_THIRD]
+        sysctls = {"net.ipv4.tcp_wmem": f"4096 {_AMPLE_BUFFER} 16777216"} if point["settings"] == _AMPLE else {}
+        return TestbedBlueprint(Profile(links=links), point["settings"] != _KERNEL, sysctls)
 
-def _circumstances(links: str, rate: PositiveRate, rtt: Duration, loss: Share) -> Point:
-    return {"links": links, "rate": str(rate), "rtt": str(rtt), "loss": str(loss)}
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for pair in self._pairs:
+            yield from _against_the_best(pair, readings.at(**pair))
+        yield self._against_the_kernel(readings)
 
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        every = ({key: each.point[key] for key in _KEYS} for each in readings)
+        pairs = list({name_of(pair): pair for pair in every}.values())
+        figure.set_size_inches(10, 1.5 + 0.35 * len(pairs))
+        axes = figure.subplots()
+        shown = {
+            "native, appliance's settings": ("native", _APPLIANCE, "black", "o"),
+            "native, 8 MB to begin with": ("native", _AMPLE, "#0072B2", "+"),
+            "native, kernel's settings": ("native", _KERNEL, "#D55E00", "x"),
+            "squid, appliance's settings": ("squid", _APPLIANCE, "#999999", "s"),
+        }
+        alone = [[link.estimate.mean for link in _alone(readings.at(**pair))] for pair in pairs]
+        places = range(len(pairs))
+        axes.scatter(
+            [sum(each) / each[0] for each in alone], places, marker="|", s=200, color="#009E73", label="the sum"
+        )
+        for label, (by, settings, colour, marker) in shown.items():
+            tried = [(place, readings.at(**pairs[place], by=by, settings=settings)) for place in places]
+            ratios = {
+                place: these.estimate("steady_mbps").mean / alone[place][0] for place, these in tried if list(these)
+            }
+            axes.scatter(list(ratios.values()), list(ratios), color=colour, marker=marker, s=30, label=label)
+        axes.axvline(1, color="#999999", linewidth=1)
+        axes.set_yticks(places, [_title(pair) for pair in pairs], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0)
+        axes.set_xlabel("throughput, times that of the best single link")
+        tidy(axes, "x")
+        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
 
-def _points(options: GridOptions, _topology: Topology) -> list[Point]:
-    """Legacy TCP over each link and MPTCP by each converter; and by one of them with the kernel's own settings."""
-    return [{**pair, **who, "family": "ipv4"} for pair in _pairs(options) for who in _who(pair)]
+    def _against_the_kernel(self, readings: Readings) -> Verdict:
+        """Of all pairs the one where the appliance's settings come off worst beside the kernel's own."""
+        ratios = [(_ratio(pair, readings), _title(pair)) for pair in self._pairs]
+        ratio, worst = min(ratios, key=lambda each: each[0].mean)
+        claim = f"the appliance's settings cost nothing anywhere (worst: {worst})"
+        return Verdict(claim, f"{ratio} times the kernel's own", f"at least {_LEAST:.2f} times", ratio.reaches(_LEAST))
 
 
 def _who(pair: Point) -> list[Point]:
@@ -80,28 +136,11 @@ def _loses(pair: Point) -> bool:
     return Share.parse(pair["loss"]).amount > 0
 
 
-def _ground(_options: GridOptions, profile: Profile, point: Point) -> TestbedBlueprint:
-    rate, rtt, loss = PositiveRate.parse(point["rate"]), Duration.parse(point["rtt"]), Share.parse(point["loss"])
-    queue = max(_LEAST_QUEUE, round(rate.amount * rtt.seconds / _PACKET))
-    second = LinkSettings(rate=rate, delay=Duration(rtt.amount // 2), loss=loss, queue=queue)
-    links = {_FIRST: profile.links[_FIRST], _SECOND: second}
-    if point["links"] == "3":
-        links[_THIRD] = profile.links[_THIRD]
-    sysctls = {"net.ipv4.tcp_wmem": f"4096 {_AMPLE_BUFFER} 16777216"} if point["settings"] == _AMPLE else {}
-    return TestbedBlueprint(Profile(links=links), point["settings"] != _KERNEL, sysctls)
-
-
 def _alone(readings: Readings) -> list[Repeated]:
     """What legacy TCP gets over each link, the best first."""
     links = sorted({reading.point["link"] for reading in readings.at(by=LEGACY)})
     found = (readings.at(by=LEGACY, link=link).repeated("steady_mbps") for link in links)
     return sorted(found, key=lambda each: each.estimate.mean, reverse=True)
-
-
-def _judge(options: GridOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for pair in _pairs(options):
-        yield from _against_the_best(pair, readings.at(**pair))
-    yield _against_the_kernel(options, readings)
 
 
 def _against_the_best(pair: Point, readings: Readings) -> Iterator[Verdict]:
@@ -124,14 +163,6 @@ def _about_the_send_buffer(readings: Readings, through: Readings, bound: float) 
     return f"{held}: the kernel sent {again} segments of it again by the first one; {given}, and only delays that"
 
 
-def _against_the_kernel(options: GridOptions, readings: Readings) -> Verdict:
-    """Of all pairs the one where the appliance's settings come off worst beside the kernel's own."""
-    ratios = [(_ratio(pair, readings), _title(pair)) for pair in _pairs(options)]
-    ratio, worst = min(ratios, key=lambda each: each[0].mean)
-    claim = f"the appliance's settings cost nothing anywhere (worst: {worst})"
-    return Verdict(claim, f"{ratio} times the kernel's own", f"at least {_LEAST:.2f} times", ratio.reaches(_LEAST))
-
-
 def _ratio(pair: Point, readings: Readings) -> Estimate:
     """What the native converter gets with the appliance's settings, beside what it gets with the kernel's own."""
     native = readings.at(**pair, by="native")
@@ -142,46 +173,3 @@ def _ratio(pair: Point, readings: Readings) -> Estimate:
 def _title(pair: Point) -> str:
     third = ", and a third link" if pair["links"] == "3" else ""
     return f"second link {pair['rate']}, {pair['rtt']}, {pair['loss']} loss{third}"
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    every = ({key: each.point[key] for key in _KEYS} for each in readings)
-    pairs = list({name_of(pair): pair for pair in every}.values())
-    figure.set_size_inches(10, 1.5 + 0.35 * len(pairs))
-    axes = figure.subplots()
-    shown = {
-        "native, appliance's settings": ("native", _APPLIANCE, "black", "o"),
-        "native, 8 MB to begin with": ("native", _AMPLE, "#0072B2", "+"),
-        "native, kernel's settings": ("native", _KERNEL, "#D55E00", "x"),
-        "squid, appliance's settings": ("squid", _APPLIANCE, "#999999", "s"),
-    }
-    alone = [[link.estimate.mean for link in _alone(readings.at(**pair))] for pair in pairs]
-    places = range(len(pairs))
-    axes.scatter([sum(each) / each[0] for each in alone], places, marker="|", s=200, color="#009E73", label="the sum")
-    for label, (by, settings, colour, marker) in shown.items():
-        tried = [(place, readings.at(**pairs[place], by=by, settings=settings)) for place in places]
-        ratios = {place: these.estimate("steady_mbps").mean / alone[place][0] for place, these in tried if list(these)}
-        axes.scatter(list(ratios.values()), list(ratios), color=colour, marker=marker, s=30, label=label)
-    axes.axvline(1, color="#999999", linewidth=1)
-    axes.set_yticks(places, [_title(pair) for pair in pairs], fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlim(0)
-    axes.set_xlabel("throughput, times that of the best single link")
-    tidy(axes, "x")
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
-
-
-SCENARIO = Scenario(
-    name="grid",
-    claim="Through the converter a client is never slower than over its best link alone.",
-    expected="95 % of the best link or more everywhere, with the appliance's kernel settings.",
-    profile=PROFILES / "grid.toml",
-    options=GridOptions,
-    quick={"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"},
-    points=_points,
-    measure=counted_reading,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    blueprint=_ground,
-)

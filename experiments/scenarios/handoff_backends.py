@@ -20,9 +20,10 @@ from experiments.handoff import clients
 from experiments.handoff.contest import HANDOFF, Contest, contest, is_here
 from experiments.handoff.proxies import PROXIES
 from experiments.plots import bars, colours_of, name_axes
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
 
 _SAME, _ANOTHER = "same", "another"
@@ -34,29 +35,52 @@ _PASSING = 10
 """Percent of the answers' bytes."""
 
 
-class BackendsOptions(Options):
+class HandoffBackends(Experiment):
     """``rate`` of a link; ``size`` of an object; so many ``requests`` by each of ``connections``, one at a time."""
+
+    claim = "The requests of one connection may go to any back end each."
+    expected = "It costs less than a millisecond, and no answer passes the front."
+    quick = {"repeat": 1, "connections": 3}
+    any_links = False
+    in_turn = True
 
     rate: PositiveRate = PositiveRate(10**9)
     size: Size = Size(256_000)
     requests: int = Field(default=20, ge=2, le=1000, description="a whole number from 2 to 1000")
     connections: int = Field(default=50, ge=1, description="a whole number of connections, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": by, "next": following} for by in _BY for following in _WHERE]
 
-def _points(_options: BackendsOptions, _topology: Topology) -> list[Point]:
-    return [{"by": by, "next": following} for by in _BY for following in _WHERE]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
+        return contest(self.rate, (self.size.amount,))
 
+    def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
+        """Nothing of who is not here. Raises CommandError (exit 71) if a client needs more than one connection."""
+        if not is_here(point["by"]):
+            return Reading(point, repetition, {}, {})
+        names, size = _WHERE[point["next"]], self.size.amount
+        urls = [built.url(point["by"], names[number % 2], size) for number in range(self.requests)]
+        before = built.front_bytes
+        times = clients.times(built.client, urls, "time_total", self.connections)
+        passed = built.front_bytes - before
+        return Reading(point, repetition, told(times, passed, size), {})
 
-def _measure(built: Contest, options: BackendsOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises CommandError (exit 71) if a client needs more than one connection."""
-    if not is_here(point["by"]):
-        return Reading(point, repetition, {}, {})
-    names, size = _WHERE[point["next"]], options.size.amount
-    urls = [built.url(point["by"], names[number % 2], size) for number in range(options.requests)]
-    before = built.front_bytes
-    times = clients.times(built.client, urls, "time_total", options.connections)
-    passed = built.front_bytes - before
-    return Reading(point, repetition, told(times, passed, size), {})
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        another, same = (readings.at(by=HANDOFF, next=which) for which in (_ANOTHER, _SAME))
+        longer = another.repeated("request_us") - same.repeated("request_us")
+        yield at_most("another back end costs a request less than a millisecond", longer, _MORE, "us")
+        yield at_most("no answer passes the front", another.estimate("front_percent"), _PASSING, "% of their bytes")
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        axes = figure.subplots()
+        here = [by for by in _BY if readings.at(by=by).values("request_us")]
+        heights = {
+            f"{where} back end": [readings.at(by=by, next=where).estimate("request_us") for by in here]
+            for where in _WHERE
+        }
+        bars(axes, here, heights, colours_of(heights))
+        name_axes(axes, y="microseconds of a request", along="y", legend=True)
 
 
 def told(times: Sequence[Sequence[float]], passed: int, size: int) -> dict[str, float]:
@@ -68,36 +92,3 @@ def told(times: Sequence[Sequence[float]], passed: int, size: int) -> dict[str, 
         "request_us": median(each for connection in times for each in connection[1:]),
         "front_percent": 100 * passed / (count * size),
     }
-
-
-def _judge(_options: BackendsOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    another, same = (readings.at(by=HANDOFF, next=which) for which in (_ANOTHER, _SAME))
-    longer = another.repeated("request_us") - same.repeated("request_us")
-    yield at_most("another back end costs a request less than a millisecond", longer, _MORE, "us")
-    yield at_most("no answer passes the front", another.estimate("front_percent"), _PASSING, "% of their bytes")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    axes = figure.subplots()
-    here = [by for by in _BY if readings.at(by=by).values("request_us")]
-    heights = {
-        f"{where} back end": [readings.at(by=by, next=where).estimate("request_us") for by in here] for where in _WHERE
-    }
-    bars(axes, here, heights, colours_of(heights))
-    name_axes(axes, y="microseconds of a request", along="y", legend=True)
-
-
-SCENARIO = Scenario(
-    name="handoff-backends",
-    claim="The requests of one connection may go to any back end each.",
-    expected="It costs less than a millisecond, and no answer passes the front.",
-    options=BackendsOptions,
-    quick={"repeat": 1, "connections": 3},
-    points=_points,
-    blueprint=lambda options, _profile, _point: contest(options.rate, (options.size.amount,)),
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    in_turn=True,
-)

@@ -19,9 +19,10 @@ from experiments.handoff.contest import CONTENDERS, HANDOFF, Contest, contest, i
 from experiments.handoff.network import MOST_BACK_ENDS
 from experiments.plots import name_axes
 from experiments.scenarios.handoff_sizes import draw_contenders
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
-from experiments.study.scenario import Options, Scenario
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
 
 _NAMES = tuple(chr(ord("a") + number) for number in range(MOST_BACK_ENDS))
@@ -32,58 +33,45 @@ _PASSING = 5
 """Percent of the answers' bytes."""
 
 
-class ScaleOptions(Options):
+class HandoffScale(Experiment):
     """``rate`` of a link, ``size`` of an object, ``connections`` by each back end, for ``seconds``."""
+
+    paper = "Prism, throughput by back ends"
+    claim = "What clients get grows with the number of back ends, while the front idles."
+    expected = "Eight back ends give at least 7.2 times what one gives; the front's link carries a twentieth at most."
+    quick = {"repeat": 1, "seconds": 1}
+    any_links = False
+    in_turn = True
 
     rate: PositiveRate = PositiveRate(200 * 10**6)
     size: Size = Size(1_000_000)
     connections: int = Field(default=4, ge=1, description="a whole number of connections, at least 1")
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": by, "back_ends": number} for number in _NUMBERS for by in CONTENDERS]
 
-def _points(_options: ScaleOptions, _topology: Topology) -> list[Point]:
-    return [{"by": by, "back_ends": number} for number in _NUMBERS for by in CONTENDERS]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
+        return contest(self.rate, (self.size.amount,), _NAMES, links_of_client=MOST_BACK_ENDS)
 
+    def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
+        """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
+        by, many = point["by"], int(point["back_ends"])
+        here = is_here(by)
+        values = built.load(by, self.size.amount, self.connections, self.seconds, many) if here else {}
+        return Reading(point, repetition, values, {})
 
-def _measure(built: Contest, options: ScaleOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
-    by, many = point["by"], int(point["back_ends"])
-    here = is_here(by)
-    values = built.load(by, options.size.amount, options.connections, options.seconds, many) if here else {}
-    return Reading(point, repetition, values, {})
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        one, *more = (readings.at(by=HANDOFF, back_ends=number) for number in _NUMBERS)
+        for number, these in zip(_NUMBERS[1:], more, strict=True):
+            times = these.repeated("mbps") / one.repeated("mbps")
+            claim = f"{number} back ends give nearly {number} times what one gives"
+            yield at_least(claim, times, _LEAST * int(number), "x")
+        yield at_most("the front's link idles", more[-1].estimate("front_percent"), _PASSING, "% of the answers' bytes")
 
-
-def _judge(_options: ScaleOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    one, *more = (readings.at(by=HANDOFF, back_ends=number) for number in _NUMBERS)
-    for number, these in zip(_NUMBERS[1:], more, strict=True):
-        times = these.repeated("mbps") / one.repeated("mbps")
-        claim = f"{number} back ends give nearly {number} times what one gives"
-        yield at_least(claim, times, _LEAST * int(number), "x")
-    yield at_most("the front's link idles", more[-1].estimate("front_percent"), _PASSING, "% of the answers' bytes")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    panels = figure.subplots(1, 2)
-    for axes, value in zip(panels, ("mbps", "front_cpu_percent"), strict=True):
-        draw_contenders(axes, value, readings.over("back_ends"))
-    name_axes(panels[0], "back ends", "Mbit/s that clients get", "y", legend=True)
-    name_axes(panels[1], "back ends", "% of the front's processor", "y")
-
-
-SCENARIO = Scenario(
-    name="handoff-scale",
-    paper="Prism, throughput by back ends",
-    claim="What clients get grows with the number of back ends, while the front idles.",
-    expected="Eight back ends give at least 7.2 times what one gives; the front's link carries a twentieth at most.",
-    options=ScaleOptions,
-    quick={"repeat": 1, "seconds": 1},
-    points=_points,
-    blueprint=lambda options, _profile, _point: contest(
-        options.rate, (options.size.amount,), _NAMES, links_of_client=MOST_BACK_ENDS
-    ),
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    in_turn=True,
-)
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        panels = figure.subplots(1, 2)
+        for axes, value in zip(panels, ("mbps", "front_cpu_percent"), strict=True):
+            draw_contenders(axes, value, readings.over("back_ends"))
+        name_axes(panels[0], "back ends", "Mbit/s that clients get", "y", legend=True)
+        name_axes(panels[1], "back ends", "% of the front's processor", "y")

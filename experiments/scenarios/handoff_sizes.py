@@ -33,11 +33,12 @@ from experiments.handoff.proxies import PROXIES
 from experiments.handoff.running import RELAYED
 from experiments.plots import colours_of, curve, name_axes
 from experiments.scenarios.sweeps import Sizes
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import RATIO, Metric, metrics_of, ratio
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import PositiveRate, Size
 
 _EVEN, _LARGE = 256_000, 2_000_000
@@ -51,10 +52,17 @@ _NOBODY = "10.7.0.9:9"
 """A client that is none."""
 
 
-class SizesOptions(Options):
+class HandoffSizes(Experiment):
     """``rate`` of a link; ``connections`` by each back end, for ``seconds`` at each of the ``sizes``, or for longer.
     ``count``: of transfers one after the other, of which a time is the median.
     """
+
+    paper = "Prism, throughput by object size"
+    claim = "A hand-off gains over a proxy from objects of 2 MB on."
+    expected = "Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly."
+    quick = {"repeat": 1, "sizes": "64kB,2MB", "seconds": 1, "count": 10}
+    any_links = False
+    in_turn = True
 
     rate: PositiveRate = PositiveRate(10**9)
     sizes: Sizes = tuple(Size(kilobytes * 1000) for kilobytes in (16, 64, 128, 256, 512, 1000, 2000, 8000, 64_000))
@@ -62,28 +70,58 @@ class SizesOptions(Options):
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
     count: int = Field(default=100, ge=1, description="a whole number of transfers, at least 1")
 
+    def points(self, _topology: Topology) -> list[Point]:
+        loads = [{"by": by, "size": str(size)} for size in self._sizes() for by in CONTENDERS]
+        return [*loads, *({"by": by, "what": _TIMES} for by in CONTENDERS), {"by": HANDOFF, "what": _COSTS}]
 
-def _points(options: SizesOptions, _topology: Topology) -> list[Point]:
-    loads = [{"by": by, "size": str(size)} for size in _sizes(options) for by in CONTENDERS]
-    return [*loads, *({"by": by, "what": _TIMES} for by in CONTENDERS), {"by": HANDOFF, "what": _COSTS}]
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
+        return contest(self.rate, self._sizes())
 
+    def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
+        """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
+        by = point["by"]
+        if not is_here(by):
+            values: Mapping[str, float] = {}
+        elif "size" in point:
+            size = int(point["size"])
+            values = built.load(by, size, self.connections, self._seconds(size))
+        else:
+            values = _times(built, by, self.count) if point["what"] == _TIMES else _costs(built, self.count)
+        return Reading(point, repetition, values, {})
 
-def _sizes(options: SizesOptions) -> list[int]:
-    """In bytes, and that which times are of."""
-    return sorted({each.amount for each in options.sizes} | {_LARGE})
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for size in sorted(each.amount for each in self.sizes):
+            where, these = f"at {size // 1000} kB", readings.at(size=str(size))
+            for by in PROXIES if size >= _EVEN else ():
+                if gain := _over(these, by):
+                    least = _GAIN if size >= _LARGE else 1
+                    yield at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x")
+            if size >= _LARGE and (share := _over(these, DIRECT)):
+                yield at_least(f"and nearly what they get directly {where}", share.scaled(100), _NEARLY, "%")
 
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Values of ours have plain names, those of others their names before them; ratios are at 2 MB."""
+        return [*_throughput(readings), *_at_2mb(readings), *_latencies(readings)]
 
-def _measure(built: Contest, options: SizesOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of who is not here. Raises CommandError (exit 1) if a request fails."""
-    by = point["by"]
-    if not is_here(by):
-        values: Mapping[str, float] = {}
-    elif "size" in point:
-        size = int(point["size"])
-        values = built.load(by, size, options.connections, _seconds(options, size))
-    else:
-        values = _times(built, by, options.count) if point["what"] == _TIMES else _costs(built, options.count)
-    return Reading(point, repetition, values, {})
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        throughput, cost = figure.subplots(1, 2)
+        over = readings.over("size", lambda size: int(size) / 1000)
+        draw_contenders(throughput, "mbps", over)
+        draw_contenders(cost, "front_cpu_ms_per_gb", over, [by for by in CONTENDERS if by != DIRECT])
+        cost.set_yscale("log")
+        for axes in (throughput, cost):
+            axes.set_xscale("log")
+        name_axes(throughput, "kB of an object", "Mbit/s that clients get", "y", legend=True)
+        name_axes(cost, "kB of an object", "ms of the front's processor, a GB", "y")
+
+    def _sizes(self) -> list[int]:
+        """In bytes, and that which times are of."""
+        return sorted({each.amount for each in self.sizes} | {_LARGE})
+
+    def _seconds(self, size: int) -> float:
+        """As the options say, or as long as a proxy's link takes for enough objects from both back ends."""
+        bits = 8 * size * _ROUNDS * self.connections * len(BACK_ENDS)
+        return max(self.seconds, bits / self.rate.amount)
 
 
 def _times(built: Contest, by: str, count: int) -> dict[str, float]:
@@ -111,33 +149,11 @@ def _costs(built: Contest, count: int) -> dict[str, float]:
     return {"teardown_us": after["handed"] - after["relayed"], "next_us": after["next"], **told}
 
 
-def _seconds(options: SizesOptions, size: int) -> float:
-    """As the options say, or as long as a proxy's link takes for enough objects from both back ends."""
-    bits = 8 * size * _ROUNDS * options.connections * len(BACK_ENDS)
-    return max(options.seconds, bits / options.rate.amount)
-
-
-def _judge(options: SizesOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for size in sorted(each.amount for each in options.sizes):
-        where, these = f"at {size // 1000} kB", readings.at(size=str(size))
-        for by in PROXIES if size >= _EVEN else ():
-            if gain := _over(these, by):
-                least = _GAIN if size >= _LARGE else 1
-                yield at_least(f"clients get more by hand-off than by {by} {where}", gain, least, "x")
-        if size >= _LARGE and (share := _over(these, DIRECT)):
-            yield at_least(f"and nearly what they get directly {where}", share.scaled(100), _NEARLY, "%")
-
-
 def _over(readings: Readings, by: str) -> Estimate | None:
     """How many times what somebody else gives in the same repetition hand-off does."""
     ours, theirs = (readings.at(by=each).repeated("mbps") for each in (HANDOFF, by))
     times = ours / theirs
     return times.estimate if times.numbers else None
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """Values of ours have plain names, those of others their names before them; ratios are at 2 MB."""
-    return [*_throughput(readings), *_at_2mb(readings), *_latencies(readings)]
 
 
 def _throughput(readings: Readings) -> Iterator[Metric]:
@@ -185,18 +201,6 @@ def _latencies(readings: Readings) -> Iterator[Metric]:
     yield from metrics_of(readings.at(what=_COSTS), ("teardown_us", "next_us", "rule_us", *rewriting))
 
 
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    throughput, cost = figure.subplots(1, 2)
-    over = readings.over("size", lambda size: int(size) / 1000)
-    draw_contenders(throughput, "mbps", over)
-    draw_contenders(cost, "front_cpu_ms_per_gb", over, [by for by in CONTENDERS if by != DIRECT])
-    cost.set_yscale("log")
-    for axes in (throughput, cost):
-        axes.set_xscale("log")
-    name_axes(throughput, "kB of an object", "Mbit/s that clients get", "y", legend=True)
-    name_axes(cost, "kB of an object", "ms of the front's processor, a GB", "y")
-
-
 def draw_contenders(
     axes: Axes, value: str, over: Mapping[float, Readings], contenders: Sequence[str] = CONTENDERS
 ) -> None:
@@ -207,21 +211,3 @@ def draw_contenders(
             # What is directly there is what hand-off should give: both lines are to be seen where they are one.
             style = "--" if by == DIRECT else "-"
             curve(axes, found, value, by, color=colour, linestyle=style, markersize=3)
-
-
-SCENARIO = Scenario(
-    name="handoff-sizes",
-    paper="Prism, throughput by object size",
-    claim="A hand-off gains over a proxy from objects of 2 MB on.",
-    expected="Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly.",
-    options=SizesOptions,
-    quick={"repeat": 1, "sizes": "64kB,2MB", "seconds": 1, "count": 10},
-    points=_points,
-    blueprint=lambda options, _profile, _point: contest(options.rate, _sizes(options)),
-    measure=_measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-    any_links=False,
-    in_turn=True,
-)

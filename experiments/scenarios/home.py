@@ -47,9 +47,9 @@ from experiments.home.traffic import WARM_UP, Meter, alone, calling, costing, do
 from experiments.plots import colours_of, paths
 from experiments.scenarios.sweeps import some_of
 from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, worst
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 
@@ -71,52 +71,120 @@ _BEST = "dsl"
 """The link that is cut, and that first subflows take."""
 
 
-class HomeOptions(Options):
+class Home(Experiment):
     """``seconds`` of each download; which ``legs`` are measured, over how many ``links``."""
+
+    claim = "A home router bonds its links by tunnels too, whatever providers do to TCP, and calls outlive a link."
+    expected = "95 % of the sum by either leg; a call waits for less than a second where the carrier goes."
+    profile = PROFILES / "home.toml"
+    quick = {"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"}
+    any_links = False
 
     seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")
     legs: Annotated[tuple[str, ...], BeforeValidator(some_of(LEGS))] = LEGS
     links: Annotated[tuple[str, ...], BeforeValidator(some_of(_MANY))] = _MANY
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """All that has no number of links or no leg of its own is measured over two links, by tunnels."""
+        of_cuts = (_STRIPPED, events.CARRIER, events.SILENCE)
+        return [
+            *({"leg": leg, "links": many, "what": _BONDED} for leg in self.legs for many in self.links),
+            *({"leg": leg, "links": _MANY[0], "what": what} for leg in self.legs for what in of_cuts),
+            *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES, _REVOKED)),
+            *({"leg": leg, "links": _MANY[0], "what": what} for what, leg in _UNSHAPED.items()),
+        ]
 
-def _points(options: HomeOptions, _topology: Topology) -> list[Point]:
-    """All that has no number of links or no leg of its own is measured over two links, by tunnels."""
-    of_cuts = (_STRIPPED, events.CARRIER, events.SILENCE)
-    return [
-        *({"leg": leg, "links": many, "what": _BONDED} for leg in options.legs for many in options.links),
-        *({"leg": leg, "links": _MANY[0], "what": what} for leg in options.legs for what in of_cuts),
-        *({"leg": WIREGUARD, "links": _MANY[0], "what": what} for what in (_WAITING, _RATES, _REVOKED)),
-        *({"leg": leg, "links": _MANY[0], "what": what} for what, leg in _UNSHAPED.items()),
-    ]
+    def blueprint(self, profile: Profile, point: Point) -> Ground[Household]:
+        what = point["what"]
+        # Who is shut out is so where no link was cut before: the router would hold that one back for half a minute.
+        queue = _QUEUE if what in (_WAITING, _RATES, _REVOKED) else None
+        share = _ALLOWED if what == _RATES else None
+        shaped = what not in _UNSHAPED
+        return household(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
 
+    def measure(self, built: Household, point: Point, repetition: int) -> Reading:
+        """Raises CommandError: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
+        what = point["what"]
+        if what in _CALL_GAPS:
+            noticed = events.cut(built, built.network.links[0], what)
+            kept = float(len(noticed.addresses) == 1)
+            values = {"udp_gap_s": noticed.call_gap, "tcp_gap_s": noticed.download_gap, "kept_address": kept}
+            return Reading(point, repetition, values, {})
+        if what in (_WAITING, _RATES):
+            return Reading(point, repetition, _loaded(built, self.seconds), {})
+        if what == _REVOKED:
+            return Reading(point, repetition, {"revoke_s": events.revoke(built)}, {})
+        if what in _UNSHAPED:
+            return Reading(point, repetition, _unshaped(built, self.seconds), {})
+        if what == _STRIPPED:
+            with built.network.stripping(built.network.links[1]):
+                return Reading(point, repetition, *_bonded(built, self.seconds))
+        return Reading(point, repetition, *_bonded(built, self.seconds))
 
-def _ground(_options: HomeOptions, profile: Profile, point: Point) -> Ground[Household]:
-    what = point["what"]
-    # Who is shut out is so where no link was cut before: the router would hold that one back for half a minute.
-    queue = _QUEUE if what in (_WAITING, _RATES, _REVOKED) else None
-    share = _ALLOWED if what == _RATES else None
-    shaped = what not in _UNSHAPED
-    return household(profile, point["leg"], int(point["links"]), shaped=shaped, queue=queue, share=share)
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        return chain(self._on_rates(readings), self._on_cuts(readings), _on_waiting(readings))
 
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Of two links. `bonded_vs_tunnels`: a device's download by both, beside the sum of what each tunnel carries by
+        itself. `wireguard_vs_plain`: that download beside the same by the plain leg, in which MPTCP's option passes.
+        `udp_gap_ms`, `tcp_gap_ms`: the longest time without an answer to a call and without a byte of a download, when
+        the better link loses its carrier; `silent_` before them: when it falls silent. `link_` and `tunnel_`: by one
+        alone.
+        """
+        bonded = {leg: readings.at(leg=leg, links=_MANY[0], what=_BONDED) for leg in LEGS}
+        downloads = {leg: these.repeated("bonded_mbps") for leg, these in bonded.items()}
+        alone = {what: readings.at(what=what) for what in _UNSHAPED}
+        cuts = {"": readings.at(leg=WIREGUARD, what=events.CARRIER)}
+        cuts["silent_"] = readings.at(leg=WIREGUARD, what=events.SILENCE)
+        costs = [f"{end}_cpu_s_per_gb" for end in ("router", "gateway", "machine")]
+        return [
+            ratio("bonded_vs_tunnels", downloads[WIREGUARD], bonded[WIREGUARD].repeated("sum_mbps")),
+            ratio("wireguard_vs_plain", downloads[WIREGUARD], downloads[PLAIN]),
+            ratio("tunnel_vs_link", alone[_TUNNEL].repeated("mbps"), alone[_LINK].repeated("mbps")),
+            *(
+                Metric(f"{how}{kind}_gap_ms", [1000 * gap for gap in these.values(f"{kind}_gap_s")])
+                for how, these in cuts.items()
+                for kind in ("udp", "tcp")
+            ),
+            *(Metric(f"{leg}, bonded", [*rate.numbers.values()], "Mbit/s") for leg, rate in downloads.items()),
+            *(metric for what, these in alone.items() for metric in metrics_of(these, ["mbps", *costs], f"{what}_")),
+            *metrics_of(readings, ["revoke_s"]),
+        ]
 
-def _measure(built: Household, options: HomeOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError: exit 1 if a byte of a download is wrong, 71 if one breaks off."""
-    what = point["what"]
-    if what in _CALL_GAPS:
-        noticed = events.cut(built, built.network.links[0], what)
-        kept = float(len(noticed.addresses) == 1)
-        values = {"udp_gap_s": noticed.call_gap, "tcp_gap_s": noticed.download_gap, "kept_address": kept}
-        return Reading(point, repetition, values, {})
-    if what in (_WAITING, _RATES):
-        return Reading(point, repetition, _loaded(built, options.seconds), {})
-    if what == _REVOKED:
-        return Reading(point, repetition, {"revoke_s": events.revoke(built)}, {})
-    if what in _UNSHAPED:
-        return Reading(point, repetition, _unshaped(built, options.seconds), {})
-    if what == _STRIPPED:
-        with built.network.stripping(built.network.links[1]):
-            return Reading(point, repetition, *_bonded(built, options.seconds))
-    return Reading(point, repetition, *_bonded(built, options.seconds))
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        titled = {
+            f"{leg}, {many} links": readings.at(leg=leg, links=many, what=_BONDED) for leg in LEGS for many in _MANY
+        }
+        titled |= {f"{leg}, stripped": readings.at(leg=leg, what=_STRIPPED) for leg in LEGS}
+        first = {title: next(iter(these)) for title, these in titled.items() if list(these)}
+        rates = {f"{title}:\n{each.values['bonded_mbps']:.1f} Mbit/s": each for title, each in first.items()}
+        paths(figure, colours_of(link.name for link in topology.links), rates, "frames, Mbit/s (links stacked)")
+
+    def _on_rates(self, readings: Readings) -> Iterator[Verdict]:
+        for leg, many in product(self.legs, self.links):
+            share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
+            yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
+        tunnels, plain = (readings.at(leg=leg, what=_STRIPPED) for leg in (WIREGUARD, PLAIN))
+        if WIREGUARD in self.legs:
+            share = tunnels.estimate("share_percent")
+            stripped = "past a provider that strips MPTCP's option, too (wireguard)"
+            yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
+        if PLAIN in self.legs:
+            rate, best = plain.repeated("bonded_mbps"), plain.repeated(f"{_BEST}_mbps")
+            yield at_most("where the plain leg has one link left", rate, best, "Mbit/s")
+
+    def _on_cuts(self, readings: Readings) -> Iterator[Verdict]:
+        for how, gap in _CALL_GAPS.items():
+            if WIREGUARD in self.legs:
+                tunnels = readings.at(leg=WIREGUARD, what=how)
+                yield at_most(
+                    f"a call goes on through a cut ({how}, wireguard)", tunnels.estimate("udp_gap_s"), gap, "s"
+                )
+                changed = [1 - kept for kept in tunnels.values("kept_address")]
+                yield worst(f"with one address ({how}, wireguard)", changed, 0, "calls that had another")
+            for leg in self.legs:
+                pause = readings.at(leg=leg, what=how).estimate("tcp_gap_s")
+                yield at_most(f"a download goes on through a cut ({how}, {leg})", pause, _DOWNLOAD_GAP, "s")
 
 
 def _loaded(home: Household, seconds: float) -> dict[str, float]:
@@ -153,89 +221,7 @@ def _bonded(home: Household, seconds: float) -> tuple[dict[str, float], Mapping[
     return values | spent.per_gigabyte(told["bytes"]), meter.series
 
 
-def _judge(options: HomeOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    return chain(_on_rates(options, readings), _on_cuts(options, readings), _on_waiting(readings))
-
-
-def _on_rates(options: HomeOptions, readings: Readings) -> Iterator[Verdict]:
-    for leg, many in product(options.legs, options.links):
-        share = readings.at(leg=leg, links=many, what=_BONDED).estimate("share_percent")
-        yield at_least(f"{many} links are bonded ({leg})", share, _SHARE, "% of their sum")
-    tunnels, plain = (readings.at(leg=leg, what=_STRIPPED) for leg in (WIREGUARD, PLAIN))
-    if WIREGUARD in options.legs:
-        share = tunnels.estimate("share_percent")
-        stripped = "past a provider that strips MPTCP's option, too (wireguard)"
-        yield at_least(f"2 links are bonded {stripped}", share, _SHARE, "% of their sum")
-    if PLAIN in options.legs:
-        rate, best = plain.repeated("bonded_mbps"), plain.repeated(f"{_BEST}_mbps")
-        yield at_most("where the plain leg has one link left", rate, best, "Mbit/s")
-
-
-def _on_cuts(options: HomeOptions, readings: Readings) -> Iterator[Verdict]:
-    for how, gap in _CALL_GAPS.items():
-        if WIREGUARD in options.legs:
-            tunnels = readings.at(leg=WIREGUARD, what=how)
-            yield at_most(f"a call goes on through a cut ({how}, wireguard)", tunnels.estimate("udp_gap_s"), gap, "s")
-            changed = [1 - kept for kept in tunnels.values("kept_address")]
-            yield worst(f"with one address ({how}, wireguard)", changed, 0, "calls that had another")
-        for leg in options.legs:
-            pause = readings.at(leg=leg, what=how).estimate("tcp_gap_s")
-            yield at_most(f"a download goes on through a cut ({how}, {leg})", pause, _DOWNLOAD_GAP, "s")
-
-
 def _on_waiting(readings: Readings) -> Iterator[Verdict]:
     filled, kept = (readings.at(what=what).estimate("added_ms") for what in (_WAITING, _RATES))
     yield at_least("a call waits behind a download that fills a link", filled, _ADDED, "ms longer")
     yield at_most("where the router knows the links' rates it does not", kept, _ADDED, "ms longer")
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """Of two links. `bonded_vs_tunnels`: a device's download by both, beside the sum of what each tunnel carries by
-    itself. `wireguard_vs_plain`: that download beside the same by the plain leg, in which MPTCP's option passes.
-    `udp_gap_ms`, `tcp_gap_ms`: the longest time without an answer to a call and without a byte of a download, when the
-    better link loses its carrier; `silent_` before them: when it falls silent. `link_` and `tunnel_`: by one alone.
-    """
-    bonded = {leg: readings.at(leg=leg, links=_MANY[0], what=_BONDED) for leg in LEGS}
-    downloads = {leg: these.repeated("bonded_mbps") for leg, these in bonded.items()}
-    alone = {what: readings.at(what=what) for what in _UNSHAPED}
-    cuts = {"": readings.at(leg=WIREGUARD, what=events.CARRIER)}
-    cuts["silent_"] = readings.at(leg=WIREGUARD, what=events.SILENCE)
-    costs = [f"{end}_cpu_s_per_gb" for end in ("router", "gateway", "machine")]
-    return [
-        ratio("bonded_vs_tunnels", downloads[WIREGUARD], bonded[WIREGUARD].repeated("sum_mbps")),
-        ratio("wireguard_vs_plain", downloads[WIREGUARD], downloads[PLAIN]),
-        ratio("tunnel_vs_link", alone[_TUNNEL].repeated("mbps"), alone[_LINK].repeated("mbps")),
-        *(
-            Metric(f"{how}{kind}_gap_ms", [1000 * gap for gap in these.values(f"{kind}_gap_s")])
-            for how, these in cuts.items()
-            for kind in ("udp", "tcp")
-        ),
-        *(Metric(f"{leg}, bonded", [*rate.numbers.values()], "Mbit/s") for leg, rate in downloads.items()),
-        *(metric for what, these in alone.items() for metric in metrics_of(these, ["mbps", *costs], f"{what}_")),
-        *metrics_of(readings, ["revoke_s"]),
-    ]
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    titled = {f"{leg}, {many} links": readings.at(leg=leg, links=many, what=_BONDED) for leg in LEGS for many in _MANY}
-    titled |= {f"{leg}, stripped": readings.at(leg=leg, what=_STRIPPED) for leg in LEGS}
-    first = {title: next(iter(these)) for title, these in titled.items() if list(these)}
-    rates = {f"{title}:\n{each.values['bonded_mbps']:.1f} Mbit/s": each for title, each in first.items()}
-    paths(figure, colours_of(link.name for link in topology.links), rates, "frames, Mbit/s (links stacked)")
-
-
-SCENARIO = Scenario(
-    name="home",
-    claim="A home router bonds its links by tunnels too, whatever providers do to TCP, and calls outlive a link.",
-    expected="95 % of the sum by either leg; a call waits for less than a second where the carrier goes.",
-    profile=PROFILES / "home.toml",
-    options=HomeOptions,
-    quick={"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-    blueprint=_ground,
-    any_links=False,
-)

@@ -29,8 +29,8 @@ from pydantic import Field
 from experiments.plots import bars, name_axes
 from experiments.scenarios.sweeps import Durations
 from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Decision, Estimate, Point, Reading, Readings, Verdict, at_least, at_most
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.counters import counted
@@ -49,17 +49,8 @@ _COUNTERS = {"dss_not_matching": "DSSNotMatching", "data_csum_err": "DataCsumErr
 _NONE = Duration(0)
 
 
-class IntegrityOptions(Options):
-    """``transfers`` of ``size`` each way at every round-trip time ``rtt``, with MPTCP's checksums or without."""
-
-    transfers: int = Field(default=1000, ge=1, description="a whole number of transfers, at least 1")
-    size: Size = Size(400_000)
-    rtt: Durations = (_NONE, Duration(100), Duration(10_000))
-    checksum: bool = Field(default=False, description="true or false")
-
-
 @dataclass(frozen=True)
-class Paths(Standing):
+class Paths:
     """Two ways from the client to the gateway's address ``listener``, ready for joins. No link is held to its
     description: of what an emulator makes of 50 us, each reading tells.
     """
@@ -74,37 +65,75 @@ def distance(rtt: Duration, checksum: bool) -> Ground[Paths]:
     profile = Profile(links={"path1": link, "path2": link}) if rtt.amount else IDLE
 
     @contextmanager
-    def stands(name: str, seed: int, _tolerance: float) -> Iterator[Paths]:
+    def stands(name: str, seed: int, _tolerance: float) -> Iterator[Standing[Paths]]:
         with standing(name, profile, seed=seed) as testbed:
             for node in (testbed.client, testbed.gateway):
                 node.sysctl(net__mptcp__checksum_enabled=int(checksum))
             if rtt.amount:
-                yield Paths(testbed, str(testbed.topology.links[0].gateway4), emulation=testbed.emulation)
+                yield Standing(Paths(testbed, str(testbed.topology.links[0].gateway4)), emulation=testbed.emulation)
             else:
                 lay(testbed)
                 join_by_second(testbed)
-                yield Paths(testbed, LISTENER)
+                yield Standing(Paths(testbed, LISTENER))
 
     return Ground({"rtt": str(rtt), "checksum": checksum}, stands)
 
 
-def _points(options: IntegrityOptions, _topology: object) -> list[Point]:
-    return [{"rtt": str(rtt)} for rtt in options.rtt]
+class Integrity(Experiment):
+    """``transfers`` of ``size`` each way at every round-trip time ``rtt``, with MPTCP's checksums or without."""
 
+    claim = "Every byte that MPTCP carries arrives where it belongs."
+    expected = "No wrong byte from a round trip of 0.1 ms on; without a delay, those of the kernel's fault alone."
+    profile = PROFILES / "long-path.toml"
+    quick = {"repeat": 1, "transfers": 500}
+    any_links = False
 
-def _measure(built: Paths, options: IntegrityOptions, point: Point, repetition: int) -> Reading:
-    """What the probe told, and what the kernels counted meanwhile."""
-    client, gateway = built.testbed.client, built.testbed.gateway
-    where = (built.listener, str(_PORT), str(_PAIRS), str(options.size.amount))
-    probe = (sys.executable, "-m", "experiments.probes.integrity")
-    with (
-        gateway.start("integrity", [*probe, "serve", *where]).wait_until_ready(),
-        counted(client) as at_client,
-        counted(gateway) as at_gateway,
-    ):
-        told = json.loads(client.run(*probe, "send", *where, str(options.transfers)))
-        counts = _counts(at_client(), at_gateway())
-    return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
+    transfers: int = Field(default=1000, ge=1, description="a whole number of transfers, at least 1")
+    size: Size = Size(400_000)
+    rtt: Durations = (_NONE, Duration(100), Duration(10_000))
+    checksum: bool = Field(default=False, description="true or false")
+
+    def points(self, _topology: object) -> list[Point]:
+        return [{"rtt": str(rtt)} for rtt in self.rtt]
+
+    def blueprint(self, _profile: Profile, point: Point) -> Ground[Paths]:
+        return distance(Duration.parse(point["rtt"]), self.checksum)
+
+    def measure(self, built: Paths, point: Point, repetition: int) -> Reading:
+        """What the probe told, and what the kernels counted meanwhile."""
+        client, gateway = built.testbed.client, built.testbed.gateway
+        where = (built.listener, str(_PORT), str(_PAIRS), str(self.size.amount))
+        probe = (sys.executable, "-m", "experiments.probes.integrity")
+        with (
+            gateway.start("integrity", [*probe, "serve", *where]).wait_until_ready(),
+            counted(client) as at_client,
+            counted(gateway) as at_gateway,
+        ):
+            told = json.loads(client.run(*probe, "send", *where, str(self.transfers)))
+            counts = _counts(at_client(), at_gateway())
+        return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
+
+    def judge(self, _topology: object, readings: Readings) -> Iterator[Verdict]:
+        for rtt in self.rtt:
+            yield from _verdicts(rtt, readings.at(rtt=str(rtt)))
+
+    def draw(self, figure: Figure, _topology: object, readings: Readings) -> None:
+        """What happened, in a thousand transfers."""
+        axes = figure.subplots()
+        distances = sorted({Duration.parse(reading.point["rtt"]) for reading in readings})
+        shown = {
+            "wrong": ("#D55E00", "transfers with wrong bytes"),
+            "dss_not_matching_gateway": ("#E69F00", "mappings refused (DSSNotMatching)"),
+            "waits": ("#0072B2", "waits of 190 ms or more"),
+        }
+        heights = {
+            name: [Estimate(_per_thousand(readings.at(rtt=str(rtt)), value), 0) for rtt in distances]
+            for value, (_, name) in shown.items()
+        }
+        colours = {name: colour for colour, name in shown.values()}
+        for each in bars(axes, [str(rtt) for rtt in distances], heights, colours):
+            axes.bar_label(each, fmt="%.1f", fontsize=8)
+        name_axes(axes, "round trip", "in a thousand transfers", "y", legend=True)
 
 
 def _counts(client: Counter[str], gateway: Counter[str]) -> dict[str, float]:
@@ -143,11 +172,6 @@ def _round_trip(built: Paths) -> float:
     return times[len(times) // 2]
 
 
-def _judge(options: IntegrityOptions, _topology: object, readings: Readings) -> Iterator[Verdict]:
-    for rtt in options.rtt:
-        yield from _verdicts(rtt, readings.at(rtt=str(rtt)))
-
-
 def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
     every, wrong, explained, failed = (
         sum(readings.values(name)) for name in ("transfers", "wrong", "explained", "failed")
@@ -165,40 +189,5 @@ def _verdicts(rtt: Duration, readings: Readings) -> Iterator[Verdict]:
     yield at_least(f"transfers have a second subflow {where}", joins, _JOINED, "joins a transfer")
 
 
-def _draw(figure: Figure, _topology: object, readings: Readings) -> None:
-    """What happened, in a thousand transfers."""
-    axes = figure.subplots()
-    distances = sorted({Duration.parse(reading.point["rtt"]) for reading in readings})
-    shown = {
-        "wrong": ("#D55E00", "transfers with wrong bytes"),
-        "dss_not_matching_gateway": ("#E69F00", "mappings refused (DSSNotMatching)"),
-        "waits": ("#0072B2", "waits of 190 ms or more"),
-    }
-    heights = {
-        name: [Estimate(_per_thousand(readings.at(rtt=str(rtt)), value), 0) for rtt in distances]
-        for value, (_, name) in shown.items()
-    }
-    colours = {name: colour for colour, name in shown.values()}
-    for each in bars(axes, [str(rtt) for rtt in distances], heights, colours):
-        axes.bar_label(each, fmt="%.1f", fontsize=8)
-    name_axes(axes, "round trip", "in a thousand transfers", "y", legend=True)
-
-
 def _per_thousand(readings: Readings, value: str) -> float:
     return 1000 * sum(readings.values(value)) / sum(readings.values("transfers"))
-
-
-SCENARIO = Scenario(
-    name="integrity",
-    claim="Every byte that MPTCP carries arrives where it belongs.",
-    expected="No wrong byte from a round trip of 0.1 ms on; without a delay, those of the kernel's fault alone.",
-    profile=PROFILES / "long-path.toml",
-    options=IntegrityOptions,
-    quick={"repeat": 1, "transfers": 500},
-    points=_points,
-    blueprint=lambda options, _profile, point: distance(Duration.parse(point["rtt"]), options.checksum),
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-)

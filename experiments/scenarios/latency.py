@@ -34,9 +34,9 @@ from pydantic import Field
 
 from experiments.plots import tidy
 from experiments.scenarios.loads import HELD, HELD_LONG, LOADS, loaded, possible
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.blueprint import CONVERTERS
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most
-from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
@@ -50,58 +50,70 @@ _LONGER = 2.0  # times the held subflow's round-trip time with a short queue
 _SHOWN = {"whislo": "p5_ms", "q1": "p25_ms", "med": "p50_ms", "q3": "p75_ms", "whishi": "p95_ms"}
 
 
-class LatencyOptions(Options):
+class Latency(Experiment):
     """Requests for ``size`` bytes, one ``every`` so many seconds, for ``seconds``; loads have time to ``settle``."""
+
+    claim = "Throttling one subflow of a bulk download keeps its link quick for others."
+    expected = "The median time of a request is back within 4.8 ms of that on idle links."
+    quick = {"repeat": 1, "seconds": 1.2, "settle": 0.7}
+    least_links = 2
 
     size: Size = Size(4_000)
     every: float = Field(default=0.05, ge=0, description="a number of seconds")
     seconds: Seconds = 5.0
     settle: Seconds = 2.0
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [
+            {"load": load, "converter": converter, "request": kind}
+            for converter in CONVERTERS
+            for kind in _KINDS
+            for load in LOADS
+        ]
 
-def _points(_options: LatencyOptions, _topology: Topology) -> list[Point]:
-    return [
-        {"load": load, "converter": converter, "request": kind}
-        for converter in CONVERTERS
-        for kind in _KINDS
-        for load in LOADS
-    ]
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""
+        if not possible(point["load"]):
+            return Reading(point, repetition, {}, {})
+        with loaded(testbed, point["load"], CONVERTERS[point["converter"]], self.settle) as seen:
+            times = self._requests(testbed, point)
+            load = seen()
+        return Reading(point, repetition, _values(times) | load, {})
 
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for converter, kind in product(CONVERTERS, _KINDS):
+            these = readings.at(converter=converter, request=kind)
+            yield from _verdicts(topology.links[0], these, f"{converter}, {kind}")
 
-def _measure(built: StandingTestbed, options: LatencyOptions, point: Point, repetition: int) -> Reading:
-    """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""
-    if not possible(point["load"]):
-        return Reading(point, repetition, {}, {})
-    with loaded(built.testbed, point["load"], CONVERTERS[point["converter"]], options.settle) as seen:
-        times = _requests(built.testbed, options, point)
-        load = seen()
-    return Reading(point, repetition, _values(times) | load, {})
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        """From 5 % to 95 % of the requests, the box from a quarter to three, the line in the middle."""
+        titled = {
+            f"{kind}, {name}": readings.at(request=kind, converter=name) for name in CONVERTERS for kind in _KINDS
+        }
+        panels = figure.subplots(1, len(titled), sharey=True)
+        for axes, (title, some) in zip(panels, titled.items(), strict=True):
+            _draw_boxes(axes, some)
+            axes.set_title(title, fontsize=10)
+        figure.supylabel("time of a request, ms")
 
-
-def _requests(testbed: Testbed, options: LatencyOptions, point: Point) -> list[float]:
-    """Milliseconds of each."""
-    topology = testbed.topology
-    file = random_file(options.size.amount, seed=1)
-    command = [
-        *(str(native.build().load), "poll", "--to", f"{topology.SERVER4}:80", "--path", f"/{file.path.name}"),
-        *("--via-http-proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}"),
-        *("--source", str(topology.links[0].client4)),
-        *("--seconds", str(options.seconds), "--every", str(options.every)),
-        *(["--mptcp"] if point["request"] == "multipath" else []),
-    ]
-    return [float(each) for each in json.loads(testbed.client.run(*command))["ms"]]
+    def _requests(self, testbed: Testbed, point: Point) -> list[float]:
+        """Milliseconds of each."""
+        topology = testbed.topology
+        file = random_file(self.size.amount, seed=1)
+        command = [
+            *(str(native.build().load), "poll", "--to", f"{topology.SERVER4}:80", "--path", f"/{file.path.name}"),
+            *("--via-http-proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}"),
+            *("--source", str(topology.links[0].client4)),
+            *("--seconds", str(self.seconds), "--every", str(self.every)),
+            *(["--mptcp"] if point["request"] == "multipath" else []),
+        ]
+        return [float(each) for each in json.loads(testbed.client.run(*command))["ms"]]
 
 
 def _values(times: Sequence[float]) -> dict[str, float]:
     steps = quantiles(times, n=20, method="inclusive") if len(times) > 1 else [*times] * 19
     shown = {f"p{percent}_ms": steps[percent // 5 - 1] for percent in (5, 25, 75, 95)}
     return shown | {"p50_ms": median(times), "max_ms": max(times), "count": float(len(times))}
-
-
-def _judge(_options: LatencyOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for converter, kind in product(CONVERTERS, _KINDS):
-        these = readings.at(converter=converter, request=kind)
-        yield from _verdicts(topology.links[0], these, f"{converter}, {kind}")
 
 
 def _verdicts(link: Link, readings: Readings, who: str) -> Iterator[Verdict]:
@@ -117,16 +129,6 @@ def _verdicts(link: Link, readings: Readings, who: str) -> Iterator[Verdict]:
     yield at_most(f"nor does the held subflow ({who})", with_long_queue, round_trip * _LONGER, "ms")
 
 
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    """From 5 % to 95 % of the requests, the box from a quarter to three, the line in the middle."""
-    titled = {f"{kind}, {name}": readings.at(request=kind, converter=name) for name in CONVERTERS for kind in _KINDS}
-    panels = figure.subplots(1, len(titled), sharey=True)
-    for axes, (title, some) in zip(panels, titled.items(), strict=True):
-        _draw_boxes(axes, some)
-        axes.set_title(title, fontsize=10)
-    figure.supylabel("time of a request, ms")
-
-
 def _draw_boxes(axes: Axes, readings: Readings) -> None:
     loads = [load for load in LOADS if readings.at(load=load).values("p50_ms")]
     boxes: list[dict[str, Any]] = [
@@ -136,17 +138,3 @@ def _draw_boxes(axes: Axes, readings: Readings) -> None:
     axes.set_xticks(range(1, len(loads) + 1), loads, rotation=30, ha="right", fontsize=8)
     axes.set_ylim(bottom=0)
     tidy(axes, "y")
-
-
-SCENARIO = Scenario(
-    name="latency",
-    claim="Throttling one subflow of a bulk download keeps its link quick for others.",
-    expected="The median time of a request is back within 4.8 ms of that on idle links.",
-    options=LatencyOptions,
-    quick={"repeat": 1, "seconds": 1.2, "settle": 0.7},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    least_links=2,
-)

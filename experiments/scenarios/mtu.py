@@ -20,10 +20,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import LEGACY, reading_of, values_of
-from experiments.scenarios.sweeps import Mtus, Sizes, TimedOptions, bound_what_is_received, draw_sweep, megabytes, timed
-from experiments.study.blueprint import CONVERTERS, StandingTestbed, TestbedBlueprint
+from experiments.scenarios.sweeps import (
+    Mtus,
+    Sizes,
+    TimedExperiment,
+    bound_what_is_received,
+    draw_sweep,
+    megabytes,
+)
+from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Scenario
+from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import DEFAULT_QUEUE, LinkSettings, Profile, Topology
 from experiments.testbed.usage import machine_seconds, packets_received, process_seconds
@@ -34,29 +41,104 @@ _IPV6_LEAST = 1280  # RFC 8200 section 5; Linux takes IPv6 off an interface belo
 _MARGIN = 3.0  # percentage points that MPTCP may lose more than legacy TCP
 
 
-class MtuOptions(TimedOptions):
+class Mtu(TimedExperiment):
     """``mtu``: sizes to try, in bytes; ``buffer``: the most that the client may take, the paper's and a larger one."""
+
+    paper = "figure 5"
+    claim = "With 0.72 MB smaller packets cost MPTCP more than legacy TCP; a larger buffer mends it."
+    expected = "1000 bytes instead of 1500 cost far more than the headers' 2.8 % with 0.72 MB, legacy TCP 1.8 %."
+    profile = PROFILES / "buffer.toml"
+    quick = {"repeat": 1, "seconds": 2.5, "warm_up": 1.0, "mtu": "9000,1500,1000"}
+    least_links = 2
+    real_links = True
 
     mtu: Mtus = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))
 
+    def points(self, topology: Topology) -> list[Point]:
+        """IPv6 only with packets that it allows; the small buffer is for IPv4 alone."""
+        first, ample = topology.links[0].name, max(self.buffer)
+        return [
+            {"mtu": str(mtu), "buffer": str(buffer), "by": by, "link": first, "family": family}
+            for mtu in self.mtu
+            for family in topology.families
+            if family == "ipv4" or mtu >= _IPV6_LEAST
+            for buffer in self.buffer
+            for by in (LEGACY, *CONVERTERS)
+            if buffer == ample or family == "ipv4"
+        ]
 
-def _points(options: MtuOptions, topology: Topology) -> list[Point]:
-    """IPv6 only with packets that it allows; the small buffer is for IPv4 alone."""
-    first, ample = topology.links[0].name, max(options.buffer)
-    return [
-        {"mtu": str(mtu), "buffer": str(buffer), "by": by, "link": first, "family": family}
-        for mtu in options.mtu
-        for family in topology.families
-        if family == "ipv4" or mtu >= _IPV6_LEAST
-        for buffer in options.buffer
-        for by in (LEGACY, *CONVERTERS)
-        if buffer == ample or family == "ipv4"
-    ]
+    def blueprint(self, profile: Profile, point: Point) -> TestbedBlueprint:
+        return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
+        testbed.set_mtu(int(point["mtu"]))
+        bound_what_is_received(testbed, Size.parse(point["buffer"]))
+        packets, converter, machine = (
+            packets_received(client, links),
+            process_seconds(gateway),
+            machine_seconds(gateway),
+        )
+        download = self.download(testbed, point, repetition)
+        gigabytes = download.size / 1e9
+        costs = {
+            "packets_per_mb": (packets_received(client, links) - packets) / gigabytes / 1000,
+            "converter_s_per_gb": (process_seconds(gateway) - converter) / gigabytes,
+            "machine_s_per_gb": (machine_seconds(gateway) - machine) / gigabytes,
+        }
+        return reading_of(download, point, repetition, values_of(download, self.warm_up) | costs)
 
-def _ground(_options: MtuOptions, profile: Profile, point: Point) -> TestbedBlueprint:
-    return TestbedBlueprint(with_queues_of_as_many_bytes(profile, int(point["mtu"])))
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for converter in CONVERTERS:
+            if {_FULL, _SMALL} <= set(self.mtu):
+                yield from self._on_small_packets(readings.at(family="ipv4"), converter)
+            yield self._on_every_size(readings, topology, converter)
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        panels: list[Axes] = list(figure.subplots(1, 3))
+        by_ipv4 = readings.at(family="ipv4")
+        (_, ample), *smaller = sorted(by_ipv4.over("buffer", megabytes).items(), reverse=True)
+        shown = (
+            ("steady_mbps", "payload, Mbit/s"),
+            ("packets_per_mb", "packets received per MB"),
+            ("machine_s_per_gb", "processor seconds per GB, whole machine"),
+        )
+        for axes, (value, name) in zip(panels, shown, strict=True):
+            for by in (LEGACY, *CONVERTERS):
+                draw_sweep(axes, ample.over("mtu"), value, by)
+            for _, scarce in smaller[-1:]:
+                # A run from before legacy TCP was measured with both buffers has none of it.
+                for by in (each for each in (LEGACY, "native") if list(scarce.at(by=each))):
+                    draw_sweep(axes, scarce.over("mtu"), value, by, about=f", {next(iter(scarce)).point['buffer']}")
+            axes.set_ylim(0)
+            axes.set_ylabel(name)
+        panels[0].legend(frameon=False, fontsize=8)
+        figure.supxlabel("MTU, bytes")
+
+    def _on_small_packets(self, readings: Readings, converter: str) -> Iterator[Verdict]:
+        small, ample = str(min(self.buffer)), str(max(self.buffer))
+        legacy, ours = (readings.at(by=by) for by in (LEGACY, converter))
+        mended = _lost(ours.at(buffer=ample))
+        headers = _lost(legacy.at(buffer=ample)) + _MARGIN
+        claim = f"with {ample} MPTCP loses at most 3 points more than legacy TCP from 1500 to 1000 bytes ({converter})"
+        yield at_most(claim, mended, headers, "%")
+        if small != ample:
+            starved, beside = _lost(ours.at(buffer=small)), _lost(legacy.at(buffer=small))
+            if beside.numbers:
+                yield at_least(f"with {small} MPTCP loses more than legacy TCP ({converter})", starved, beside, "%")
+            yield at_most(f"the larger buffer mends it: with {ample} less is lost ({converter})", mended, starved, "%")
+
+    def _on_every_size(self, readings: Readings, topology: Topology, converter: str) -> Verdict:
+        """The worst of all sizes: how many times what legacy TCP gets over the better link."""
+        found = [
+            (_times_legacy(readings, point, max(self.buffer)), f"{point['mtu']}, {point['buffer']}, {point['family']}")
+            for point in self.points(topology)
+            if point["by"] == converter
+        ]
+        least, worst = min(found, key=lambda each: each[0].mean)
+        claim = f"both paths beat the better one with packets of every size ({converter}; worst: {worst})"
+        return at_least(claim, least, 1, "times")
 
 
 def with_queues_of_as_many_bytes(profile: Profile, mtu: int) -> Profile:
@@ -74,59 +156,10 @@ def _with_queues(link: LinkSettings, factor: float) -> LinkSettings:
     return link.model_copy(update={"queue": round(factor * (link.queue or DEFAULT_QUEUE)), **ways})
 
 
-def _measure(built: StandingTestbed, options: MtuOptions, point: Point, repetition: int) -> Reading:
-    testbed = built.testbed
-    client, gateway, links = testbed.client, testbed.gateway, [link.name for link in testbed.topology.links]
-    testbed.set_mtu(int(point["mtu"]))
-    bound_what_is_received(testbed, Size.parse(point["buffer"]))
-    packets, converter, machine = packets_received(client, links), process_seconds(gateway), machine_seconds(gateway)
-    download = timed(built, options, point, repetition)
-    gigabytes = download.size / 1e9
-    costs = {
-        "packets_per_mb": (packets_received(client, links) - packets) / gigabytes / 1000,
-        "converter_s_per_gb": (process_seconds(gateway) - converter) / gigabytes,
-        "machine_s_per_gb": (machine_seconds(gateway) - machine) / gigabytes,
-    }
-    return reading_of(download, point, repetition, values_of(download, options.warm_up) | costs)
-
-
-def _judge(options: MtuOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for converter in CONVERTERS:
-        if {_FULL, _SMALL} <= set(options.mtu):
-            yield from _on_small_packets(options, readings.at(family="ipv4"), converter)
-        yield _on_every_size(options, readings, topology, converter)
-
-
-def _on_small_packets(options: MtuOptions, readings: Readings, converter: str) -> Iterator[Verdict]:
-    small, ample = str(min(options.buffer)), str(max(options.buffer))
-    legacy, ours = (readings.at(by=by) for by in (LEGACY, converter))
-    mended = _lost(ours.at(buffer=ample))
-    headers = _lost(legacy.at(buffer=ample)) + _MARGIN
-    claim = f"with {ample} MPTCP loses at most 3 points more than legacy TCP from 1500 to 1000 bytes ({converter})"
-    yield at_most(claim, mended, headers, "%")
-    if small != ample:
-        starved, beside = _lost(ours.at(buffer=small)), _lost(legacy.at(buffer=small))
-        if beside.numbers:
-            yield at_least(f"with {small} MPTCP loses more than legacy TCP ({converter})", starved, beside, "%")
-        yield at_most(f"the larger buffer mends it: with {ample} less is lost ({converter})", mended, starved, "%")
-
-
 def _lost(readings: Readings) -> Repeated:
     """Percent of the throughput with full packets, by repetition."""
     both = (readings.at(mtu=str(mtu)).repeated("steady_mbps") for mtu in (_FULL, _SMALL))
     return Repeated.of(lambda full, small: 100 * (1 - small / full), *both)
-
-
-def _on_every_size(options: MtuOptions, readings: Readings, topology: Topology, converter: str) -> Verdict:
-    """The worst of all sizes: how many times what legacy TCP gets over the better link."""
-    found = [
-        (_times_legacy(readings, point, max(options.buffer)), f"{point['mtu']}, {point['buffer']}, {point['family']}")
-        for point in _points(options, topology)
-        if point["by"] == converter
-    ]
-    least, worst = min(found, key=lambda each: each[0].mean)
-    claim = f"both paths beat the better one with packets of every size ({converter}; worst: {worst})"
-    return at_least(claim, least, 1, "times")
 
 
 def _times_legacy(readings: Readings, point: Point, ample: Size) -> Estimate:
@@ -134,43 +167,3 @@ def _times_legacy(readings: Readings, point: Point, ample: Size) -> Estimate:
     legacy = {**point, "by": LEGACY, "buffer": str(ample)}
     ours, theirs = (readings.at(**each).repeated("steady_mbps") for each in (point, legacy))
     return (ours / theirs).estimate
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    panels: list[Axes] = list(figure.subplots(1, 3))
-    by_ipv4 = readings.at(family="ipv4")
-    (_, ample), *smaller = sorted(by_ipv4.over("buffer", megabytes).items(), reverse=True)
-    shown = (
-        ("steady_mbps", "payload, Mbit/s"),
-        ("packets_per_mb", "packets received per MB"),
-        ("machine_s_per_gb", "processor seconds per GB, whole machine"),
-    )
-    for axes, (value, name) in zip(panels, shown, strict=True):
-        for by in (LEGACY, *CONVERTERS):
-            draw_sweep(axes, ample.over("mtu"), value, by)
-        for _, scarce in smaller[-1:]:
-            # A run from before legacy TCP was measured with both buffers has none of it.
-            for by in (each for each in (LEGACY, "native") if list(scarce.at(by=each))):
-                draw_sweep(axes, scarce.over("mtu"), value, by, about=f", {next(iter(scarce)).point['buffer']}")
-        axes.set_ylim(0)
-        axes.set_ylabel(name)
-    panels[0].legend(frameon=False, fontsize=8)
-    figure.supxlabel("MTU, bytes")
-
-
-SCENARIO = Scenario(
-    name="mtu",
-    paper="figure 5",
-    claim="With 0.72 MB smaller packets cost MPTCP more than legacy TCP; a larger buffer mends it.",
-    expected="1000 bytes instead of 1500 cost far more than the headers' 2.8 % with 0.72 MB, legacy TCP 1.8 %.",
-    profile=PROFILES / "buffer.toml",
-    options=MtuOptions,
-    quick={"repeat": 1, "seconds": 2.5, "warm_up": 1.0, "mtu": "9000,1500,1000"},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    least_links=2,
-    real_links=True,
-    blueprint=_ground,
-)

@@ -15,11 +15,10 @@ from itertools import product
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios.downloads import LEGACY, DownloadOptions, draw_panels, legacy_points, measure
+from experiments.scenarios.downloads import LEGACY, DownloadExperiment, draw_panels, legacy_points
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Topology
 
 _HALF = ("wired.rate=50mbit", "wireless.rate=10mbit", "wireless.queue=50")
@@ -34,18 +33,46 @@ _NOT_COUPLED = (
 )
 
 
-def _points(_options: DownloadOptions, topology: Topology) -> list[Point]:
+class Multipath(DownloadExperiment):
     """Legacy TCP over each link, in the same run, and each converter."""
-    first = topology.links[0].name
-    through: list[Point] = [
-        {"by": name, "link": first, "family": family} for family in topology.families for name in CONVERTERS
-    ]
-    return legacy_points(topology) + through
 
+    paper = "figure 3"
+    claim = "Through the converter a client of MPTCP uses both links at once, and the better one carries most."
+    expected = "90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6."
+    quick = {"repeat": 1, "longest": 3.5}
+    quick_links = _HALF
+    least_links = 2
+    real_links = True
 
-def _judge(_options: DownloadOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for family, converter in product(topology.families, CONVERTERS):
-        yield from _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
+    def points(self, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        through: list[Point] = [
+            {"by": name, "link": first, "family": family} for family in topology.families for name in CONVERTERS
+        ]
+        return legacy_points(topology) + through
+
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for family, converter in product(topology.families, CONVERTERS):
+            yield from _verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Of downloads by IPv4, whole or for `longest`: each, and both converters beside legacy TCP over each link."""
+        these = readings.at(family="ipv4")
+        links = dict.fromkeys(reading.point["link"] for reading in these.at(by=LEGACY))
+        alone = {f"legacy_{link}": these.at(by=LEGACY, link=link).repeated("mbps") for link in links}
+        squid, native = (these.at(by=name).repeated("mbps") for name in ("squid", "native"))
+        best, total = Repeated.of_all(max, alone.values()), Repeated.of_all(sum, alone.values())
+        rates = {**alone, "mptcp": squid, "native": native}
+        return [
+            *(Metric(f"{name}_mbps", [*rate.numbers.values()]) for name, rate in rates.items()),
+            ratio("mptcp_vs_best_link", squid, best),
+            ratio("mptcp_vs_sum", squid, total),
+            ratio("native_vs_sum", native, total),
+        ]
+
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        titled = {f"MPTCP through {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
+        draw_panels(figure, topology, titled)
 
 
 def _verdicts(topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:
@@ -70,42 +97,3 @@ def _share(reading: Reading, path: str) -> float:
     """The share of the payload that came by ``path``."""
     total = sum(number for name, number in reading.values.items() if name.endswith("_bytes"))
     return reading.values.get(f"{path}_bytes", 0.0) / total
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """Of downloads by IPv4, whole or for `longest`: each, and both converters beside legacy TCP over each link."""
-    these = readings.at(family="ipv4")
-    links = dict.fromkeys(reading.point["link"] for reading in these.at(by=LEGACY))
-    alone = {f"legacy_{link}": these.at(by=LEGACY, link=link).repeated("mbps") for link in links}
-    squid, native = (these.at(by=name).repeated("mbps") for name in ("squid", "native"))
-    best, total = Repeated.of_all(max, alone.values()), Repeated.of_all(sum, alone.values())
-    rates = {**alone, "mptcp": squid, "native": native}
-    return [
-        *(Metric(f"{name}_mbps", [*rate.numbers.values()]) for name, rate in rates.items()),
-        ratio("mptcp_vs_best_link", squid, best),
-        ratio("mptcp_vs_sum", squid, total),
-        ratio("native_vs_sum", native, total),
-    ]
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    titled = {f"MPTCP through {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
-    draw_panels(figure, topology, titled)
-
-
-SCENARIO = Scenario(
-    name="multipath",
-    paper="figure 3",
-    claim="Through the converter a client of MPTCP uses both links at once, and the better one carries most.",
-    expected="90 % of what the links carry one by one or more, by either converter, by IPv4 and by IPv6.",
-    options=DownloadOptions,
-    quick={"repeat": 1, "longest": 3.5},
-    quick_links=_HALF,
-    points=_points,
-    measure=measure,
-    judge=_judge,
-    metrics=metrics,
-    draw=_draw,
-    least_links=2,
-    real_links=True,
-)

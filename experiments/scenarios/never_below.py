@@ -34,10 +34,11 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY, fetched, values_of
 from experiments.scenarios.sweeps import NO_MARK, listed
-from experiments.study.blueprint import StandingTestbed, TestbedBlueprint
+from experiments.study.blueprint import TestbedBlueprint
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Decision, Point, Reading, Readings, Repeated, Verdict
-from experiments.study.scenario import Options, Scenario, Seconds
+from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import NO_DELAY, NO_LOSS, LinkSettings, Profile, Topology
 from tributary.settings.units import Duration, PositiveRate, Share, Size
@@ -69,15 +70,6 @@ def _settings(value: object) -> object:
     if not isinstance(parts, tuple) or not all(part in _STYLES or str(part).isdecimal() for part in parts):
         raise ValueError(f"{', '.join(_STYLES)}, or bytes of a low mark")
     return tuple(map(str, parts))
-
-
-class NeverBelowOptions(Options):
-    """How many ``cases`` are drawn, by which ``seed``; every download breaks off after ``longest`` seconds."""
-
-    cases: int = Field(default=60, ge=1, description="a whole number of cases, at least 1")
-    seed: int = Field(default=1, description="a whole number")
-    longest: Seconds = 12.0
-    settings: Annotated[tuple[str, ...], BeforeValidator(_settings)] = tuple(_STYLES)
 
 
 @dataclass(frozen=True)
@@ -126,15 +118,72 @@ def _between(bounds: tuple[float, float], share: float) -> float:
     return least * float((most / least) ** share)
 
 
-def _points(options: NeverBelowOptions, _topology: Topology) -> list[Point]:
-    return [
-        {"case": str(number), "links": _described(case), "size": str(case.size), **who, "family": "ipv4"}
-        for number, case in enumerate(drawn_cases(options.cases, options.seed))
-        for who in (
-            *({"settings": _APPLIANCE, "by": LEGACY, "link": link} for link in case.links),
-            *({"settings": each, "by": "native", "link": _NAMES[0]} for each in options.settings),
-        )
-    ]
+class NeverBelow(Experiment):
+    """How many ``cases`` are drawn, by which ``seed``; every download breaks off after ``longest`` seconds."""
+
+    claim = "Over several links a download is never slower than over the best of them alone."
+    expected = "Most are as quick where sessions begin on the quickest link; what begins on a slow one waits for it."
+    quick = {"repeat": 1, "cases": 2, "longest": 4.0}
+    any_links = False
+
+    cases: int = Field(default=60, ge=1, description="a whole number of cases, at least 1")
+    seed: int = Field(default=1, description="a whole number")
+    longest: Seconds = 12.0
+    settings: Annotated[tuple[str, ...], BeforeValidator(_settings)] = tuple(_STYLES)
+
+    def points(self, _topology: Topology) -> list[Point]:
+        return [
+            {"case": str(number), "links": _described(case), "size": str(case.size), **who, "family": "ipv4"}
+            for number, case in enumerate(drawn_cases(self.cases, self.seed))
+            for who in (
+                *({"settings": _APPLIANCE, "by": LEGACY, "link": link} for link in case.links),
+                *({"settings": each, "by": "native", "link": _NAMES[0]} for each in self.settings),
+            )
+        ]
+
+    def blueprint(self, _profile: Profile, point: Point) -> TestbedBlueprint:
+        settings = point["settings"]
+        links = _ordered(drawn_cases(self.cases, self.seed)[int(point["case"])], settings)
+        mark = str(NO_MARK) if settings == _UNMARKED else settings
+        sysctls = {"net.ipv4.tcp_notsent_lowat": mark} if mark.isdecimal() else {}
+        return TestbedBlueprint(Profile(links=links), settings != _KERNEL, sysctls, steered=settings == _STEERED)
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        file = random_file(Size.parse(point["size"]).amount, seed=repetition)
+        if point["settings"] == _STEERED:
+            fetched(testbed, point, file, self.longest)
+        download = fetched(testbed, point, file, self.longest)
+        return Reading(point, repetition, values_of(download, 0), download.series())
+
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        found = results(readings)
+        long, short = [each for each in found if not each.short], [each for each in found if each.short]
+        yield from _none_below(f"a long download has {100 * _LEAST:.0f} % of the best link or more", long, "of_best")
+        yield from _none_below(f"so has one of {_SHORT[-1]} or less", short, "of_best")
+        yield from _none_below("the appliance's settings cost nothing beside the kernel's own", found, "of_kernel")
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        found = results(readings)
+        long = [each.of_best for each in found if not each.short and each.of_best is not None]
+        short = [each.of_best for each in found if each.short and each.of_best is not None]
+        total = [each.total for each in found if each.clean and not each.short and each.total is not None]
+        return [
+            Metric("worst_vs_best_link", sorted(long)[:1], RATIO),
+            Metric("p5_vs_best_link", quantiles(long, n=20, method="inclusive")[:1] if len(long) > 1 else long, RATIO),
+            Metric("median_vs_sum", total, RATIO),
+            Metric("short_worst_vs_best_link", sorted(short)[:1], RATIO),
+        ]
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        """The share of cases below each share of the best link."""
+        found = results(readings)
+        figure.set_size_inches(10, 4.5)
+        panels = figure.subplots(1, 2, sharey=True)
+        _draw_shares(panels[0], "longer than 1 MB", [each for each in found if not each.short])
+        _draw_shares(panels[1], "1 MB and less", [each for each in found if each.short])
+        figure.supxlabel("throughput, times that of the best single link", fontsize=10)
+        panels[0].set_ylabel("share of the cases below")
+        panels[0].legend(frameon=False, fontsize=8)
 
 
 def _ordered(case: Case, settings: str) -> dict[str, LinkSettings]:
@@ -152,22 +201,6 @@ def _described(case: Case) -> str:
 
 def _round_trip(link: LinkSettings) -> Duration:
     return Duration(2 * link.delay.amount) if link.delay else NO_DELAY
-
-
-def _ground(options: NeverBelowOptions, _profile: Profile, point: Point) -> TestbedBlueprint:
-    settings = point["settings"]
-    links = _ordered(drawn_cases(options.cases, options.seed)[int(point["case"])], settings)
-    mark = str(NO_MARK) if settings == _UNMARKED else settings
-    sysctls = {"net.ipv4.tcp_notsent_lowat": mark} if mark.isdecimal() else {}
-    return TestbedBlueprint(Profile(links=links), settings != _KERNEL, sysctls, steered=settings == _STEERED)
-
-
-def _measure(built: StandingTestbed, options: NeverBelowOptions, point: Point, repetition: int) -> Reading:
-    file = random_file(Size.parse(point["size"]).amount, seed=repetition)
-    if point["settings"] == _STEERED:
-        fetched(built, point, file, options.longest)
-    download = fetched(built, point, file, options.longest)
-    return Reading(point, repetition, values_of(download, 0), download.series())
 
 
 @dataclass(frozen=True)
@@ -219,14 +252,6 @@ def _result(readings: Readings) -> Result:
     )
 
 
-def _judge(_options: NeverBelowOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    found = results(readings)
-    long, short = [each for each in found if not each.short], [each for each in found if each.short]
-    yield from _none_below(f"a long download has {100 * _LEAST:.0f} % of the best link or more", long, "of_best")
-    yield from _none_below(f"so has one of {_SHORT[-1]} or less", short, "of_best")
-    yield from _none_below("the appliance's settings cost nothing beside the kernel's own", found, "of_kernel")
-
-
 def _none_below(claim: str, found: Sequence[Result], share: str) -> Iterator[Verdict]:
     """No verdict where no case has the share. The worst case is named; it fails if half of them are below."""
     shares = [(number, each.title) for each in found if (number := getattr(each, share)) is not None]
@@ -240,31 +265,6 @@ def _none_below(claim: str, found: Sequence[Result], share: str) -> Iterator[Ver
     yield Verdict(claim, measured, f"at least {_LEAST:.2f} in each case", decision, _WHAT_IS_LEFT if below else "")
 
 
-def _metrics(readings: Readings) -> list[Metric]:
-    found = results(readings)
-    long = [each.of_best for each in found if not each.short and each.of_best is not None]
-    short = [each.of_best for each in found if each.short and each.of_best is not None]
-    total = [each.total for each in found if each.clean and not each.short and each.total is not None]
-    return [
-        Metric("worst_vs_best_link", sorted(long)[:1], RATIO),
-        Metric("p5_vs_best_link", quantiles(long, n=20, method="inclusive")[:1] if len(long) > 1 else long, RATIO),
-        Metric("median_vs_sum", total, RATIO),
-        Metric("short_worst_vs_best_link", sorted(short)[:1], RATIO),
-    ]
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    """The share of cases below each share of the best link."""
-    found = results(readings)
-    figure.set_size_inches(10, 4.5)
-    panels = figure.subplots(1, 2, sharey=True)
-    _draw_shares(panels[0], "longer than 1 MB", [each for each in found if not each.short])
-    _draw_shares(panels[1], "1 MB and less", [each for each in found if each.short])
-    figure.supxlabel("throughput, times that of the best single link", fontsize=10)
-    panels[0].set_ylabel("share of the cases below")
-    panels[0].legend(frameon=False, fontsize=8)
-
-
 def _draw_shares(axes: Axes, title: str, found: Sequence[Result]) -> None:
     for settings in dict.fromkeys(settings for each in found for settings in each.best):
         shares = [each.best[settings] for each in found if settings in each.best]
@@ -273,19 +273,3 @@ def _draw_shares(axes: Axes, title: str, found: Sequence[Result]) -> None:
     axes.set_xlim(0, 2)
     axes.set_title(f"{title} ({len(found)} cases)", fontsize=10)
     tidy(axes, "both")
-
-
-SCENARIO = Scenario(
-    name="never-below",
-    claim="Over several links a download is never slower than over the best of them alone.",
-    expected="Most are as quick where sessions begin on the quickest link; what begins on a slow one waits for it.",
-    options=NeverBelowOptions,
-    quick={"repeat": 1, "cases": 2, "longest": 4.0},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    metrics=_metrics,
-    draw=_draw,
-    any_links=False,
-    blueprint=_ground,
-)

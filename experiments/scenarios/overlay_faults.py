@@ -41,13 +41,14 @@ from experiments.overlay.faults import (
 from experiments.overlay.mesh import SERVER
 from experiments.overlay.running import PROXY, Running
 from experiments.plots import tidy
-from experiments.scenarios.whole_overlay import StandingOverlay, whole_overlay
+from experiments.scenarios.whole_overlay import whole_overlay
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
-from experiments.study.scenario import Options, Repeat, Scenario, Seconds
 from experiments.testbed import native
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _BEST, _SECOND, _EGRESS = _NODES = ("ingress", "best", "second", "egress")
@@ -71,20 +72,6 @@ _SIZE, _EVERY = 10_000, "0.1"
 _LOOK = 0.02  # seconds between looks at the routes
 _LONGEST_END = 60.0  # seconds for an answer that is under way
 _NONE = "none"
-
-
-class FaultOptions(Options):
-    """Seconds before a fault, as long as it lasts, and after it. A fault is a yes or no: one repetition says it."""
-
-    repeat: Repeat = 1
-    before: Seconds = 2.0
-    down: Seconds = 60.0
-    after: Seconds = 10.0
-
-    @property
-    def seconds(self) -> float:
-        """Of the downloads."""
-        return self.before + self.down + self.after
 
 
 @dataclass
@@ -118,43 +105,80 @@ def first_chain(overlay: Running) -> str:
     return " ".join(name for name in _NODES[1:-1] if f"{overlay.mesh.address(name)}:" in first) or _NONE
 
 
-def _points(_options: FaultOptions, _topology: Topology) -> list[Point]:
-    return [{"fault": fault} for fault in _FAULTS]
+class OverlayFaults(Experiment):
+    """Seconds before a fault, as long as it lasts, and after it. A fault is a yes or no: one repetition says it."""
 
+    claim = "Nothing that stands is cut but what ran through a dead node."
+    expected = "As claimed; no new connection fails, and a dead node is out of the routes within 3 s."
+    profile = PROFILES / "long-path.toml"
+    quick = {"before": 1.0, "down": 8.0, "after": 5.0}
+    any_links = False
+    in_turn = True
 
-def _measure(built: StandingOverlay, options: FaultOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError: exit 71 if the overlay is not whole again after the fault before, 1 if a byte was wrong."""
-    overlay = built.overlay
-    overlay.wait_until_complete()
-    with ExitStack() as stack:
-        flows = [stack.enter_context(_flow(overlay, port, options)) for port in (_PORT, _PORT_BESIDE)]
-        asking = stack.enter_context(_asking(overlay, options))
-        watch = Watch(overlay)
-        watch.look(options.before)
-        with _FAULTS[point["fault"]](overlay):
-            begun = watch.now
-            ended = watch.look(options.down)
-        watch.look(options.after)
-        through, beside = (_ended(flow) for flow in flows)
-        answers = _ended(asking)
-        if answers is None:
-            raise CommandError(Exit.SYSTEM, f"the requests ended: {asking.output()}")
-    values = {"begun_s": begun, "ended_s": ended, **of_flows(through, beside)}
-    answered = [(at - watch.begun, ms) for at, ms in zip(answers["at"], answers["ms"], strict=True)]
-    failed = [(each["at"] - watch.begun, 1000 * each["seconds"]) for each in answers["failed"]]
-    values |= of_answers(answered, failed, begun) | of_chains(watch.chains, begun, ended, ended + options.after)
-    series = {"answers": answered, "failures": failed}
-    return Reading(point, repetition, values, series)
+    repeat: Repeat = 1
+    before: Seconds = 2.0
+    down: Seconds = 60.0
+    after: Seconds = 10.0
 
+    @property
+    def seconds(self) -> float:
+        """Of the downloads."""
+        return self.before + self.down + self.after
 
-def _flow(overlay: Running, port: int, options: FaultOptions) -> Process:
-    how = ("--seconds", str(options.seconds), "--rate-limit", _PACE, "--verify")
-    return _load(overlay, "flow", port, *how)
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"fault": fault} for fault in _FAULTS]
 
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Running]:
+        return whole_overlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND})
 
-def _asking(overlay: Running, options: FaultOptions) -> Process:
-    how = ("--path", f"/{_SIZE}", "--seconds", str(options.seconds), "--every", _EVERY, "--go-on")
-    return _load(overlay, "poll", _PORT, *how)
+    def measure(self, overlay: Running, point: Point, repetition: int) -> Reading:
+        """Raises CommandError: exit 71 if the overlay is not whole after the fault before, 1 if a byte was wrong."""
+        overlay.wait_until_complete()
+        with ExitStack() as stack:
+            flows = [stack.enter_context(self._flow(overlay, port)) for port in (_PORT, _PORT_BESIDE)]
+            asking = stack.enter_context(self._asking(overlay))
+            watch = Watch(overlay)
+            watch.look(self.before)
+            with _FAULTS[point["fault"]](overlay):
+                begun = watch.now
+                ended = watch.look(self.down)
+            watch.look(self.after)
+            through, beside = (_ended(flow) for flow in flows)
+            answers = _ended(asking)
+            if answers is None:
+                raise CommandError(Exit.SYSTEM, f"the requests ended: {asking.output()}")
+        values = {"begun_s": begun, "ended_s": ended, **of_flows(through, beside)}
+        answered = [(at - watch.begun, ms) for at, ms in zip(answers["at"], answers["ms"], strict=True)]
+        failed = [(each["at"] - watch.begun, 1000 * each["seconds"]) for each in answers["failed"]]
+        values |= of_answers(answered, failed, begun) | of_chains(watch.chains, begun, ended, ended + self.after)
+        series = {"answers": answered, "failures": failed}
+        return Reading(point, repetition, values, series)
+
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for fault in _FAULTS:
+            yield from _verdicts(fault, readings.at(fault=fault))
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        for axes, fault in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, _FAULTS, strict=True):
+            reading = next(iter(readings.at(fault=fault)))
+            values = reading.values
+            for name, colour in (("answers", "#0072B2"), ("failures", "#D55E00")):
+                moments = reading.series[name]
+                axes.scatter([at for at, _ in moments], [ms for _, ms in moments], s=3, color=colour, label=name)
+            axes.axvspan(values["begun_s"], values["ended_s"], color="black", alpha=0.12, linewidth=0)
+            axes.set_yscale("log")
+            axes.set_title(fault, fontsize=9)
+            tidy(axes, "y")
+        figure.supxlabel("seconds", fontsize=9)
+        figure.supylabel("ms until a new connection has its 10 kB", fontsize=9)
+
+    def _flow(self, overlay: Running, port: int) -> Process:
+        how = ("--seconds", str(self.seconds), "--rate-limit", _PACE, "--verify")
+        return _load(overlay, "flow", port, *how)
+
+    def _asking(self, overlay: Running) -> Process:
+        how = ("--path", f"/{_SIZE}", "--seconds", str(self.seconds), "--every", _EVERY, "--go-on")
+        return _load(overlay, "poll", _PORT, *how)
 
 
 def _load(overlay: Running, what: str, port: int, *how: str) -> Process:
@@ -202,11 +226,6 @@ def of_chains(chains: Sequence[tuple[float, str]], begun: float, ended: float, l
     return {"out_s": out, "back_s": back, "changes": float(changes)}
 
 
-def _judge(_options: FaultOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for fault in _FAULTS:
-        yield from _verdicts(fault, readings.at(fault=fault))
-
-
 def _verdicts(fault: str, readings: Readings) -> Iterator[Verdict]:
     def most(claim: str, name: str, bound: float, unit: str) -> Verdict:
         return worst(f"{claim} ({fault})", readings.values(name), bound, unit)
@@ -222,35 +241,3 @@ def _verdicts(fault: str, readings: Readings) -> Iterator[Verdict]:
     else:
         yield most("new connections soon take another chain", "out_s", _OUT[fault], "s")
         yield most("the best chain is soon used again", "back_s", _BACK, "s after the end")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    for axes, fault in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, _FAULTS, strict=True):
-        reading = next(iter(readings.at(fault=fault)))
-        values = reading.values
-        for name, colour in (("answers", "#0072B2"), ("failures", "#D55E00")):
-            moments = reading.series[name]
-            axes.scatter([at for at, _ in moments], [ms for _, ms in moments], s=3, color=colour, label=name)
-        axes.axvspan(values["begun_s"], values["ended_s"], color="black", alpha=0.12, linewidth=0)
-        axes.set_yscale("log")
-        axes.set_title(fault, fontsize=9)
-        tidy(axes, "y")
-    figure.supxlabel("seconds", fontsize=9)
-    figure.supylabel("ms until a new connection has its 10 kB", fontsize=9)
-
-
-SCENARIO = Scenario(
-    name="overlay-faults",
-    claim="Nothing that stands is cut but what ran through a dead node.",
-    expected="As claimed; no new connection fails, and a dead node is out of the routes within 3 s.",
-    profile=PROFILES / "long-path.toml",
-    options=FaultOptions,
-    quick={"before": 1.0, "down": 8.0, "after": 5.0},
-    points=_points,
-    blueprint=lambda _options, _profile, _point: whole_overlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND}),
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-    in_turn=True,
-)

@@ -34,11 +34,11 @@ from pydantic import Field
 
 from experiments.bench.kernel_threads import Clocks
 from experiments.plots import colours_of, tidy
-from experiments.scenarios.cabled import Wired, linked
+from experiments.scenarios.cabled import linked
 from experiments.scenarios.sweeps import Several
 from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, worst
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.counters import counted
@@ -67,27 +67,73 @@ _BUFFERS = "4096 131072 6291456"
 _COUNTERS = {"timers": "TcpExtTCPTimeouts", "early_timers": "TcpExtTCPSpuriousRTOs", "sent_again": "TcpRetransSegs"}
 
 
-class LeaveOptions(Options):
+class OverlayLeave(Experiment):
     """``rtt``: of the link, in milliseconds; ``size`` of the download, which the relay leaves once half of it has
     passed.
     """
+
+    paper = "MOSTO, section on the transition"
+    claim = "The delay is raised in steps before a proxy leaves, so that no retransmission timer ends."
+    expected = "No timer ends with steps, nor without where the round trip grows by less than 200 ms."
+    profile = PROFILES / "long-path.toml"
+    quick = {"repeat": 1, "size": "100MB", "rtt": "20"}
+    any_links = False
 
     size: Size = Size(150_000_000)
     rtt: Several[Annotated[int, Field(ge=2, le=1000, multiple_of=2, strict=False)]] = Field(
         default=(20, 100), description="even numbers from 2 to 1000 with commas between them, such as '20,100'"
     )
 
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"rtt": str(rtt), "steps": steps} for rtt in self.rtt for steps in _STEPS]
 
-def _points(options: LeaveOptions, _topology: Topology) -> list[Point]:
-    return [{"rtt": str(rtt), "steps": steps} for rtt in options.rtt for steps in _STEPS]
+    def blueprint(self, _profile: Profile, point: Point) -> Ground[Testbed]:
+        """Two links between the same nodes, with the origin where the client is."""
+        link = {"rate": f"{_RATE}mbit", "delay": f"{int(point['rtt']) // 2}ms", "queue": 1000}
+        near = {"rate": "1gbit", "queue": 1000}
+        profile = check({"links": {_LINK: link, _NEAR: near}}, Profile, "the links")
+        return linked(profile, CLIENT, _origin(Topology.of(profile)))
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
+        testbed, size = testbed, self.size.amount
+        where = ("--to", _origin(testbed.topology), "--client-device", _LINK, "--server-device", _NEAR)
+        command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
+        testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
+        steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
+        bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
+        with (
+            counted(testbed.client) as counts,
+            testbed.gateway.start("offload-relay", command).wait_until_ready() as relay,
+            testbed.client.start("bulk", bulk) as client,
+        ):
+            samples, change = _watch(client, relay, steps, size // 4)
+            tcp = counts()
+        values = told(samples, change) | {name: float(tcp[counter]) for name, counter in _COUNTERS.items()}
+        series = {"throughput": [(at - change, rate) for at, rate in _rates(samples)]}
+        return Reading(point, repetition, values, series)
 
-def _ground(_options: LeaveOptions, _profile: Profile, point: Point) -> Ground[Wired]:
-    """Two links between the same nodes, with the origin where the client is."""
-    link = {"rate": f"{_RATE}mbit", "delay": f"{int(point['rtt']) // 2}ms", "queue": 1000}
-    near = {"rate": "1gbit", "queue": 1000}
-    profile = check({"links": {_LINK: link, _NEAR: near}}, Profile, "the links")
-    return linked(profile, CLIENT, _origin(Topology.of(profile)))
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for rtt, (steps, milliseconds) in product(self.rtt, _STEPS.items()):
+            these = readings.at(rtt=str(rtt), steps=steps)
+            where = f"({rtt} ms, {f'steps of {steps}' if milliseconds else 'no steps'})"
+            yield at_least(f"throughput comes back {where}", these.estimate("kept"), _GOES_ON, "of that before")
+            if milliseconds or rtt < _EARLIEST_TIMER:
+                yield worst(f"no timer ends {where}", these.values("timers"), 0, "timers")
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        colours = colours_of(str(rtt) for rtt in readings.over("rtt", int))
+        axes = figure.subplots()
+        for (rtt, colour), (steps, milliseconds) in product(colours.items(), _STEPS.items()):
+            reading = next(iter(readings.at(rtt=rtt, steps=steps)))
+            times, rates = zip(*reading.series["throughput"], strict=True)
+            style, how = ("--", ", steps") if milliseconds else ("-", "")
+            axes.plot(times, rates, style, color=colour, linewidth=1, label=f"{rtt} ms{how}")
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_xlabel("seconds since the relay has left")
+        axes.set_ylabel("Mbit/s that come to the client")
+        axes.legend(frameon=False, title="round trip of the link")
+        tidy(axes, "y")
 
 
 def _origin(topology: Topology) -> str:
@@ -121,26 +167,6 @@ class Steps:
         delay = Duration(milliseconds * 1000 // 2)
         changed = replace(link, down=replace(link.down, delay=delay), up=replace(link.up, delay=delay))
         set_delay(changed, self.testbed.node(link.node), netem=self.testbed.netem)
-
-
-def _measure(built: Wired, options: LeaveOptions, point: Point, repetition: int) -> Reading:
-    """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
-    testbed, size = built.testbed, options.size.amount
-    where = ("--to", _origin(testbed.topology), "--client-device", _LINK, "--server-device", _NEAR)
-    command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
-    testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
-    steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
-    bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
-    with (
-        counted(testbed.client) as counts,
-        testbed.gateway.start("offload-relay", command).wait_until_ready() as relay,
-        testbed.client.start("bulk", bulk) as client,
-    ):
-        samples, change = _watch(client, relay, steps, size // 4)
-        tcp = counts()
-    values = told(samples, change) | {name: float(tcp[counter]) for name, counter in _COUNTERS.items()}
-    series = {"throughput": [(at - change, rate) for at, rate in _rates(samples)]}
-    return Reading(point, repetition, values, series)
 
 
 def _watch(
@@ -205,44 +231,3 @@ def told(samples: Sequence[tuple[float, int, float]], change: float) -> dict[str
         "before_cpu_percent": 100 * (left[2] - first[2]) / (left[0] - first[0]),
         "after_cpu_percent": 100 * (last[2] - left[2]) / (last[0] - left[0]),
     }
-
-
-def _judge(options: LeaveOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for rtt, (steps, milliseconds) in product(options.rtt, _STEPS.items()):
-        these = readings.at(rtt=str(rtt), steps=steps)
-        where = f"({rtt} ms, {f'steps of {steps}' if milliseconds else 'no steps'})"
-        yield at_least(f"throughput comes back {where}", these.estimate("kept"), _GOES_ON, "of that before")
-        if milliseconds or rtt < _EARLIEST_TIMER:
-            yield worst(f"no timer ends {where}", these.values("timers"), 0, "timers")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    colours = colours_of(str(rtt) for rtt in readings.over("rtt", int))
-    axes = figure.subplots()
-    for (rtt, colour), (steps, milliseconds) in product(colours.items(), _STEPS.items()):
-        reading = next(iter(readings.at(rtt=rtt, steps=steps)))
-        times, rates = zip(*reading.series["throughput"], strict=True)
-        style, how = ("--", ", steps") if milliseconds else ("-", "")
-        axes.plot(times, rates, style, color=colour, linewidth=1, label=f"{rtt} ms{how}")
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("seconds since the relay has left")
-    axes.set_ylabel("Mbit/s that come to the client")
-    axes.legend(frameon=False, title="round trip of the link")
-    tidy(axes, "y")
-
-
-SCENARIO = Scenario(
-    name="overlay-leave",
-    paper="MOSTO, section on the transition",
-    claim="The delay is raised in steps before a proxy leaves, so that no retransmission timer ends.",
-    expected="No timer ends with steps, nor without where the round trip grows by less than 200 ms.",
-    profile=PROFILES / "long-path.toml",
-    options=LeaveOptions,
-    quick={"repeat": 1, "size": "100MB", "rtt": "20"},
-    points=_points,
-    blueprint=_ground,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-)

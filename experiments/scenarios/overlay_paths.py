@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 
 from experiments.plots import colours_of, name_paths, tidy
 from experiments.study.blueprint import Ground, Standing
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, worst
-from experiments.study.scenario import Options, Repeat, Scenario
-from experiments.testbed.topology import Topology
+from experiments.testbed.topology import Profile, Topology
 from overlay.calculator import ask
 from tributary.paths import ROOT
 
@@ -39,51 +39,73 @@ _WHOLE = (
 )
 
 
-class PathOptions(Options):
-    """Nothing is left to chance, so that one repetition says all."""
-
-    repeat: Repeat = 1
-
-
-COMPUTED = Ground({"graphs": "overlay/graphs"}, lambda *_: nullcontext(Standing(emulation="nothing: computed")))
+COMPUTED = Ground({"graphs": "overlay/graphs"}, lambda *_: nullcontext(Standing(None, emulation="nothing: computed")))
 """What needs no testbed."""
 
 
-def _points(_options: PathOptions, _topology: Topology) -> list[Point]:
-    graphs = sorted(path.stem.partition("-")[0] for path in _GRAPHS.glob("*.intra"))
-    return [{"graph": graph, "rounds": rounds} for graph in graphs for rounds in _ROUNDS]
+class OverlayPaths(Experiment):
+    """Nothing is left to chance, so that one repetition says all."""
 
+    paper = "MOSTO"
+    claim = (
+        "A chain chosen by sum and longest hop beats one chosen by either; with fewer converters than by the latter."
+    )
+    expected = "One round: as the shortest path. Many rounds: as minimax, which is far off where rounds are few."
+    any_links = False
 
-def _measure(_built: Standing, _options: PathOptions, point: Point, repetition: int) -> Reading:
-    """Of each of ``_OTHERS``: by how much its time is longer at each percentile of the pairs, for how many pairs at
-    all and by over 40 %, and how many percent fewer converters the best chain has.
-    """
-    graph = _GRAPHS / f"{point['graph']}-latencies.intra"
-    (found,) = ask(["simulate", "--rounds", point["rounds"], str(graph)])["comparisons"]
-    values = {"converters": found["converters"]}
-    for name in _OTHERS:
-        other = found[name]
-        values[f"{name}_pairs_longer_percent"] = other["pairs_worse_percent"]
-        values[f"{name}_pairs_40_longer_percent"] = other["pairs_40_worse_percent"]
-        values[f"{name}_fewer_converters_percent"] = 100 * (1 - found["converters"] / other["converters"])
-        values |= {_longer(name, at): other["worse_percent"][at] for at in _PERCENTILES}
-    return Reading(point, repetition, values, {})
+    repeat: Repeat = 1
+
+    def points(self, _topology: Topology) -> list[Point]:
+        graphs = sorted(path.stem.partition("-")[0] for path in _GRAPHS.glob("*.intra"))
+        return [{"graph": graph, "rounds": rounds} for graph in graphs for rounds in _ROUNDS]
+
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[None]:
+        return COMPUTED
+
+    def measure(self, _built: None, point: Point, repetition: int) -> Reading:
+        """Of each of ``_OTHERS``: by how much its time is longer at each percentile of the pairs, for how many pairs at
+        all and by over 40 %, and how many percent fewer converters the best chain has.
+        """
+        graph = _GRAPHS / f"{point['graph']}-latencies.intra"
+        (found,) = ask(["simulate", "--rounds", point["rounds"], str(graph)])["comparisons"]
+        values = {"converters": found["converters"]}
+        for name in _OTHERS:
+            other = found[name]
+            values[f"{name}_pairs_longer_percent"] = other["pairs_worse_percent"]
+            values[f"{name}_pairs_40_longer_percent"] = other["pairs_40_worse_percent"]
+            values[f"{name}_fewer_converters_percent"] = 100 * (1 - found["converters"] / other["converters"])
+            values |= {_longer(name, at): other["worse_percent"][at] for at in _PERCENTILES}
+        return Reading(point, repetition, values, {})
+
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        one = readings.at(rounds="1")
+        longer = one.values(_longer("shortest", 100))
+        yield worst("one round: as short as the shortest path, for every pair", longer, 0.0, "%")
+        for name in _OTHERS[1:]:
+            pairs = one.estimate(f"{name}_pairs_40_longer_percent")
+            yield at_least(f"one round: {name} takes over 40 % longer for 10 % of the pairs", pairs, 10.0, "%")
+        for rounds, name in product(_BETTER, _OTHERS[1:]):
+            for verdict in _against(name, rounds, readings.at(rounds=rounds)):
+                yield verdict.or_differs(_WHOLE)
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        """The share of pairs (upwards) whose time is at most so much longer: a line for each graph."""
+        colours = colours_of(_OTHERS)
+        panels = figure.subplots(1, len(_ROUNDS), sharey=True, squeeze=False)[0]
+        for axes, rounds in zip(panels, _ROUNDS, strict=True):
+            for name, colour in colours.items():
+                for reading in readings.at(rounds=rounds):
+                    axes.plot(_longer_times(reading, name), _PERCENTILES, color=colour, linewidth=0.9)
+            axes.set_title(f"{rounds} round{'s' * (rounds != '1')}")
+            axes.set_xlim(0, 150)
+            tidy(axes, "both")
+        figure.supxlabel("time beyond that of the best chain, %")
+        figure.supylabel("pairs, %")
+        name_paths(figure, colours)
 
 
 def _longer(name: str, percentile: int) -> str:
     return f"{name}_longer_p{percentile}_percent"
-
-
-def _judge(_options: PathOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    one = readings.at(rounds="1")
-    longer = one.values(_longer("shortest", 100))
-    yield worst("one round: as short as the shortest path, for every pair", longer, 0.0, "%")
-    for name in _OTHERS[1:]:
-        pairs = one.estimate(f"{name}_pairs_40_longer_percent")
-        yield at_least(f"one round: {name} takes over 40 % longer for 10 % of the pairs", pairs, 10.0, "%")
-    for rounds, name in product(_BETTER, _OTHERS[1:]):
-        for verdict in _against(name, rounds, readings.at(rounds=rounds)):
-            yield verdict.or_differs(_WHOLE)
 
 
 def _against(name: str, rounds: str, readings: Readings) -> Iterator[Verdict]:
@@ -102,37 +124,5 @@ def _gain(longer: float) -> float:
     return 100 * longer / (100 + longer)
 
 
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    """The share of pairs (upwards) whose time is at most so much longer: a line for each graph."""
-    colours = colours_of(_OTHERS)
-    panels = figure.subplots(1, len(_ROUNDS), sharey=True, squeeze=False)[0]
-    for axes, rounds in zip(panels, _ROUNDS, strict=True):
-        for name, colour in colours.items():
-            for reading in readings.at(rounds=rounds):
-                axes.plot(_longer_times(reading, name), _PERCENTILES, color=colour, linewidth=0.9)
-        axes.set_title(f"{rounds} round{'s' * (rounds != '1')}")
-        axes.set_xlim(0, 150)
-        tidy(axes, "both")
-    figure.supxlabel("time beyond that of the best chain, %")
-    figure.supylabel("pairs, %")
-    name_paths(figure, colours)
-
-
 def _longer_times(reading: Reading, name: str) -> Sequence[float]:
     return [reading.values[_longer(name, at)] for at in _PERCENTILES]
-
-
-SCENARIO = Scenario(
-    name="overlay-paths",
-    paper="MOSTO",
-    claim="A chain chosen by sum and longest hop beats one chosen by either; with fewer converters than by the latter.",
-    expected="One round: as the shortest path. Many rounds: as minimax, which is far off where rounds are few.",
-    options=PathOptions,
-    quick={},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    blueprint=lambda _options, _profile, _point: COMPUTED,
-    any_links=False,
-)

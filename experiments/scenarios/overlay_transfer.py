@@ -17,20 +17,18 @@ as fast as nobody; those whose hops are kept are ahead of the edge by the handsh
 are behind it in several rounds, by what slow start costs on the longest hop.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from matplotlib.figure import Figure
 
 from experiments.plots import line, name_axes
-from experiments.scenarios.acceleration import ORIGIN, Acceleration, AccelerationOptions, segments, sizes_in, timed
+from experiments.scenarios.acceleration import ORIGIN, TransferExperiment, segments, sizes_in, timed
 from experiments.study.blueprint import Ground
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
-from experiments.study.scenario import Scenario
 from experiments.testbed.chain import By, Chain
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
-from tributary.settings.files import load
 from tributary.settings.units import Size
 
 DIRECT, ONE, THREE, NEW, CDN = "direct", "1 converter", "3 converters", "3 converters, new hops", "cdn"
@@ -73,32 +71,56 @@ http {{
 """
 
 
-def _points(_options: AccelerationOptions, _topology: Topology) -> list[Point]:
-    return [{"by": by} for by in _COLOURS]
+class OverlayTransfer(TransferExperiment):
+    """Each size in every way."""
+
+    paper = "MOSTO"
+    claim = "Converters on the way bring 10 to 500 kB 60 to 150 % faster; three keep up with a CDN's warm connection."
+    expected = "About twice as fast as nobody; with hops that are kept as fast as a warm connection."
+    profile = PROFILES / "ireland-california.toml"
+    quick = {"repeat": 1, "count": 3, "size": "10kB,50kB,500kB"}
+    any_links = False
+
+    def points(self, _topology: Topology) -> list[Point]:
+        return [{"by": by} for by in _COLOURS]
+
+    def blueprint(self, profile: Profile, _point: Point) -> Ground[Chain]:
+        return segments(Topology.of(profile).links)
+
+    def measure(self, chain: Chain, point: Point, repetition: int) -> Reading:
+        return Reading(point, repetition, _taken(chain, point["by"], self.size, self.count), {})
+
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for size in (each.amount // 1000 for each in self.size):
+            faster = _longer(readings, DIRECT, THREE, size)
+            yield at_least(f"{size} kB come 60 % faster by three converters than directly", faster, _FASTER, "%")
+            one, three = (_longer(readings, by, CDN, size) for by in (ONE, THREE))
+            claim = f"{size} kB by one converter: within 35 % of a warm CDN"
+            yield at_most(claim, one, _BEHIND, "%").or_differs(_COLD)
+            yield at_most(f"{size} kB by three converters: as by a warm CDN, or faster", three, _EVEN, "%")
+
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        axes = figure.subplots()
+        sizes = sizes_in(readings)
+        for by, colour in _COLOURS.items():
+            taken = {float(size): readings.at(by=by).estimate(f"whole_ms_{size}") for size in sizes}
+            line(axes, taken, by, color=colour)
+        name_axes(axes, "size, kB", "ms to the last byte", legend=True, log=sizes)
 
 
-def _ground(_options: AccelerationOptions, _profile: Profile, _point: Point) -> Ground[Acceleration]:
-    return segments(Topology.of(load(PROFILES / "ireland-california.toml", Profile)).links)
-
-
-def _measure(built: Acceleration, options: AccelerationOptions, point: Point, repetition: int) -> Reading:
-    """Values for each size in kB: ``first_byte_ms_SIZE``, ``whole_ms_SIZE``, medians."""
-    return Reading(point, repetition, _taken(built.chain, point["by"], options), {})
-
-
-def _taken(chain: Chain, by: str, options: AccelerationOptions) -> dict[str, float]:
+def _taken(chain: Chain, by: str, sizes: Sequence[Size], count: int) -> dict[str, float]:
     if by == DIRECT:
-        return timed(chain, options, ORIGIN)
+        return timed(chain, sizes, count, ORIGIN)
     if by == CDN:
         with _edge(chain) as edge:
-            return timed(chain, options, edge)
+            return timed(chain, sizes, count, edge)
     at = (_VIRGINIA,) if by == ONE else _REGIONS
     asked = chain.convert(at[0])
     with chain.converting(By.ZERO_RTT, at, kept=by == THREE):
         if by == THREE:
             size, times = _WARM_HOPS
-            timed(chain, options.model_copy(update={"size": (Size(size),), "count": times}), ORIGIN, asked)
-        return timed(chain, options, ORIGIN, asked)
+            timed(chain, (Size(size),), times, ORIGIN, asked)
+        return timed(chain, sizes, count, ORIGIN, asked)
 
 
 @contextmanager
@@ -117,43 +139,7 @@ def _edge(chain: Chain) -> Iterator[str]:
         yield listen
 
 
-def _judge(options: AccelerationOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for size in (each.amount // 1000 for each in options.size):
-        faster = _longer(readings, DIRECT, THREE, size)
-        yield at_least(f"{size} kB come 60 % faster by three converters than directly", faster, _FASTER, "%")
-        one, three = (_longer(readings, by, CDN, size) for by in (ONE, THREE))
-        claim = f"{size} kB by one converter: within 35 % of a warm CDN"
-        yield at_most(claim, one, _BEHIND, "%").or_differs(_COLD)
-        yield at_most(f"{size} kB by three converters: as by a warm CDN, or faster", three, _EVEN, "%")
-
-
 def _longer(readings: Readings, by: str, than: str, size: int) -> Repeated:
     """By how many per cent a transfer takes longer ``by`` one way ``than`` by another, repetition by repetition."""
     both = (readings.at(by=each).repeated(f"whole_ms_{size}") for each in (by, than))
     return Repeated.of(lambda one, other: 100 * (one / other - 1), *both)
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    axes = figure.subplots()
-    sizes = sizes_in(readings)
-    for by, colour in _COLOURS.items():
-        taken = {float(size): readings.at(by=by).estimate(f"whole_ms_{size}") for size in sizes}
-        line(axes, taken, by, color=colour)
-    name_axes(axes, "size, kB", "ms to the last byte", legend=True, log=sizes)
-
-
-SCENARIO = Scenario(
-    name="overlay-transfer",
-    paper="MOSTO",
-    claim="Converters on the way bring 10 to 500 kB 60 to 150 % faster; three keep up with a CDN's warm connection.",
-    expected="About twice as fast as nobody; with hops that are kept as fast as a warm connection.",
-    profile=PROFILES / "ireland-california.toml",
-    options=AccelerationOptions,
-    quick={"repeat": 1, "count": 3, "size": "10kB,50kB,500kB"},
-    points=_points,
-    blueprint=_ground,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-)

@@ -22,9 +22,8 @@ from pydantic import Field
 from experiments.plots import colours_of, paths
 from experiments.record import Download
 from experiments.scenarios.downloads import LEGACY, fetched, file_lasting
-from experiments.study.blueprint import StandingTestbed
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, within
-from experiments.study.scenario import Options, Scenario, Seconds
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
@@ -39,36 +38,64 @@ _NOT_COUPLED = "upstream Linux does not couple the congestion controls of a sess
 _NEXT = 1  # beyond the client's first address on the link
 
 
-class SharedOptions(Options):
+class SharedBottleneck(Experiment):
     """Both downloads break off after ``seconds``; their rates count from ``warm_up`` seconds on."""
+
+    paper = "figure 3, why"
+    claim = "A session with two subflows through one bottleneck leaves half of it to a connection of legacy TCP."
+    expected = "Two thirds for the session, since upstream Linux does not couple its subflows' congestion controls."
+    profile = PROFILES / "bottleneck.toml"
+    quick = {"repeat": 1, "seconds": 20.0, "warm_up": 5.0}
+    any_links = False
 
     seconds: Seconds = 40.0
     warm_up: float = Field(default=8.0, ge=0, description="a number of seconds")
 
+    def points(self, topology: Topology) -> list[Point]:
+        return [
+            {"subflows": number, "by": _BY, "link": topology.links[0].name, "family": "ipv4"} for number in _SUBFLOWS
+        ]
 
-def _points(_options: SharedOptions, topology: Topology) -> list[Point]:
-    return [{"subflows": number, "by": _BY, "link": topology.links[0].name, "family": "ipv4"} for number in _SUBFLOWS]
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """Values: ``session_mbps`` and ``legacy_mbps`` behind the warm-up, the session's ``share_percent``."""
+        _allow(testbed, int(point["subflows"]))
+        file = file_lasting(testbed.topology, _MARGIN * self.seconds, seed=repetition)
+        points = {"session": point, LEGACY: {**point, "by": LEGACY}}
+        with ThreadPoolExecutor(len(points)) as pool:
+            running = {name: pool.submit(fetched, testbed, each, file, self.seconds) for name, each in points.items()}
+            downloads = {name: each.result() for name, each in running.items()}
+        rates = {f"{name}_mbps": _steady(each, self.warm_up) for name, each in downloads.items()}
+        session = downloads["session"]
+        values = {
+            "seconds": session.seconds,
+            **rates,
+            "share_percent": 100 * rates["session_mbps"] / sum(rates.values()),
+            "subflows": float(session.subflows),
+        }
+        series = {name: _whole(each) for name, each in downloads.items()}
+        return Reading(point, repetition, values, series, sending=session.sending)
 
+    def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        alone, both = (readings.at(subflows=number).estimate("share_percent") for number in _SUBFLOWS)
+        low, high = _EVEN - _EVEN_WITHIN, _EVEN + _EVEN_WITHIN
+        yield within("a session of one subflow has as much as legacy TCP beside it", alone, low, high, "% of both")
+        claim = "a session of two subflows has no more than legacy TCP, as coupled congestion control would have it"
+        coupled = at_most(claim, both, _NO_MORE, "% of both").or_differs(_NOT_COUPLED)
+        yield coupled
+        if not coupled.holds:
+            low, high = _TWO_OF_THREE - _NEAR, _TWO_OF_THREE + _NEAR
+            yield within("it has what two connections have beside one", both, low, high, "% of both")
 
-def _measure(built: StandingTestbed, options: SharedOptions, point: Point, repetition: int) -> Reading:
-    """Values: ``session_mbps`` and ``legacy_mbps`` behind the warm-up, the session's ``share_percent``."""
-    testbed = built.testbed
-    _allow(testbed, int(point["subflows"]))
-    file = file_lasting(testbed.topology, _MARGIN * options.seconds, seed=repetition)
-    points = {"session": point, LEGACY: {**point, "by": LEGACY}}
-    with ThreadPoolExecutor(len(points)) as pool:
-        running = {name: pool.submit(fetched, built, each, file, options.seconds) for name, each in points.items()}
-        downloads = {name: each.result() for name, each in running.items()}
-    rates = {f"{name}_mbps": _steady(each, options.warm_up) for name, each in downloads.items()}
-    session = downloads["session"]
-    values = {
-        "seconds": session.seconds,
-        **rates,
-        "share_percent": 100 * rates["session_mbps"] / sum(rates.values()),
-        "subflows": float(session.subflows),
-    }
-    series = {name: _whole(each) for name, each in downloads.items()}
-    return Reading(point, repetition, values, series, sending=session.sending)
+    def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
+        first = {number: next(iter(readings.at(subflows=number))) for number in _SUBFLOWS}
+        shares = {number: f"{reading.values['share_percent']:.0f} % for MPTCP" for number, reading in first.items()}
+        titled = {f"{number} subflow{'s' * (number != '1')}: {shares[number]}": each for number, each in first.items()}
+        names = {"session": "MPTCP", LEGACY: "legacy TCP"}
+        shown = {
+            title: replace(each, series={names.get(name, name): rates for name, rates in each.series.items()})
+            for title, each in titled.items()
+        }
+        paths(figure, colours_of(names.values()), shown)
 
 
 def _allow(testbed: Testbed, subflows: int) -> None:
@@ -92,43 +119,3 @@ def _steady(download: Download, warm_up: float) -> float:
 def _whole(download: Download) -> list[tuple[float, float]]:
     """Seconds, and Mbit/s until then, of all subflows together."""
     return next(iter(download.series().values()))
-
-
-def _judge(_options: SharedOptions, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    alone, both = (readings.at(subflows=number).estimate("share_percent") for number in _SUBFLOWS)
-    low, high = _EVEN - _EVEN_WITHIN, _EVEN + _EVEN_WITHIN
-    yield within("a session of one subflow has as much as legacy TCP beside it", alone, low, high, "% of both")
-    claim = "a session of two subflows has no more than legacy TCP, as coupled congestion control would have it"
-    coupled = at_most(claim, both, _NO_MORE, "% of both").or_differs(_NOT_COUPLED)
-    yield coupled
-    if not coupled.holds:
-        low, high = _TWO_OF_THREE - _NEAR, _TWO_OF_THREE + _NEAR
-        yield within("it has what two connections have beside one", both, low, high, "% of both")
-
-
-def _draw(figure: Figure, _topology: Topology, readings: Readings) -> None:
-    first = {number: next(iter(readings.at(subflows=number))) for number in _SUBFLOWS}
-    shares = {number: f"{reading.values['share_percent']:.0f} % for MPTCP" for number, reading in first.items()}
-    titled = {f"{number} subflow{'s' * (number != '1')}: {shares[number]}": each for number, each in first.items()}
-    names = {"session": "MPTCP", LEGACY: "legacy TCP"}
-    shown = {
-        title: replace(each, series={names.get(name, name): rates for name, rates in each.series.items()})
-        for title, each in titled.items()
-    }
-    paths(figure, colours_of(names.values()), shown)
-
-
-SCENARIO = Scenario(
-    name="shared-bottleneck",
-    paper="figure 3, why",
-    claim="A session with two subflows through one bottleneck leaves half of it to a connection of legacy TCP.",
-    expected="Two thirds for the session, since upstream Linux does not couple its subflows' congestion controls.",
-    profile=PROFILES / "bottleneck.toml",
-    options=SharedOptions,
-    quick={"repeat": 1, "seconds": 20.0, "warm_up": 5.0},
-    points=_points,
-    measure=_measure,
-    judge=_judge,
-    draw=_draw,
-    any_links=False,
-)

@@ -9,9 +9,8 @@ from pydantic import BeforeValidator, Field
 from experiments.plots import line, tidy
 from experiments.record import Download
 from experiments.scenarios.downloads import fetched, file_lasting, reading_of, values_of
-from experiments.study.blueprint import StandingTestbed
+from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings
-from experiments.study.scenario import Options, Seconds
 from experiments.testbed.appliance import bound_receive_buffer
 from experiments.testbed.build import Testbed
 from experiments.testbed.counters import counted
@@ -22,11 +21,29 @@ NO_MARK = 4294967295
 _STYLES = {"squid": ("#555555", "s", "--"), "native": ("black", "o", "-"), "legacy": ("#D55E00", "^", ":")}
 
 
-class TimedOptions(Options):
+class TimedExperiment(Experiment):
     """Every download breaks off after ``seconds``; its rates count from ``warm_up`` seconds on."""
 
     seconds: Seconds = 6.0
     warm_up: float = Field(default=2.0, ge=0, description="a number of seconds")
+
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """A download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
+        with counted(testbed.client) as at_client, counted(testbed.gateway) as at_gateway:
+            download = self.download(testbed, point, repetition)
+            client, gateway = at_client(), at_gateway()
+        counts = {
+            "segments_that_waited": float(client["MPTcpExtOFOQueue"]),
+            "segments_twice": float(client["MPTcpExtDuplicateData"]),
+            "segments_sent_again": float(gateway["MPTcpExtMPTCPRetrans"]),
+            "tcp_retransmits": float(gateway["TcpRetransSegs"]),
+        }
+        return reading_of(download, point, repetition, values_of(download, self.warm_up) | counts)
+
+    def download(self, testbed: Testbed, point: Point, repetition: int) -> Download:
+        """What comes in ``seconds`` of a file that lasts longer."""
+        file = file_lasting(testbed.topology, self.seconds, seed=repetition)
+        return fetched(testbed, point, file, self.seconds)
 
 
 def listed(value: object) -> object:
@@ -74,26 +91,6 @@ def bound_what_is_received(testbed: Testbed, most: Size) -> None:
     """
     bound_receive_buffer(testbed, most.amount)
     testbed.gateway.sysctl(net__ipv4__tcp_notsent_lowat=NO_MARK)
-
-
-def timed(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Download:
-    """What comes in ``options.seconds`` of a file that lasts longer."""
-    file = file_lasting(built.testbed.topology, options.seconds, seed=repetition)
-    return fetched(built, point, file, options.seconds)
-
-
-def counted_reading(built: StandingTestbed, options: TimedOptions, point: Point, repetition: int) -> Reading:
-    """A timed download, and what the kernels counted meanwhile, of MPTCP's segments and of TCP's."""
-    with counted(built.testbed.client) as at_client, counted(built.testbed.gateway) as at_gateway:
-        download = timed(built, options, point, repetition)
-        client, gateway = at_client(), at_gateway()
-        counts = {
-            "segments_that_waited": float(client["MPTcpExtOFOQueue"]),
-            "segments_twice": float(client["MPTcpExtDuplicateData"]),
-            "segments_sent_again": float(gateway["MPTcpExtMPTCPRetrans"]),
-            "tcp_retransmits": float(gateway["TcpRetransSegs"]),
-        }
-    return reading_of(download, point, repetition, values_of(download, options.warm_up) | counts)
 
 
 def draw_sweep(

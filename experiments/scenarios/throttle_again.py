@@ -11,23 +11,18 @@ path is held before the other one has joined, so that it never carries more than
 most.
 """
 
-from experiments.scenarios.throttling import HELD, INSTALLED, JOINED, ThrottleOptions, held_download
+from experiments.scenarios.throttling import INSTALLED, HeldDownload
 from experiments.study.readings import Readings, Verdict, worst
 
 
-def _verdict(_options: ThrottleOptions, _path: str, readings: Readings, who: str) -> Verdict:
-    waited = readings.values("enforcement_ms")
-    return worst(f"the hold does not wait for the join ({who})", waited, 0, "ms after it")
+class ThrottleAgain(HeldDownload):
+    """The rule is there before."""
 
+    paper = "figure 6b"
+    claim = "With the policy already installed the same client's next download is throttled from its beginning."
+    expected = "The path is held before the other one joins and keeps to its rate; the other one carries most."
+    held, title = INSTALLED, "rule installed before"
 
-SCENARIO = held_download(
-    INSTALLED,
-    _verdict,
-    "rule installed before",
-    (JOINED, HELD),
-    name="throttle-again",
-    paper="figure 6b",
-    claim="With the policy already installed the same client's next download is throttled from its beginning.",
-    expected="The path is held before the other one joins and keeps to its rate; the other one carries most.",
-    quick={"repeat": 1},
-)
+    def on_first_path(self, _path: str, readings: Readings, who: str) -> Verdict:
+        waited = readings.values("enforcement_ms")
+        return worst(f"the hold does not wait for the join ({who})", waited, 0, "ms after it")

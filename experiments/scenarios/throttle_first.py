@@ -10,25 +10,24 @@ installed. The held path keeps to its rate and the other one carries most. With 
 some of which waits for the held path, it is not quite full.
 """
 
-from experiments.scenarios.throttling import ALWAYS, HELD, JOINED, ThrottleOptions, held_download
+from experiments.scenarios.throttling import ALWAYS, HeldDownload
 from experiments.study.readings import Readings, Verdict, at_most
 
 _SOON = 50.0  # ms from the join to the hold, on a machine that emulates the links as well
 
 
-def _verdict(_options: ThrottleOptions, _path: str, readings: Readings, who: str) -> Verdict:
-    taken = readings.estimate("enforcement_ms")
-    return at_most(f"the hold comes by itself, soon after the join ({who})", taken, _SOON, "ms")
+class ThrottleFirst(HeldDownload):
+    """The throttler holds by itself."""
 
+    paper = "figure 6a"
+    claim = (
+        "The first download is throttled by itself when the second subflow joins, after what that takes to complete."
+    )
+    expected = (
+        "The hold comes milliseconds after the join; the held path keeps to its rate, the other one carries most."
+    )
+    held, title = ALWAYS, "held from the join on"
 
-SCENARIO = held_download(
-    ALWAYS,
-    _verdict,
-    "held from the join on",
-    (JOINED, HELD),
-    name="throttle-first",
-    paper="figure 6a",
-    claim="The first download is throttled by itself when the second subflow joins, after what that takes to complete.",
-    expected="The hold comes milliseconds after the join; the held path keeps to its rate, the other one carries most.",
-    quick={"repeat": 1},
-)
+    def on_first_path(self, _path: str, readings: Readings, who: str) -> Verdict:
+        taken = readings.estimate("enforcement_ms")
+        return at_most(f"the hold comes by itself, soon after the join ({who})", taken, _SOON, "ms")

@@ -16,10 +16,9 @@ from itertools import product
 from matplotlib.figure import Figure
 
 from experiments.scenarios.downloads import LEGACY, draw_panels
-from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleOptions, measure, verdicts_on_hold
+from experiments.scenarios.throttling import ALWAYS, FREE, ThrottleExperiment
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.readings import Point, Readings, Verdict, at_least
-from experiments.study.scenario import Scenario
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.units import PositiveRate, Size
 
@@ -33,73 +32,57 @@ _FULL_BEFORE = (
 _FAST_BEFORE = "the first link carries four fifths of all when nobody throttles it, and a twentieth of its rate then"
 
 
-class LongOptions(ThrottleOptions):
+class ThrottleLong(ThrottleExperiment):
     """As the others, with a larger file, a higher rate and the appliance's receive buffer."""
+
+    paper = "figure 7"
+    claim = "The other link is faster than unthrottled, the whole a little slower, and still faster than legacy TCP."
+    expected = "The other link carries four fifths of the file instead of a sixth; the sum beats it, not the first."
+    quick = {"repeat": 1, "size": "40MB"}
 
     size: Size = Size(200_000_000)
     rate: PositiveRate = PositiveRate(5_000_000)
     buffer: Size = Size(32_000_000)
 
+    def points(self, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        alone = [{"by": LEGACY, "held": FREE, "link": link.name} for link in topology.links[:2]]
+        through = [{"by": name, "held": held, "link": first} for name in CONVERTERS for held in (FREE, ALWAYS)]
+        return [{**each, "family": family} for family in FAMILIES for each in (*alone, *through)]
 
-def _points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-    first = topology.links[0].name
-    alone = [{"by": LEGACY, "held": FREE, "link": link.name} for link in topology.links[:2]]
-    through = [{"by": name, "held": held, "link": first} for name in CONVERTERS for held in (FREE, ALWAYS)]
-    return [{**each, "family": family} for family in FAMILIES for each in (*alone, *through)]
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for family, converter in product(FAMILIES, CONVERTERS):
+            yield from self._verdicts(topology, readings.at(family=family), converter, f"{converter}, {family}")
 
+    def _verdicts(self, topology: Topology, readings: Readings, converter: str, who: str) -> Iterator[Verdict]:
+        link = topology.links[1]
+        other = link.name
+        free, held = (readings.at(by=converter, held=held) for held in (FREE, ALWAYS))
+        yield from self.on_hold(topology, held, who)
+        filled, bound = held.estimate(f"{other}_after_mbps"), _FILLED * link.down.rate.amount / 1e6
+        yield at_least(f"{other} is filled meanwhile, on the wire ({who})", filled, bound, "Mbit/s")
+        moved, before = (each.repeated(f"{other}_bytes") * 1e-6 for each in (held, free))
+        yield at_least(f"{other} carries more of the file than unthrottled ({who})", moved, before, "MB")
+        faster, unthrottled = (each.repeated(f"{other}_after_mbps") for each in (held, free))
+        claim = f"{other} is faster than without throttling, on the wire ({who})"
+        yield at_least(claim, faster, unthrottled * _HIGHER, "Mbit/s").or_differs(_FULL_BEFORE)
+        whole, unheld = (each.repeated("mbps") for each in (held, free))
+        claim = f"the whole is a little slower than without throttling ({who})"
+        yield at_least(claim, whole, unheld * _LITTLE, "Mbit/s").or_differs(_FAST_BEFORE)
+        alone = {each: readings.at(by=LEGACY, link=each.name).repeated("mbps") for each in topology.links[:2]}
+        for each, rate in alone.items():
+            if rate.numbers:
+                verdict = at_least(f"the whole beats legacy TCP over {each.name} ({who})", whole, rate, "Mbit/s")
+                yield verdict if each is link else verdict.or_differs(_FAST_BEFORE)
 
-def _judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-    for family, converter in product(FAMILIES, CONVERTERS):
-        yield from _verdicts(options, topology, readings.at(family=family), converter, f"{converter}, {family}")
-
-
-def _verdicts(
-    options: ThrottleOptions, topology: Topology, readings: Readings, converter: str, who: str
-) -> Iterator[Verdict]:
-    link = topology.links[1]
-    other = link.name
-    free, held = (readings.at(by=converter, held=held) for held in (FREE, ALWAYS))
-    yield from verdicts_on_hold(options, topology, held, who)
-    filled, bound = held.estimate(f"{other}_after_mbps"), _FILLED * link.down.rate.amount / 1e6
-    yield at_least(f"{other} is filled meanwhile, on the wire ({who})", filled, bound, "Mbit/s")
-    moved, before = (each.repeated(f"{other}_bytes") * 1e-6 for each in (held, free))
-    yield at_least(f"{other} carries more of the file than unthrottled ({who})", moved, before, "MB")
-    faster, unthrottled = (each.repeated(f"{other}_after_mbps") for each in (held, free))
-    claim = f"{other} is faster than without throttling, on the wire ({who})"
-    yield at_least(claim, faster, unthrottled * _HIGHER, "Mbit/s").or_differs(_FULL_BEFORE)
-    whole, unheld = (each.repeated("mbps") for each in (held, free))
-    claim = f"the whole is a little slower than without throttling ({who})"
-    yield at_least(claim, whole, unheld * _LITTLE, "Mbit/s").or_differs(_FAST_BEFORE)
-    alone = {each: readings.at(by=LEGACY, link=each.name).repeated("mbps") for each in topology.links[:2]}
-    for each, rate in alone.items():
-        if rate.numbers:
-            verdict = at_least(f"the whole beats legacy TCP over {each.name} ({who})", whole, rate, "Mbit/s")
-            yield verdict if each is link else verdict.or_differs(_FAST_BEFORE)
-
-
-def _draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-    titled = {
-        f"legacy TCP over {link.name}": readings.at(by=LEGACY, link=link.name, family="ipv4")
-        for link in topology.links[:2]
-        if list(readings.at(by=LEGACY, link=link.name))
-    }
-    titled |= {
-        f"native, {'held' if held == ALWAYS else 'free'}": readings.at(by="native", held=held, family="ipv4")
-        for held in (FREE, ALWAYS)
-    }
-    draw_panels(figure, topology, titled)
-
-
-SCENARIO = Scenario(
-    name="throttle-long",
-    paper="figure 7",
-    claim="The other link is faster than unthrottled, the whole a little slower, and still faster than legacy TCP.",
-    expected="The other link carries four fifths of the file instead of a sixth; the sum beats it, not the first.",
-    options=LongOptions,
-    quick={"repeat": 1, "size": "40MB"},
-    points=_points,
-    measure=measure,
-    judge=_judge,
-    draw=_draw,
-    least_links=2,
-)
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        titled = {
+            f"legacy TCP over {link.name}": readings.at(by=LEGACY, link=link.name, family="ipv4")
+            for link in topology.links[:2]
+            if list(readings.at(by=LEGACY, link=link.name))
+        }
+        titled |= {
+            f"native, {'held' if held == ALWAYS else 'free'}": readings.at(by="native", held=held, family="ipv4")
+            for held in (FREE, ALWAYS)
+        }
+        draw_panels(figure, topology, titled)

@@ -14,24 +14,20 @@ hold came: 1.3 MB on the held path, unsent (ss -tinM), which took ten seconds, a
 meanwhile instead of 1.9.
 """
 
-from experiments.scenarios.throttling import HELD, MIDWAY, ThrottleOptions, held_download
+from experiments.scenarios.throttling import HELD, MIDWAY, HeldDownload
 from experiments.study.readings import Readings, Verdict, at_least
 
 _TIMES = 2.0  # the rate that it is held to
 
 
-def _verdict(options: ThrottleOptions, path: str, readings: Readings, who: str) -> Verdict:
-    before, bound = readings.estimate(f"{path}_before_mbps"), _TIMES * options.rate.amount / 1e6
-    return at_least(f"{path} carried far more before ({who})", before, bound, "Mbit/s")
+class ThrottleMidway(HeldDownload):
+    """An operator holds."""
 
+    claim = "A throttle that an operator sets in the middle of a download moves the load and breaks nothing."
+    expected = "The held path falls to its rate within a third of a second, and the other one carries more."
+    quick = {"repeat": 1, "size": "12MB"}
+    held, title, moments = MIDWAY, "held midway", (HELD,)
 
-SCENARIO = held_download(
-    MIDWAY,
-    _verdict,
-    "held midway",
-    (HELD,),
-    name="throttle-midway",
-    claim="A throttle that an operator sets in the middle of a download moves the load and breaks nothing.",
-    expected="The held path falls to its rate within a third of a second, and the other one carries more.",
-    quick={"repeat": 1, "size": "12MB"},
-)
+    def on_first_path(self, path: str, readings: Readings, who: str) -> Verdict:
+        before, bound = readings.estimate(f"{path}_before_mbps"), _TIMES * self.rate.amount / 1e6
+        return at_least(f"{path} carried far more before ({who})", before, bound, "Mbit/s")

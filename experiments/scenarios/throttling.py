@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import ClassVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,9 +14,9 @@ from matplotlib.figure import Figure
 from experiments.enforcement import Enforcement, watched
 from experiments.record import Download
 from experiments.scenarios.downloads import draw_panels, fetched, reading_of
-from experiments.study.blueprint import CONVERTERS, StandingTestbed
+from experiments.study.blueprint import CONVERTERS
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, exactly
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.appliance import bound_receive_buffer, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
@@ -36,43 +37,94 @@ _SETTLED = 0.3  # seconds after which what was on its way when the hold came has
 _HELD = 1.05  # of the rate that a path is held to, on the wire
 
 
-class ThrottleOptions(Options):
+class ThrottleExperiment(Experiment):
     """A file of ``size`` for every download; ``rate`` is what the first path is held to.
 
     ``buffer`` is the most that the client's receive buffer may take.
     """
 
+    quick = {"repeat": 1}
+    least_links = 2
+
     size: Size = Size(5_000_000)
     rate: PositiveRate = PositiveRate(1_000_000)
     buffer: Size = Size(720_000)
 
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
+        """A download whose first path is held as ``point["held"]`` says.
 
-def measure(built: StandingTestbed, options: ThrottleOptions, point: Point, repetition: int) -> Reading:
-    """A download whose first path is held as ``point["held"]`` says.
+        Values: ``mbps`` over all; ``subflows`` that there ever were; each path's rate on the wire before and behind the
+        hold, ``PATH_before_mbps`` and ``PATH_after_mbps``; HELD; and where the throttler holds by itself JOINED, and
+        ``enforcement_ms`` from the join to the hold, which is below 0 where the hold was first.
+        """
+        file = random_file(self.size.amount, seed=repetition)
+        bound_receive_buffer(testbed, self.buffer.amount)
+        testbed, commanded = testbed, list[Future[float]]()
+        with ExitStack() as stack:
+            path = stack.enter_context(_throttler(testbed, self.rate, point))
+            by_itself, installed = point["held"] in (ALWAYS, INSTALLED), point["held"] == INSTALLED
+            seen = stack.enter_context(watched(testbed, installed=installed)) if by_itself else None
+            pool = stack.enter_context(ThreadPoolExecutor(1))
 
-    Values: ``mbps`` over all; ``subflows`` that there ever were; each path's rate on the wire before and behind the
-    hold, ``PATH_before_mbps`` and ``PATH_after_mbps``; HELD; and where the throttler holds by itself JOINED, and
-    ``enforcement_ms`` from the join to the hold, which is below 0 where the hold was first.
+            def progress(received: int) -> None:
+                if point["held"] == MIDWAY and not commanded and received >= file.size / 2:
+                    commanded.append(pool.submit(_hold, testbed, self.rate, path))
+
+            download = fetched(testbed, point, file, progress=progress)
+            moments = _moments(seen(), download) if seen else {}
+        if commanded:
+            moments = {HELD: commanded[0].result() - download.started}
+        values = _values(download, testbed.topology, moments.get(HELD, 0.0))
+        return reading_of(download, point, repetition, values | moments)
+
+    def on_hold(self, topology: Topology, readings: Readings, who: str) -> Iterator[Verdict]:
+        """What holds of every download behind its hold: the first path is slow, others carry most, nothing
+        reconnected.
+        """
+        first, *others = topology.links
+        slow, bound = readings.repeated(f"{first.name}_after_mbps"), _HELD * self.rate.amount / 1e6
+        yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow, bound, "Mbit/s")
+        carried = readings.each(lambda reading: sum(reading.values[f"{link.name}_after_mbps"] for link in others))
+        yield at_least(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow, "Mbit/s")
+        counts = sorted({int(count) for count in readings.values("subflows")})
+        same = str(len(topology.links))
+        yield exactly(f"no subflow was lost or made anew ({who})", ", ".join(map(str, counts)), same)
+
+
+class HeldDownload(ThrottleExperiment):
+    """Downloads by each converter and family, whose first path is ``held`` at that time.
+
+    The plot, with a ``title``, has a panel for each converter by IPv4, with a line at each of the ``moments``: HELD,
+    JOINED.
     """
-    file = random_file(options.size.amount, seed=repetition)
-    bound_receive_buffer(built.testbed, options.buffer.amount)
-    testbed, commanded = built.testbed, list[Future[float]]()
-    with ExitStack() as stack:
-        path = stack.enter_context(_throttler(testbed, options, point))
-        by_itself, installed = point["held"] in (ALWAYS, INSTALLED), point["held"] == INSTALLED
-        seen = stack.enter_context(watched(testbed, installed=installed)) if by_itself else None
-        pool = stack.enter_context(ThreadPoolExecutor(1))
 
-        def progress(received: int) -> None:
-            if point["held"] == MIDWAY and not commanded and received >= file.size / 2:
-                commanded.append(pool.submit(_hold, testbed, options, path))
+    profile = PROFILES / "slow.toml"
+    held: ClassVar[str]
+    title: ClassVar[str]
+    moments: ClassVar[Sequence[str]] = (JOINED, HELD)
 
-        download = fetched(built, point, file, progress=progress)
-        moments = _moments(seen(), download) if seen else {}
-    if commanded:
-        moments = {HELD: commanded[0].result() - download.started}
-    values = _values(download, testbed.topology, moments.get(HELD, 0.0))
-    return reading_of(download, point, repetition, values | moments)
+    @abstractmethod
+    def on_first_path(self, path: str, readings: Readings, who: str) -> Verdict:
+        """The verdict of its own, beside those on every hold."""
+
+    def points(self, topology: Topology) -> list[Point]:
+        first = topology.links[0].name
+        return [
+            {"by": converter, "held": self.held, "link": first, "family": family}
+            for family in FAMILIES
+            for converter in CONVERTERS
+        ]
+
+    def judge(self, topology: Topology, readings: Readings) -> Iterator[Verdict]:
+        for point in self.points(topology):
+            who, these = f"{point['by']}, {point['family']}", readings.at(**point)
+            yield self.on_first_path(point["link"], these, who)
+            yield from self.on_hold(topology, these, who)
+
+    def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
+        titled = {f"{self.title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
+        for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
+            _mark(axes, next(iter(each)).values, self.moments)
 
 
 def _moments(enforcement: Enforcement, download: Download) -> dict[str, float]:
@@ -101,11 +153,11 @@ def _values(download: Download, topology: Topology, after: float) -> dict[str, f
 
 
 @contextmanager
-def _throttler(testbed: Testbed, options: ThrottleOptions, point: Point) -> Iterator[str]:
+def _throttler(testbed: Testbed, rate: PositiveRate, point: Point) -> Iterator[str]:
     """A throttler for the length of the block; yields the path that its rule is about."""
     path = testbed.topology.links[0].name
     policy = testbed.directory / "throttle.toml"
-    policy.write_text(policy_for(testbed.topology, path, options.rate, point["held"]))
+    policy.write_text(policy_for(testbed.topology, path, rate, point["held"]))
     with start_throttler(testbed, policy):
         yield path
 
@@ -118,69 +170,14 @@ def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> 
     return f"{paths}[[rules]]\n{rule}dry_run = {str(dry).lower()}\n"
 
 
-def _hold(testbed: Testbed, options: ThrottleOptions, path: str) -> float:
+def _hold(testbed: Testbed, rate: PositiveRate, path: str) -> float:
     """Tell the throttler, as an operator would; returns the Unix time of its answer."""
-    rule = (_RULE, f"path={path}", "min_subflows=2", f"rate={options.rate}")
+    rule = (_RULE, f"path={path}", "min_subflows=2", f"rate={rate}")
     testbed.gateway.run(sys.executable, "-m", "throttler", "set", *rule)
     return time.time()
 
 
-def verdicts_on_hold(options: ThrottleOptions, topology: Topology, readings: Readings, who: str) -> Iterator[Verdict]:
-    """What holds of every download behind its hold: the first path is slow, others carry most, nothing reconnected."""
-    first, *others = topology.links
-    slow, bound = readings.repeated(f"{first.name}_after_mbps"), _HELD * options.rate.amount / 1e6
-    yield at_most(f"{first.name} is held to its rate, on the wire ({who})", slow, bound, "Mbit/s")
-    carried = readings.each(lambda reading: sum(reading.values[f"{link.name}_after_mbps"] for link in others))
-    yield at_least(f"the load moves: others carry more meanwhile, on the wire ({who})", carried, slow, "Mbit/s")
-    counts = sorted({int(count) for count in readings.values("subflows")})
-    yield exactly(f"no subflow was lost or made anew ({who})", ", ".join(map(str, counts)), str(len(topology.links)))
-
-
 _LINES = {JOINED: ":", HELD: "--"}
-
-
-def held_download(
-    held: str,
-    own: Callable[[ThrottleOptions, str, Readings, str], Verdict],
-    title: str,
-    moments: Sequence[str],
-    **about: Any,
-) -> Scenario[ThrottleOptions]:
-    """The experiment ``about`` downloads by each converter and family, whose first path is held at that time.
-
-    ``own`` is its verdict on that path beside those on every hold. The plot has a panel for each converter by IPv4,
-    with a line at each of the ``moments``: HELD, JOINED.
-    """
-
-    def points(_options: ThrottleOptions, topology: Topology) -> list[Point]:
-        first = topology.links[0].name
-        return [
-            {"by": converter, "held": held, "link": first, "family": family}
-            for family in FAMILIES
-            for converter in CONVERTERS
-        ]
-
-    def judge(options: ThrottleOptions, topology: Topology, readings: Readings) -> Iterator[Verdict]:
-        for point in points(options, topology):
-            who, these = f"{point['by']}, {point['family']}", readings.at(**point)
-            yield own(options, point["link"], these, who)
-            yield from verdicts_on_hold(options, topology, these, who)
-
-    def draw(figure: Figure, topology: Topology, readings: Readings) -> None:
-        titled = {f"{title}, {name}": readings.at(by=name, family="ipv4") for name in CONVERTERS}
-        for axes, each in zip(draw_panels(figure, topology, titled), titled.values(), strict=True):
-            _mark(axes, next(iter(each)).values, moments)
-
-    return Scenario(
-        profile=PROFILES / "slow.toml",
-        options=ThrottleOptions,
-        points=points,
-        measure=measure,
-        judge=judge,
-        draw=draw,
-        least_links=2,
-        **about,
-    )
 
 
 def _mark(axes: Axes, values: Mapping[str, float], moments: Sequence[str]) -> None:

@@ -2,18 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from experiments.overlay.mesh import standing_mesh
 from experiments.overlay.running import Running, running
 from experiments.study.blueprint import Ground, Standing
-
-
-@dataclass(frozen=True)
-class StandingOverlay(Standing):
-    """An overlay at work."""
-
-    overlay: Running
 
 
 def whole_overlay(
@@ -21,7 +13,7 @@ def whole_overlay(
     round_trip_ms: Sequence[Sequence[float]],
     rounds: int = 5,
     by_port: Mapping[int, str] | None = None,
-) -> Ground[StandingOverlay]:
+) -> Ground[Running]:
     """An overlay with all its tables, whose first node is the ingress, and the last one the egress.
 
     ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of so many ``rounds``;
@@ -30,9 +22,9 @@ def whole_overlay(
     """
 
     @contextmanager
-    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[StandingOverlay]:
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
         with standing_mesh(name, nodes, round_trip_ms) as mesh, running(mesh, rounds, by_port) as overlay:
-            yield StandingOverlay(overlay, emulation="netem" if mesh.netem else "link-emulator")
+            yield Standing(overlay, emulation="netem" if mesh.netem else "link-emulator")
 
     described = {"nodes": nodes, "round_trip_ms": round_trip_ms, "rounds": rounds}
     return Ground(described | ({"by_port": dict(by_port)} if by_port else {}), stands)

@@ -7,17 +7,16 @@ from datetime import UTC, datetime
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Any
 
 from experiments.study.arguments import Allowed, add_measuring, add_results
 from experiments.study.blueprint import need_captures, need_settings
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING, SCENARIOS, from_file, is_file
-from experiments.study.changes import orders, over
+from experiments.study.changes import orders
+from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder, Record
 from experiments.study.order import Order
 from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
-from experiments.study.scenario import Scenario
 from experiments.testbed import preflight
 from experiments.testbed.build import take_down_orphans
 from experiments.testbed.native import measure_released
@@ -191,7 +190,7 @@ def _new_name(name: str) -> str:
     return name
 
 
-def _scenarios(names: Iterable[str]) -> list[Scenario[Any]]:
+def _scenarios(names: Iterable[str]) -> list[Experiment]:
     return [from_file(Path(name)) if is_file(name) else EVERYTHING[name] for name in names]
 
 
@@ -239,9 +238,7 @@ def _run(
     if profile and hosts:
         raise Contradiction("--profile and --hosts: accepted: one of them, real links are as they are")
     chosen = _scenarios(SCENARIOS if name == "all" else [name])
-    if profile is not None:
-        chosen = over(profile, chosen)
-    ordered = partial(orders, changes=changes, quick=quick, repeat=repeat, sweeps=sweeps)
+    ordered = partial(orders, changes=changes, quick=quick, repeat=repeat, sweeps=sweeps, over=profile)
     perform = partial(_perform, testbed, results / "experiment", Allowed(most_stolen, tolerance), pcap, json)
     if hosts is not None:
         return _run_on_hosts(hosts, chosen, changes, sweeps, ordered, perform, testbed, dry_run)
@@ -259,7 +256,7 @@ def _run(
 
 def _run_on_hosts(
     file: Path,
-    chosen: Sequence[Scenario[Any]],
+    chosen: Sequence[Experiment],
     changes: Sequence[str],
     sweeps: Sequence[str],
     ordered: Callable[..., list[Order]],
@@ -269,19 +266,18 @@ def _run_on_hosts(
 ) -> int:
     from experiments.hosts.settings import load_hosts
     from experiments.hosts.testbed import connect, plan, unmeasured
-    from experiments.study.hosts import able, placed
+    from experiments.study.hosts import able, place
 
     settings = load_hosts(file)
     chosen = able(chosen, changes, sweeps)
     # Refused now, and not once machines are connected.
-    wanted = ordered([placed(settings, each) for each in chosen], profile=unmeasured(settings))
+    wanted = ordered(chosen, profile=unmeasured(settings), place=place(settings))
     if dry_run:
         _show_orders(wanted)
         print("\n".join(plan(settings)))
         return 0
     with connect(settings, testbed) as hosts:
-        there = [placed(settings, each, hosts) for each in chosen]
-        return perform(ordered(there, profile=hosts.measured(testbed)))
+        return perform(ordered(chosen, profile=hosts.measured(testbed), place=place(settings, hosts)))
 
 
 def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json: bool, wanted: Sequence[Order]) -> int:
@@ -292,7 +288,7 @@ def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json:
 
     measure_released()
     where = (testbed, results, Console(stderr=True), allowed, pcap)
-    verdicts = {order.scenario.name: perform("experiment", order, *where).verdicts for order in wanted}
+    verdicts = {order.experiment.name: perform("experiment", order, *where).verdicts for order in wanted}
     if as_json:
         print(dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
     else:
@@ -323,12 +319,12 @@ def _publish(names: Sequence[str], results: Path, to: Path) -> None:
     _write(table(kept), to / "papers.md")
 
 
-def _chosen(names: Sequence[str], results: Path) -> list[Scenario[Any]]:
+def _chosen(names: Sequence[str], results: Path) -> list[Experiment]:
     """Those of these ``names``; without any, every experiment, and the benchmarks that have run."""
     return _scenarios(names or [*SCENARIOS, *(name for name in BENCHMARKS if (results / name).exists())])
 
 
-def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record]:
+def _records(chosen: Sequence[Experiment], results: Path) -> dict[str, Record]:
     """The newest whole run of each that has one, or what was published of it; raises CommandError (66) if none has."""
     found = {}
     for scenario in chosen:
@@ -346,7 +342,7 @@ def _records(chosen: Sequence[Scenario[Any]], results: Path) -> dict[str, Record
     return found
 
 
-def _write_report(chosen: Sequence[Scenario[Any]], records: Mapping[str, Record], output: Path) -> None:
+def _write_report(chosen: Sequence[Experiment], records: Mapping[str, Record], output: Path) -> None:
     from experiments.study.report import report
 
     _write(report(chosen, records, datetime.now(UTC)), output)
@@ -362,7 +358,7 @@ def _write(text: str, output: Path) -> None:
 
 def _show_orders(orders: Sequence[Order]) -> None:
     for order in orders:
-        print(f"{order.scenario.name}: {len(order.points)} points, {order.options.repeat} times each")
+        print(f"{order.experiment.name}: {len(order.points)} points, {order.experiment.repeat} times each")
         for point in order.points:
             print(f"  {name_of(point)}")
 

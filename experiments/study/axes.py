@@ -6,20 +6,13 @@ Every point of the experiment is measured at every combination; its claims are j
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Any
 
 from experiments.study.blueprint import CONGESTION_CONTROL, Blueprint, TestbedBlueprint
-from experiments.study.readings import Point, Readings, Verdict
-from experiments.study.scenario import Options, Scenario
 from experiments.testbed.profile import changed
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit, invalid_value
 from tributary.settings.files import check
 from tributary.settings.units import Size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FIRST_BUFFER, _LEAST_BUFFER = 131_072, 4096  # bytes: tcp(7), tcp_rmem and tcp_wmem
 _SYSCTL = re.compile(r"net(\.[a-z0-9_-]+)+")
@@ -68,73 +61,12 @@ AXES: Mapping[str, Axis] = {
 """By their keys; besides there are LINK.KEY of every link, and the kernel's settings net.*."""
 
 
-@dataclass(frozen=True)
-class Combination:
-    """One value of each axis, and the links that come of it."""
-
-    values: Mapping[str, str]
-    topology: Topology
-
-    def __str__(self) -> str:
-        return ", ".join(f"{key}={value}" for key, value in self.values.items())
-
-
-def swept(scenario: Scenario[Any], profile: Profile, sweeps: Sequence[str]) -> Scenario[Any]:
-    """``scenario`` at all combinations of ``sweeps`` such as "mtu=1500,1000", over the links of ``profile``.
-
-    Raises CommandError (64) for a key or a value that is not accepted.
-    """
+def read(sweeps: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The values of each axis in ``sweeps`` such as "mtu=1500,1000"; raises CommandError (64)."""
     axes = dict(map(_read, sweeps))
     if len(axes) < len(sweeps):
         raise CommandError(Exit.USAGE, f"--sweep {sweeps[-1]}: accepted: each key once")
-    if not axes:
-        return scenario
-    combinations = [_combination(profile, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
-
-    def points(options: Options, _topology: Topology) -> list[Point]:
-        return [
-            {**_unswept(scenario, point, combination), **combination.values}
-            for combination in combinations
-            for point in scenario.points(options, combination.topology)
-        ]
-
-    def blueprint(options: Options, profile: Profile, point: Point) -> Blueprint:
-        place = scenario.blueprint(options, profile, {key: value for key, value in point.items() if key not in axes})
-        for key in axes:
-            place = _on(place, key, point[key])
-        return place
-
-    def judge(options: Options, _topology: Topology, readings: Readings) -> list[Verdict]:
-        return [
-            replace(verdict, claim=f"{verdict.claim} ({combination})")
-            for combination in combinations
-            for verdict in scenario.judged(options, combination.topology, readings.at(**combination.values))
-        ]
-
-    def draw(figure: "Figure", _topology: Topology, readings: Readings) -> None:
-        """One below the other."""
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height * len(combinations))
-        parts = figure.subfigures(len(combinations), 1, squeeze=False)[:, 0]
-        for part, combination in zip(parts, combinations, strict=True):
-            part.suptitle(str(combination))
-            scenario.drawn(part, combination.topology, readings.at(**combination.values))
-
-    return replace(scenario, points=points, blueprint=blueprint, judge=judge, draw=draw, metrics=None, axes=axes)
-
-
-def _unswept(scenario: Scenario[Any], point: Point, combination: Combination) -> Point:
-    for key in combination.values.keys() & point.keys():
-        accepted = f"--set {key}=..., which {scenario.name} sweeps itself"
-        raise invalid_value("--sweep", key, combination.values[key], accepted)
-    return point
-
-
-def _combination(profile: Profile, values: Mapping[str, str]) -> Combination:
-    blueprint = TestbedBlueprint(profile)
-    for key, value in values.items():
-        blueprint = _on(blueprint, key, value)
-    return Combination(values, Topology.of(blueprint.profile))
+    return axes
 
 
 def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
@@ -144,8 +76,8 @@ def _read(sweep: str) -> tuple[str, tuple[str, ...]]:
     return key, tuple(values.split(","))
 
 
-def _on(place: Blueprint, key: str, value: str) -> TestbedBlueprint:
-    """The testbed's description with one axis at ``value``."""
+def put(place: Blueprint, key: str, value: str) -> TestbedBlueprint:
+    """The testbed's description with one axis at a value; raises CommandError (64) for what is not accepted."""
     if not isinstance(place, TestbedBlueprint):
         raise CommandError(Exit.USAGE, f"--sweep {key}={value}: accepted: for experiments on a testbed alone")
     if key in AXES:

@@ -24,13 +24,17 @@ Stands = Callable[[str, Profile, int], AbstractContextManager[Testbed]]
 CONVERTERS = {"squid": PROXY_PORT, "native": NATIVE_PORT}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """What stands, as far as a run has to know of it; a scenario knows more.
+Built = TypeVar("Built")
+Anything = TypeVar("Anything", covariant=True)
 
-    ``links`` is how they measured before the first reading, ``emulation`` what emulates them: nothing on plain cables.
+
+@dataclass(frozen=True)
+class Standing(Generic[Anything]):
+    """What was ``built``, and what a run has to know of it: how its ``links`` measured before the first reading, and
+    what emulates them.
     """
 
+    built: Anything
     links: list[LinkReading] = field(default_factory=list)
     emulation: str = "cables"
 
@@ -41,35 +45,25 @@ class Blueprint(Protocol):
     def as_json(self) -> dict[str, object]:
         """For a manifest."""
 
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing]:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing[object]]:
         """It, for the length of the block; raises CommandError (exit 75) if a link is off by more than
         ``tolerance``.
         """
 
 
-Stood = TypeVar("Stood", bound=Standing)
-
-
 @dataclass(frozen=True)
-class Ground(Generic[Stood]):
+class Ground(Generic[Built]):
     """A Blueprint that is all in what is ``described``; ``stands`` is given a name, a seed and the tolerance."""
 
     described: Mapping[str, object]
-    stands: Callable[[str, int, float], AbstractContextManager[Stood]] = field(compare=False)
+    stands: Callable[[str, int, float], AbstractContextManager[Standing[Built]]] = field(compare=False)
 
     def as_json(self) -> dict[str, object]:
         return dict(self.described)
 
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Stood]:
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> AbstractContextManager[Standing[Built]]:
         """It, for the length of the block."""
         return self.stands(name, seed, tolerance)
-
-
-@dataclass(frozen=True)
-class StandingTestbed(Standing):
-    """A testbed with everything that serves running."""
-
-    testbed: Testbed
 
 
 def _in_namespaces(name: str, profile: Profile, seed: int) -> AbstractContextManager[Testbed]:
@@ -110,10 +104,8 @@ class TestbedBlueprint:
         return described | {key: value for key, value in swept.items() if value}
 
     @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[StandingTestbed]:
-        """The testbed for the length of the block; raises CommandError (75) if a link is off by more than
-        ``tolerance``.
-        """
+    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Standing[Testbed]]:
+        """The testbed, with everything that serves running."""
         with self.stands(name, self.profile, seed) as testbed:
             links = check_links(testbed, tolerance=tolerance)
             if self.tuned:
@@ -127,7 +119,7 @@ class TestbedBlueprint:
             if self.steered:
                 testbed.gateway.sysctl(net__mptcp__pm_type=1)
                 start_steering(testbed)
-            yield StandingTestbed(testbed, links=links, emulation=testbed.emulation)
+            yield Standing(testbed, links, testbed.emulation)
 
     def _sweep(self, testbed: Testbed) -> None:
         for node in (testbed.client, testbed.gateway, testbed.server):

@@ -4,18 +4,18 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 if TYPE_CHECKING:
-    from experiments.study.scenario import Scenario
+    from experiments.study.experiment import Experiment
 
 _EXPERIMENTS = """
     legacy multipath shared-bottleneck buffer delays mtu buffer-mtu
@@ -33,13 +33,15 @@ _BENCHMARKS = """
 
 
 @dataclass(frozen=True)
-class Catalogue(Mapping[str, "Scenario[Any]"]):
-    """Scenarios by their names. One is imported from its module when it is looked up: plots take a second to load."""
+class Catalogue(Mapping[str, "Experiment"]):
+    """Experiments by their names. One is imported from its module when it is looked up: plots take a second to load."""
 
     modules: Mapping[str, str]
 
-    def __getitem__(self, name: str) -> "Scenario[Any]":
-        return _described(import_module(self.modules[name]))
+    def __getitem__(self, name: str) -> "Experiment":
+        found = _experiment(import_module(self.modules[name]))
+        assert found is not None, f"{self.modules[name]} has an experiment"
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.modules)
@@ -57,9 +59,16 @@ BENCHMARKS = _in("bench", _BENCHMARKS, prefix="bench-")
 EVERYTHING = Catalogue({**SCENARIOS.modules, **BENCHMARKS.modules})
 
 
-def _described(module: ModuleType) -> "Scenario[Any]":
-    """The module's SCENARIO, whose description is the module's docstring."""
-    return replace(module.SCENARIO, about=module.__doc__ or "")
+def _experiment(module: ModuleType) -> "Experiment | None":
+    """The last one that the module makes, as it is by default; the module's docstring is about it."""
+    from experiments.study.experiment import Experiment
+
+    classes = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Experiment)]
+    own = [each for each in classes if each.__module__ == module.__name__]
+    if not own:
+        return None
+    own[-1].about = module.__doc__ or ""
+    return own[-1]()
 
 
 def is_file(name: str) -> bool:
@@ -67,11 +76,9 @@ def is_file(name: str) -> bool:
     return name.endswith(".py")
 
 
-def from_file(path: Path) -> "Scenario[Any]":
-    """The ``SCENARIO`` of a Python file. Raises CommandError: exit 66 if it cannot be read, 64 if it has none."""
-    from experiments.study.scenario import Scenario
-
-    accepted = "accepted: a file that says SCENARIO = Scenario(...); scripts/experiment new NAME writes one"
+def from_file(path: Path) -> "Experiment":
+    """That of a Python file. Raises CommandError: exit 66 if it cannot be read, 64 if it has none."""
+    accepted = "accepted: a file that says class NAME(Experiment); scripts/experiment new NAME writes one"
     if not path.is_file():
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: no such file")
     spec = spec_from_file_location(path.stem.replace("-", "_"), path)
@@ -79,18 +86,19 @@ def from_file(path: Path) -> "Scenario[Any]":
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+        found = _experiment(module)
     except (Exception, SystemExit) as error:
         line = _line(error, path)
         if isinstance(error, OSError) and not line:
             raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: {error}") from error
         at = f", line {line}" if line else ""
         raise CommandError(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
-    found = getattr(module, "SCENARIO", None)
-    if not isinstance(found, Scenario):
-        raise CommandError(Exit.USAGE, f"{path}: has no SCENARIO: {accepted}")
+    if found is None:
+        raise CommandError(Exit.USAGE, f"{path}: has no experiment: {accepted}")
     if found.name in EVERYTHING:
         raise CommandError(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
-    return replace(_described(module), files=_digests(path))
+    type(found).files = _digests(path)
+    return found
 
 
 def _digests(path: Path) -> dict[str, str]:

@@ -1,13 +1,12 @@
-"""What ``--set`` of ``experiment run`` changes: options of the scenarios that run, and their links."""
+"""What a command line asks of experiments: other options, other links, other circumstances."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.study.axes import swept
-from experiments.study.order import Order
-from experiments.study.scenario import Scenario
+from experiments.study import axes
+from experiments.study.experiment import Experiment
+from experiments.study.order import Order, Place
 from experiments.testbed.profile import changed_profile
 from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit, invalid_value
@@ -15,94 +14,92 @@ from tributary.settings.files import check, read
 
 
 def orders(
-    scenarios: Sequence[Scenario[Any]],
+    experiments: Sequence[Experiment],
     changes: Sequence[str],
     quick: bool = False,
     repeat: int | None = None,
     sweeps: Sequence[str] = (),
+    over: Path | None = None,
     profile: Profile | None = None,
+    place: Place | None = None,
 ) -> list[Order]:
-    """What to do for each of ``scenarios``, at all combinations of ``sweeps`` such as ``mtu=1500,1000``.
+    """What to do for each of ``experiments``, at all combinations of ``sweeps`` such as ``mtu=1500,1000``.
 
-    A change such as ``size=20MB`` applies to those that have its key. The links are each one's own, or ``profile``.
+    A change such as ``size=20MB`` applies to those that have its key. The links are each one's own, or of the profile
+    ``over`` which all are that run over any; or those of ``profile`` in a ``place`` of its own.
 
-    Raises CommandError with exit 64 for a key that none of them has, and for a value that one of them does not accept,
-    and with 66 for a profile that cannot be read.
+    Raises CommandError with exit 64 for a key that none of them has, for a value that one of them does not accept, and
+    if none runs over other links; and with 66 for a profile that cannot be read.
     """
+    if over and not any(each.any_links for each in experiments):
+        names = ", ".join(each.name for each in experiments)
+        raise CommandError(Exit.USAGE, f"--profile {over}: {names}: accepted: the links of its own, changed by --set")
+    known = {each.name: _links(each, over) for each in experiments}
     for change in changes:
-        if not any(_has(scenario, change) for scenario in scenarios):
-            raise _unknown(scenarios, change)
-    return [
-        _order(scenario, [change for change in changes if _has(scenario, change)], quick, repeat, sweeps, profile)
-        for scenario in scenarios
-    ]
+        if not any(_has(each, known[each.name], change) for each in experiments):
+            raise _unknown(experiments, known.values(), change)
+    made = []
+    for each in experiments:
+        own = [change for change in changes if _has(each, known[each.name], change)]
+        on_links = [change for change in own if _is_of_link(change)]
+        options = _options(each, [change for change in own if change not in on_links], quick, repeat)
+        links = profile or _profile(each, over, quick, on_links)
+        made.append(_order(Order(options, links, axes.read(sweeps), place or Place())))
+    return made
 
 
-def over(profile: Path, scenarios: Sequence[Scenario[Any]]) -> list[Scenario[Any]]:
-    """``scenarios`` over the links of ``profile``, but for those that have links of their own.
-
-    Raises CommandError with exit 64 if that is all of them.
-    """
-    if not any(scenario.any_links for scenario in scenarios):
-        names = ", ".join(scenario.name for scenario in scenarios)
-        raise CommandError(
-            Exit.USAGE, f"--profile {profile}: {names}: accepted: the links of its own, changed by --set"
-        )
-    return [
-        replace(scenario, profile=profile, quick_links=()) if scenario.any_links else scenario for scenario in scenarios
-    ]
+def _links(experiment: Experiment, over: Path | None) -> Iterable[str]:
+    return read(_file(experiment, over))["links"].keys()  # type: ignore[no-any-return]
 
 
-def _has(scenario: Scenario[Any], change: str) -> bool:
-    """Whether the option, or the link, is one of this scenario's."""
-    link, dot, _ = _key(change).partition(".")
-    return link in (_links(scenario) if dot else scenario.options.model_fields)
+def _file(experiment: Experiment, over: Path | None) -> Path:
+    return over if over and experiment.any_links else experiment.profile
 
 
-def _key(change: str) -> str:
+def _has(experiment: Experiment, links: Iterable[str], change: str) -> bool:
+    """Whether the option, or the link, is one of this experiment's."""
     key, equals, _ = change.partition("=")
     if not equals:
         raise CommandError(Exit.USAGE, f"--set {change}: accepted: KEY=VALUE, such as size=20MB")
-    return key
+    link, dot, _ = key.partition(".")
+    return link in (links if dot else type(experiment).model_fields)
 
 
-def _links(scenario: Scenario[Any]) -> Iterable[str]:
-    return read(scenario.profile)["links"].keys()  # type: ignore[no-any-return]
+def _is_of_link(change: str) -> bool:
+    return "." in change.partition("=")[0]
 
 
-def _unknown(scenarios: Sequence[Scenario[Any]], change: str) -> CommandError:
+def _unknown(experiments: Iterable[Experiment], known: Iterable[Iterable[str]], change: str) -> CommandError:
     key, _, value = change.partition("=")
-    if "." in key:
-        links = dict.fromkeys(link for scenario in scenarios for link in _links(scenario))
+    if _is_of_link(change):
+        links = dict.fromkeys(link for links in known for link in links)
         return invalid_value("--set", key, value, f"one of the links {', '.join(links)}")
-    keys = {key for scenario in scenarios for key in scenario.options.model_fields}
+    keys = {key for each in experiments for key in type(each).model_fields}
     return invalid_value("--set", key, value, f"one of the keys {', '.join(sorted(keys))}")
 
 
-def _order(
-    scenario: Scenario[Any],
-    changes: Sequence[str],
-    quick: bool,
-    repeat: int | None,
-    sweeps: Sequence[str],
-    profile: Profile | None,
-) -> Order:
-    document: dict[str, Any] = dict(scenario.quick) if quick else {}
-    for change in changes:
-        key, _, value = change.partition("=")
-        if "." not in key:
-            document[key] = _read(value)
+def _options(experiment: Experiment, changes: Iterable[str], quick: bool, repeat: int | None) -> Experiment:
+    """The same with other options."""
+    document: dict[str, Any] = dict(experiment.quick) if quick else {}
+    document |= {key: _read(value) for key, _, value in (change.partition("=") for change in changes)}
     if repeat is not None:
         document["repeat"] = repeat
-    links = [*(scenario.quick_links if quick else ()), *(each for each in changes if "." in each.partition("=")[0])]
-    options = check(document, scenario.options, f"{scenario.name}: --set")
-    profile = profile or changed_profile(scenario.profile, links)
-    if len(profile.links) < scenario.least_links:
-        names = ", ".join(profile.links)
-        accepted = f"a profile of {scenario.least_links} links or more"
-        raise CommandError(Exit.USAGE, f"{scenario.name}: links: {names}: accepted: {accepted}")
-    order = Order(swept(scenario, profile, sweeps), options, profile)
-    order.blueprint(order.points[0])  # refused now, and not in the middle of a run
+    return check(document, type(experiment), f"{experiment.name}: --set")
+
+
+def _profile(experiment: Experiment, over: Path | None, quick: bool, changes: Iterable[str]) -> Profile:
+    file = _file(experiment, over)
+    shorter = experiment.quick_links if quick and file == experiment.profile else ()
+    return changed_profile(file, [*shorter, *changes])
+
+
+def _order(order: Order) -> Order:
+    """``order``, if it can be done: refused now, and not in the middle of a run."""
+    least, links = order.experiment.least_links, order.profile.links
+    if len(links) < least:
+        accepted = f"a profile of {least} links or more"
+        raise CommandError(Exit.USAGE, f"{order.experiment.name}: links: {', '.join(links)}: accepted: {accepted}")
+    order.blueprint(order.points[0])
     return order
 
 

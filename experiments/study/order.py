@@ -1,35 +1,108 @@
-"""What is asked of a run: an experiment, with the options and on the links that it shall run with. Pure."""
+"""What is asked of a run: an experiment, with the options, links and axes that it shall run with. Pure."""
 
 import platform
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING
 
 from experiments.results import commit, uncommitted
-from experiments.study.blueprint import Blueprint
-from experiments.study.readings import Point
-from experiments.study.scenario import Options, Scenario
+from experiments.study.axes import put
+from experiments.study.blueprint import Blueprint, TestbedBlueprint
+from experiments.study.experiment import Experiment
+from experiments.study.readings import Point, Readings, Verdict
 from experiments.testbed.topology import Profile, Topology
+from tributary.settings.errors import invalid_value
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs: in namespaces of this machine, or on the real ones that are ``described`` (study/hosts.py)."""
+
+    topology: Callable[[Profile], Topology] = Topology.of
+    blueprint: Callable[[Blueprint], Blueprint] = lambda blueprint: blueprint
+    described: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One value of each axis, and the links that come of it."""
+
+    values: Mapping[str, str]
+    topology: Topology
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.values.items())
 
 
 @dataclass(frozen=True)
 class Order:
-    """A scenario with the options and the links that it shall run with."""
+    """An experiment with the links that it shall run over, at all combinations of the values of its ``axes``."""
 
-    scenario: Scenario[Any]
-    options: Options
+    experiment: Experiment
     profile: Profile
+    axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    place: Place = field(default_factory=Place)
 
     @property
-    def topology(self) -> Topology:
-        """The links, numbered."""
-        return Topology.of(self.profile)
+    def combinations(self) -> list[Combination]:
+        """Without axes a single one, of no values."""
+        each = (dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values()))
+        return [Combination(values, self.place.topology(self._links_at(values))) for values in each]
+
+    def _links_at(self, values: Mapping[str, str]) -> Profile:
+        blueprint = TestbedBlueprint(self.profile)
+        for key, value in values.items():
+            blueprint = put(blueprint, key, value)
+        return blueprint.profile
 
     @property
-    def points(self) -> Sequence[Point]:
+    def points(self) -> list[Point]:
         """The circumstances to measure in."""
-        return self.scenario.points(self.options, self.topology)
+        return [
+            {**self._unswept(point, combination), **combination.values}
+            for combination in self.combinations
+            for point in self.experiment.points(combination.topology)
+        ]
+
+    def _unswept(self, point: Point, combination: Combination) -> Point:
+        for key in combination.values.keys() & point.keys():
+            accepted = f"--set {key}=..., which {self.experiment.name} sweeps itself"
+            raise invalid_value("--sweep", key, combination.values[key], accepted)
+        return point
+
+    def blueprint(self, point: Point) -> Blueprint:
+        """What to measure ``point`` on."""
+        own = {key: value for key, value in point.items() if key not in self.axes}
+        found = self.place.blueprint(self.experiment.blueprint(self.profile, own))
+        for key in self.axes:
+            found = put(found, key, point[key])
+        return found
+
+    def judged(self, readings: Readings) -> list[Verdict]:
+        """The verdicts, at each combination by itself."""
+        return [
+            replace(verdict, claim=f"{verdict.claim} ({combination})") if self.axes else verdict
+            for combination in self.combinations
+            for verdict in self.experiment.judge(combination.topology, readings.at(**combination.values))
+        ]
+
+    def drawn(self, figure: "Figure", readings: Readings) -> None:
+        """Draw the plot of each combination, one below the other."""
+        combinations = self.combinations
+        if not self.axes:
+            self.experiment.draw(figure, combinations[0].topology, readings)
+            return
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height * len(combinations))
+        parts = figure.subfigures(len(combinations), 1, squeeze=False)[:, 0]
+        for part, combination in zip(parts, combinations, strict=True):
+            part.suptitle(str(combination))
+            self.experiment.draw(part, combination.topology, readings.at(**combination.values))
 
     @property
     def readings(self) -> Iterator[tuple[int, Point]]:
@@ -38,15 +111,15 @@ class Order:
         That is random, another one in each repetition and the same in each run, so that what drifts while a run goes on
         is no property of a point; but points with one blueprint stay together, whose testbed is made once.
         """
-        for repetition in range(1, self.options.repeat + 1):
-            if self.scenario.in_turn:
+        for repetition in range(1, self.experiment.repeat + 1):
+            if self.experiment.in_turn:
                 points = self.points[::-1] if repetition % 2 == 0 else self.points
             else:
                 points = self._shuffled(repetition)
             yield from ((repetition, point) for point in points)
 
     def _shuffled(self, repetition: int) -> list[Point]:
-        chance = random.Random(f"{self.scenario.name} {repetition}")
+        chance = random.Random(f"{self.experiment.name} {repetition}")
         grounds = [(self.blueprint(point), point) for point in self.points]
         places = [
             place for number, (place, _) in enumerate(grounds) if place not in [each for each, _ in grounds[:number]]
@@ -55,26 +128,24 @@ class Order:
         together = [[point for ground, point in grounds if ground == place] for place in places]
         return [point for points in together for point in chance.sample(points, len(points))]
 
-    def blueprint(self, point: Point) -> Blueprint:
-        """What to measure ``point`` on."""
-        return self.scenario.blueprint(self.options, self.profile, point)
-
-    def place(self, reading: tuple[int, Point]) -> tuple[int, Blueprint]:
+    def stands_on(self, reading: tuple[int, Point]) -> tuple[int, Blueprint]:
         """What a reading is taken on, and the seed for that: its repetition, where each has links of its own."""
         repetition, point = reading
-        return (1 if self.scenario.in_turn else repetition), self.blueprint(point)
+        return (1 if self.experiment.in_turn else repetition), self.blueprint(point)
 
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
-        axes = {key: list(values) for key, values in self.scenario.axes.items()}
+        optional = {
+            "axes": {key: list(values) for key, values in self.axes.items()},
+            "hosts": dict(self.place.described),
+            "files": dict(self.experiment.files),
+        }
         return {
-            "scenario": self.scenario.name,
-            "options": self.options.model_dump(mode="json"),
+            "scenario": self.experiment.name,
+            "options": self.experiment.model_dump(mode="json"),
             "links": self.profile.model_dump(mode="json", exclude_none=True),
-            **({"axes": axes} if axes else {}),
-            **({"hosts": dict(self.scenario.hosts)} if self.scenario.hosts else {}),
             "kernel": platform.release(),
             "commit": commit(),
             "uncommitted": uncommitted(),
-            **({"files": dict(self.scenario.files)} if self.scenario.files else {}),
+            **{name: described for name, described in optional.items() if described},
         }

@@ -1,15 +1,15 @@
 """A run's plot as SVG: drawn from the readings alone, and made part of a page."""
 
 import re
+from collections.abc import Callable
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from experiments.study.readings import Readings
-from experiments.study.scenario import Scenario
-from experiments.testbed.topology import Topology
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
@@ -18,16 +18,18 @@ _PRECISE = re.compile(r"(?<!scale\()(?<![\d.])(\d+\.\d\d)\d+")
 _DROPPED = {f"{_SVG}{tag}" for tag in ("metadata", "style", "script")}
 
 
-def plot(scenario: Scenario[Any], topology: Topology, readings: Readings) -> str:
-    """An SVG document: the same bytes for the same readings, with letters as outlines, so that it needs no font."""
+def plot(name: str, draw: "Callable[[Figure], None]") -> str:
+    """What ``draw`` draws of an experiment as an SVG document: the same bytes for the same readings, with letters as
+    outlines, so that it needs no font.
+    """
     # Here, since it takes a second, and most commands draw nothing.
     import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
-    scenario.drawn(figure, topology, readings)
+    draw(figure)
     document = StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": scenario.name}):
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         figure.savefig(document, format="svg", metadata={"Date": None})
     return _PRECISE.sub(r"\1", document.getvalue())
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import jinja2
 
+from experiments.study.experiment import Experiment
 from experiments.study.folder import Record
 from experiments.study.plot import inline, plot
 from experiments.study.readings import STOLEN, Readings
-from experiments.study.scenario import Scenario
 from experiments.study.tables import links, numbers
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
@@ -22,7 +22,7 @@ from tributary.settings.files import check
 _LABELS = {"processors": "processors, number", "memory_mb": "memory, MB"}
 
 
-def report(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], made: datetime) -> str:
+def report(scenarios: Sequence[Experiment], records: Mapping[str, Record], made: datetime) -> str:
     """What to say of ``scenarios``, from the records by name of those that have run: one HTML document, all text of
     which is escaped.
 
@@ -46,7 +46,7 @@ def report(scenarios: Sequence[Scenario[Any]], records: Mapping[str, Record], ma
     )
 
 
-def _section(scenario: Scenario[Any], record: Record) -> dict[str, Any]:
+def _section(scenario: Experiment, record: Record) -> dict[str, Any]:
     """What the page says of one run of ``scenario``; ``decisions`` count its verdicts."""
     label = f"Plot of {scenario.name}; the numbers are in a table below."
     return {
@@ -63,9 +63,9 @@ def _section(scenario: Scenario[Any], record: Record) -> dict[str, Any]:
     }
 
 
-def _drawn_again(scenario: Scenario[Any], record: Record) -> str:
+def _drawn_again(scenario: Experiment, record: Record) -> str:
     profile = check(record.manifest["plan"]["links"], Profile, f"{scenario.name}: the run's links")
-    return plot(scenario, Topology.of(profile), record.readings)
+    return plot(scenario.name, lambda figure: scenario.draw(figure, Topology.of(profile), record.readings))
 
 
 def _paragraphs(about: str) -> list[tuple[str, bool]]:

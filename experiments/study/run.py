@@ -11,13 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiments.results import finish, manifest, write_json
 from experiments.study.arguments import Allowed
-from experiments.study.blueprint import Blueprint, Standing, StandingTestbed
+from experiments.study.blueprint import Blueprint, Standing
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.plot import plot
 from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, name_of
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed import native
+from experiments.testbed.build import Testbed
 from experiments.testbed.captures import captured
 from experiments.testbed.selfcheck import as_json
 
@@ -41,10 +42,10 @@ def perform(
     again if the hypervisor took more meanwhile than is ``allowed``.
     """
     plan = order.plan()
-    folder = Folder.resume_or_begin(results / order.scenario.name, plan)
+    folder = Folder.resume_or_begin(results / order.experiment.name, plan)
     wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
     if wanted:
-        write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.scenario.paper))
+        write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.experiment.paper))
         _Measurement(order, name, folder, console, allowed, pcap).measure(wanted)
     return _conclude(order, folder)
 
@@ -62,22 +63,22 @@ class _Measurement:
         """A testbed for as many readings in a row as it serves."""
         columns = (TextColumn("{task.description:60}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self.console) as progress:
-            total = len(self.order.points) * self.order.options.repeat
-            task = progress.add_task(self.order.scenario.name, total=total, completed=total - len(wanted))
-            for (seed, blueprint), group in groupby(wanted, self.order.place):
-                progress.update(task, description=f"{self.order.scenario.name}: checking the links")
-                with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as built:
-                    self._note(built, blueprint, seed)
+            total = len(self.order.points) * self.order.experiment.repeat
+            task = progress.add_task(self.order.experiment.name, total=total, completed=total - len(wanted))
+            for (seed, blueprint), group in groupby(wanted, self.order.stands_on):
+                progress.update(task, description=f"{self.order.experiment.name}: checking the links")
+                with blueprint.standing(self.name, seed, self.allowed.tolerance.fraction) as standing:
+                    self._note(standing, blueprint, seed)
                     for repetition, point in group:
-                        progress.update(task, description=f"{self.order.scenario.name}: {name_of(point)}")
-                        self.folder.add(self._undisturbed(built, point, repetition))
+                        progress.update(task, description=f"{self.order.experiment.name}: {name_of(point)}")
+                        self.folder.add(self._undisturbed(standing.built, point, repetition))
                         progress.advance(task)
 
-    def _undisturbed(self, built: Standing, point: Point, repetition: int) -> Reading:
+    def _undisturbed(self, built: object, point: Point, repetition: int) -> Reading:
         """A reading, taken again if the hypervisor took too much time meanwhile; its value STOLEN tells."""
         for attempt in range(1, _ATTEMPTS + 1):
             with self._captured(built, point, repetition), stolen() as share:
-                reading = self.order.scenario.measure(built, self.order.options, point, repetition)
+                reading = self.order.experiment.measure(built, point, repetition)
                 lost = share()
             if lost <= self.allowed.most_stolen.fraction or attempt == _ATTEMPTS:
                 break
@@ -85,23 +86,23 @@ class _Measurement:
             wait_for_calm(self.allowed.most_stolen.fraction)
         return replace(reading, values={**reading.values, STOLEN: 100 * lost})
 
-    def _captured(self, built: Standing, point: Point, repetition: int) -> AbstractContextManager[None]:
-        if not (self.pcap and isinstance(built, StandingTestbed)):
+    def _captured(self, built: object, point: Point, repetition: int) -> AbstractContextManager[None]:
+        if not (self.pcap and isinstance(built, Testbed)):
             return nullcontext()
-        nodes = (built.testbed.client, built.testbed.gateway, built.testbed.server)
+        nodes = (built.client, built.gateway, built.server)
         return captured(nodes, self.folder.path / "pcap", f"{name_of(point)}-{repetition:02}")
 
-    def _note(self, built: Standing, blueprint: Blueprint, seed: int) -> None:
-        about = {"seed": seed, "emulated_by": built.emulation, "measured": as_json(built.links)}
+    def _note(self, standing: Standing[object], blueprint: Blueprint, seed: int) -> None:
+        about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}
         about |= {"programs": native.description()}
         self.folder.note_testbed(blueprint.as_json() | about)
 
 
 def _conclude(order: Order, folder: Folder) -> Outcome:
     readings = folder.readings()
-    verdicts = order.scenario.judged(order.options, order.topology, readings)
+    verdicts = order.judged(readings)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
-    folder.write_tables(order.scenario.name, readings)
-    (folder.path / "plot.svg").write_text(plot(order.scenario, order.topology, readings))
+    folder.write_tables(order.experiment.name, readings)
+    (folder.path / "plot.svg").write_text(plot(order.experiment.name, lambda figure: order.drawn(figure, readings)))
     finish(folder.path)
     return Outcome(readings, verdicts)

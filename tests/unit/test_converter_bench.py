@@ -9,13 +9,13 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from experiments.bench.__main__ import main
-from experiments.bench.converter import SCENARIO, ConverterOptions, points, present
+from experiments.bench.converter import Converter, present
 from experiments.bench.converter.contenders import CONTENDERS, Contender, Program
 from experiments.bench.converter.footprint import most_held
 from experiments.bench.converter.ratios import ratios_of
 from experiments.bench.converter.steering import mask
 from experiments.bench.converter.throughput import KINDS, load_of, moves_bytes, only_comes_down, value_of
-from experiments.bench.converter_growth import metrics as growth
+from experiments.bench.converter_growth import ConverterGrowth
 from experiments.bench.parts import (
     BULK,
     CONNECTIONS,
@@ -32,10 +32,12 @@ from experiments.bench.parts import (
 from experiments.probes.conversion import Packet, conversions, packet
 from experiments.study.changes import orders
 from experiments.study.readings import Reading, Readings
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
-FULL = ConverterOptions()
-QUICK = ConverterOptions.model_validate(dict(SCENARIO.quick))
+LINKS = Topology(())
+FULL = Converter()
+QUICK = Converter.model_validate(dict(Converter.quick))
 
 
 def seen(at: float, kind: str) -> Packet:
@@ -170,14 +172,14 @@ def test_a_contender_that_is_not_installed_is_left_out_by_name() -> None:
     assert told == ["absent is left out: /no/such/module.so is not here (scripts/setup --dev installs it)"]
 
 
-def of_throughput(options: ConverterOptions) -> dict[str, set[str]]:
+def of_throughput(options: Converter) -> dict[str, set[str]]:
     """Who takes part in each kind of measurement."""
-    return {kind: {each["by"] for each in points(options) if each["measure"] == kind} for kind in KINDS}
+    return {kind: {each["by"] for each in options.points(LINKS) if each["measure"] == kind} for kind in KINDS}
 
 
 def test_who_stalls_is_left_out_of_bytes_alone() -> None:
     able = of_throughput(FULL)
-    assert list(dict.fromkeys(each["measure"] for each in points(FULL))) == list(MEASUREMENTS)
+    assert list(dict.fromkeys(each["measure"] for each in FULL.points(LINKS))) == list(MEASUREMENTS)
     for kind, names in able.items():
         some = set() if kind in (CONNECTIONS, REQUESTS) else {"nginx", HAPROXY_HTTP, TUNNEL}
         assert names == {NATIVE, TUNNEL, *PEERS} - some
@@ -186,7 +188,7 @@ def test_who_stalls_is_left_out_of_bytes_alone() -> None:
 def test_without_direct_there_are_contenders_alone() -> None:
     able = of_throughput(QUICK.model_copy(update={"peers": ("relay",)}))
     assert all(names - {TUNNEL} == {NATIVE, "relay"} for names in able.values())
-    assert not [each for each in points(FULL) if each["by"] == DIRECT and each["measure"] not in KINDS]
+    assert not [each for each in FULL.points(LINKS) if each["by"] == DIRECT and each["measure"] not in KINDS]
 
 
 def test_all_but_downloads_is_steered() -> None:
@@ -203,7 +205,7 @@ def test_a_processor_is_a_bit_of_the_kernels_mask(processor: int, expected: str)
 
 def test_what_is_not_named_is_measured_whole() -> None:
     assert (FULL.only, FULL.peers) == (MEASUREMENTS, PEERS)
-    (some,) = orders([SCENARIO], ["only=connections", "peers=haproxy,nginx"])
+    (some,) = orders([FULL], ["only=connections", "peers=haproxy,nginx"])
     assert {(each["measure"], each["by"]) for each in some.points} == {
         (CONNECTIONS, by) for by in (NATIVE, TUNNEL, "haproxy", "nginx")
     }
@@ -211,11 +213,11 @@ def test_what_is_not_named_is_measured_whole() -> None:
 
 def test_a_part_that_is_not_there_is_no_option_either() -> None:
     with pytest.raises(CommandError, match=r"only = 'downloads': accepted: costs, counts, delay, "):
-        orders([SCENARIO], ["only=downloads"])
+        orders([FULL], ["only=downloads"])
 
 
 def test_contenders_of_a_measurement_follow_each_other_and_costs_are_measured_alone() -> None:
-    (order,) = orders([SCENARIO], (), quick=True)
+    (order,) = orders([FULL], (), quick=True)
     turns = [(each["measure"], each.get("connections")) for _, each in order.readings]
     changes = [one for one, other in pairwise(turns) if one != other]
     assert len(changes) == 2 * len(set(turns)) - 2  # the second repetition begins where the first one ended
@@ -254,7 +256,7 @@ def test_squid_and_ours_are_asked_and_the_others_forward() -> None:
 
 def test_the_bytes_of_a_bulk_measurement_are_the_same_for_any_number_of_connections() -> None:
     for options in (FULL, QUICK):
-        for point in points(options):
+        for point in options.points(LINKS):
             if moves_bytes(point["measure"]):
                 load = load_of(point, options.size.amount, options.seconds)
                 said = dict(zip(load[1:5:2], map(int, load[2:5:2]), strict=True))
@@ -272,7 +274,10 @@ def test_growth_compares_the_most_tunnels_that_were_held_with_the_fewest() -> No
         return Reading({"by": NATIVE, "workers": "2", "open": str(count)}, 1, values, {})
 
     left_out = Reading({"by": NATIVE, "workers": "2", "open": "50000"}, 1, {}, {})
-    found = {each.name: each for each in growth(Readings([beside(100, 10, 50), beside(7000, 9, 40), left_out]))}
+    found = {
+        each.name: each
+        for each in ConverterGrowth().metrics(Readings([beside(100, 10, 50), beside(7000, 9, 40), left_out]))
+    }
     assert found["requests_per_second_flat_2"].median == pytest.approx(0.9)
     assert found["instructions_per_request_flat_2"].median == pytest.approx(1.25)
     assert found["rss_mb of 2 workers beside 7000"].median == 7

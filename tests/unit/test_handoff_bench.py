@@ -10,7 +10,7 @@ from experiments.bench import handoff_soak
 from experiments.handoff import clients, running
 from experiments.handoff.proxies import PROXIES
 from experiments.handoff.shaping import commands
-from experiments.scenarios import handoff_sizes
+from experiments.scenarios.handoff_sizes import HandoffSizes, even_from
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import quoted
 from tributary.settings.errors import CommandError
@@ -34,7 +34,7 @@ def value(point: Point) -> Mapping[str, float]:
 
 
 def told(*absent: str) -> dict[str, float]:
-    return quoted(handoff_sizes.SCENARIO, lambda point: {} if point["by"] in absent else value(point))
+    return quoted(HandoffSizes(), lambda point: {} if point["by"] in absent else value(point))
 
 
 def test_ratios_are_to_the_better_proxy_and_to_direct_and_larger_is_better() -> None:
@@ -62,9 +62,9 @@ def test_without_a_proxy_there_is_nothing_to_be_even_with() -> None:
 
 
 def test_even_is_from_where_on_no_proxy_is_better_any_more() -> None:
-    assert handoff_sizes.even_from({10: [1.2], 20: [0.9, 1.1], 40: [1.0, 1.3], 80: [2.0, 1.9]}) == 40
-    assert handoff_sizes.even_from({10: [1.2], 20: [0.9]}) is None
-    assert handoff_sizes.even_from({10: []}) is None
+    assert even_from({10: [1.2], 20: [0.9, 1.1], 40: [1.0, 1.3], 80: [2.0, 1.9]}) == 40
+    assert even_from({10: [1.2], 20: [0.9]}) is None
+    assert even_from({10: []}) is None
 
 
 def test_clients_side_by_side_are_added_up() -> None:

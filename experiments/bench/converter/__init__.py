@@ -41,14 +41,13 @@ from experiments.bench.parts import (
     REQUESTS,
     TUNNEL,
 )
-from experiments.bench.processors import kept_to
-from experiments.scenarios.cabled import Cabled, Cables
+from experiments.scenarios.cabled import cables_with
 from experiments.scenarios.sweeps import Several, some_of
+from experiments.study.blueprint import Ground
+from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
-from experiments.study.scenario import Options, Repeat, Scenario
 from experiments.testbed.cables import Cabling
-from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
@@ -63,7 +62,40 @@ _SECONDS = "a number of seconds above 0"
 _CONNECTIONS = "a whole number of connections, at least 1"
 
 
-class ConverterOptions(Options):
+@dataclass(frozen=True)
+class Contest:
+    """The nodes with those who listen, all on the same ``processors``; readings of peers that were ``given_up``."""
+
+    cabling: Cabling
+    processors: Sequence[int]
+    given_up: set[str] = field(default_factory=set)
+
+
+def contending(listening: Sequence[str]) -> Ground[Contest]:
+    """Those of these names listen that are here."""
+    processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
+
+    @contextmanager
+    def contest(cabling: Cabling) -> Iterator[Contest]:
+        with ExitStack() as stack:
+            for contender in present(
+                [CONTENDERS[each] for each in listening], lambda text: print(text, file=sys.stderr)
+            ):
+                stack.enter_context(contender.running(cabling))
+            yield Contest(cabling, processors)
+
+    return cables_with(contest, processors, listening=list(listening))
+
+
+def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
+    """Those whose programs are here; who is not is told."""
+    for contender in all_of_them:
+        if contender.missing:
+            say(f"{contender.name} is left out: {contender.missing} is not here (scripts/setup --dev installs it)")
+    return [contender for contender in all_of_them if not contender.missing]
+
+
+class Converter(Experiment):
     """Some measurements ``only``, beside some ``peers``.
 
     ``size``: of all transfers of a bulk measurement together, also over ``many`` connections. ``seconds``,
@@ -71,6 +103,21 @@ class ConverterOptions(Options):
     repetition. ``idle``: connections that every contender holds, for what one costs; ``held``: those that ours holds at
     once.
     """
+
+    claim = "How fast is the native converter, and what does it take, beside Squid, HAProxy, Varnish, nginx, a relay?"
+    quick = {
+        "repeat": 2,
+        "size": "300MB",
+        "many": 8,
+        "seconds": 0.5,
+        "delay_seconds": 0.5,
+        "count_seconds": 0.5,
+        "starts": 2,
+        "idle": 500,
+        "held": 2000,
+    }
+    any_links = False
+    in_turn = True
 
     repeat: Repeat = 5
     only: Annotated[tuple[str, ...], BeforeValidator(some_of(MEASUREMENTS))] = MEASUREMENTS
@@ -86,64 +133,76 @@ class ConverterOptions(Options):
     idle: int = Field(default=2000, ge=1, description=_CONNECTIONS)
     held: int = Field(default=20_000, ge=1, description=_CONNECTIONS)
 
+    def points(self, _topology: Topology) -> list[Point]:
+        """Each measurement of each contender that can take part."""
+        return [
+            {**measurement, "by": by}
+            for measurement in self._measurements()
+            for by in (*self._asked, *([DIRECT] if DIRECT in self.peers else []))
+            if _able(measurement["measure"], by)
+        ]
 
-@dataclass(frozen=True)
-class Contest(Cabled):
-    """The nodes with those who listen, all on the same ``processors``; readings of peers that were ``given_up``."""
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """The contenders, ours first."""
+        return tuple(name for name in CONTENDERS if name in (NATIVE, TUNNEL) or name in self.peers)
 
-    processors: Sequence[int]
-    given_up: set[str] = field(default_factory=set)
+    def blueprint(self, _profile: object, point: Point) -> Ground[Contest]:
+        return contending(() if point["measure"] in (COSTS, COUNTS) else self._asked)
 
-
-@dataclass(frozen=True)
-class Contending(Cables):
-    """The same before it stands: those of these names listen that are here."""
-
-    listening: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, object]:
-        return super().as_json() | {"listening": list(self.listening)}
-
-    @contextmanager
-    def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Contest]:
-        """They listen for the length of the block."""
-        processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
-        with kept_to(processors), super().standing(name, seed, tolerance) as built, ExitStack() as stack:
-            asked = [CONTENDERS[each] for each in self.listening]
-            for contender in present(asked, lambda text: print(text, file=sys.stderr)):
-                stack.enter_context(contender.running(built.cabling))
-            yield Contest(built.cabling, processors)
-
-
-def present(all_of_them: Sequence[Contender], say: Callable[[str], None]) -> list[Contender]:
-    """Those whose programs are here; who is not is told."""
-    for contender in all_of_them:
-        if contender.missing:
-            say(f"{contender.name} is left out: {contender.missing} is not here (scripts/setup --dev installs it)")
-    return [contender for contender in all_of_them if not contender.missing]
-
-
-def _asked(options: ConverterOptions) -> tuple[str, ...]:
-    """The contenders, ours first."""
-    return tuple(name for name in CONTENDERS if name in (NATIVE, TUNNEL) or name in options.peers)
-
-
-def points(options: ConverterOptions, _topology: Topology | None = None) -> list[Point]:
-    """Each measurement of each contender that can take part."""
-    return [
-        {**measurement, "by": by}
-        for measurement in _measurements(options)
-        for by in (*_asked(options), *([DIRECT] if DIRECT in options.peers else []))
-        if _able(measurement["measure"], by)
-    ]
-
-
-def _measurements(options: ConverterOptions) -> Iterator[Point]:
-    for measurement in (each for each in MEASUREMENTS if each in options.only):
-        if measurement == BULK_MANY:
-            yield from ({"measure": measurement, "connections": str(each)} for each in options.many)
+    def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
+        """Nothing of a peer that is not here, or that failed in all its tries at this point before."""
+        contender, measurement, taken = CONTENDERS.get(point["by"]), point["measure"], dict[str, Sequence[float]]()
+        if (contender and contender.missing) or name_of(point) in built.given_up:
+            values = {}
+        elif contender and measurement == COSTS:
+            taken["start_ms"] = start_milliseconds(built.cabling, contender, self.starts)
+            values = {"start_ms": median(taken["start_ms"])} | self._memory(built.cabling, contender)
+        elif contender and measurement == COUNTS:
+            values = _counts(built, contender, self.count_seconds, name_of(point))
+        elif contender and measurement == DELAY:
+            values = conversion_microseconds(built.cabling, contender, self.delay_seconds)
         else:
-            yield {"measure": measurement}
+            values = self._reached(built, point)
+        return Reading(point, repetition, values, {}, taken)
+
+    def metrics(self, readings: Readings) -> list[Metric]:
+        """Ours under the bare names of values, the others' with their own in front; throughput by who reached it."""
+        return [
+            *_throughput(readings),
+            *(
+                Metric(f"{'' if by == NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
+                for by in CONTENDERS
+                for value in (*_COSTS, *COUNTED, *DELAYS)
+            ),
+            *ratios_of(readings),
+        ]
+
+    def _measurements(self) -> Iterator[Point]:
+        for measurement in (each for each in MEASUREMENTS if each in self.only):
+            if measurement == BULK_MANY:
+                yield from ({"measure": measurement, "connections": str(each)} for each in self.many)
+            else:
+                yield {"measure": measurement}
+
+    def _memory(self, cabling: Cabling, contender: Contender) -> dict[str, float]:
+        """What it takes before there is work."""
+        megabytes, kilobytes = idle(cabling, contender, self.idle)
+        values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
+        if contender.name == NATIVE:
+            held = most_held(self.held)
+            with contender.running(cabling), holding(cabling, contender.tunnel, held):
+                values["held_connections"] = float(held)
+        return values
+
+    def _reached(self, built: Contest, point: Point) -> dict[str, float]:
+        load = load_of(point, self.size.amount, self.seconds)
+        steering = steered(built.cabling.testbed, built.processors)
+        with nullcontext() if only_comes_down(point["measure"]) else steering:
+            reached = throughput(built.cabling, point, load, route_of(point["by"]))
+        if not reached:
+            built.given_up.add(name_of(point))
+        return reached
 
 
 def _able(measurement: str, by: str) -> bool:
@@ -156,67 +215,12 @@ def _able(measurement: str, by: str) -> bool:
     return not (CONTENDERS[by].stalls and moves_bytes(measurement))
 
 
-def _blueprint(options: ConverterOptions, _profile: object, point: Point) -> Contending:
-    return Contending(listening=() if point["measure"] in (COSTS, COUNTS) else _asked(options))
-
-
-def _measure(built: Contest, options: ConverterOptions, point: Point, repetition: int) -> Reading:
-    """Nothing of a peer that is not here, or that failed in all its tries at this point before."""
-    contender, measurement, taken = CONTENDERS.get(point["by"]), point["measure"], dict[str, Sequence[float]]()
-    if (contender and contender.missing) or name_of(point) in built.given_up:
-        values = {}
-    elif contender and measurement == COSTS:
-        taken["start_ms"] = start_milliseconds(built.cabling, contender, options.starts)
-        values = {"start_ms": median(taken["start_ms"])} | _memory(built.cabling, options, contender)
-    elif contender and measurement == COUNTS:
-        values = _counts(built, contender, options.count_seconds, name_of(point))
-    elif contender and measurement == DELAY:
-        values = conversion_microseconds(built.cabling, contender, options.delay_seconds)
-    else:
-        values = _reached(built, options, point)
-    return Reading(point, repetition, values, {}, taken)
-
-
-def _memory(cabling: Cabling, options: ConverterOptions, contender: Contender) -> dict[str, float]:
-    """What it takes before there is work."""
-    megabytes, kilobytes = idle(cabling, contender, options.idle)
-    values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
-    if contender.name == NATIVE:
-        held = most_held(options.held)
-        with contender.running(cabling), holding(cabling, contender.tunnel, held):
-            values["held_connections"] = float(held)
-    return values
-
-
 def _counts(built: Contest, contender: Contender, seconds: float, name: str) -> dict[str, float]:
     if absent := next((tool for tool in TOOLS if shutil.which(tool) is None), None):
         print(f"{name}: left out: {absent} is not here (apt-get install valgrind strace)", file=sys.stderr)
         built.given_up.add(name)
         return {}
     return counts(built.cabling, contender, seconds)
-
-
-def _reached(built: Contest, options: ConverterOptions, point: Point) -> dict[str, float]:
-    load = load_of(point, options.size.amount, options.seconds)
-    steering = steered(built.cabling.testbed, built.processors)
-    with nullcontext() if only_comes_down(point["measure"]) else steering:
-        reached = throughput(built.cabling, point, load, route_of(point["by"]))
-    if not reached:
-        built.given_up.add(name_of(point))
-    return reached
-
-
-def metrics(readings: Readings) -> list[Metric]:
-    """Ours under the bare names of values, the others' with their own in front; throughput by who reached it."""
-    return [
-        *_throughput(readings),
-        *(
-            Metric(f"{'' if by == NATIVE else f'{by}_'}{value}", readings.at(by=by).samples(value))
-            for by in CONTENDERS
-            for value in (*_COSTS, *COUNTED, *DELAYS)
-        ),
-        *ratios_of(readings),
-    ]
 
 
 def _throughput(readings: Readings) -> Iterator[Metric]:
@@ -229,28 +233,3 @@ def _throughput(readings: Readings) -> Iterator[Metric]:
 
 def _title(point: Point) -> str:
     return f"{BULK} {point['connections']} connections" if "connections" in point else point["measure"]
-
-
-SCENARIO = Scenario(
-    name="bench-converter",
-    claim="How fast is the native converter, and what does it take, beside Squid, HAProxy, Varnish, nginx, a relay?",
-    about=__doc__,
-    options=ConverterOptions,
-    quick={
-        "repeat": 2,
-        "size": "300MB",
-        "many": 8,
-        "seconds": 0.5,
-        "delay_seconds": 0.5,
-        "count_seconds": 0.5,
-        "starts": 2,
-        "idle": 500,
-        "held": 2000,
-    },
-    points=points,
-    blueprint=_blueprint,
-    measure=_measure,
-    metrics=metrics,
-    any_links=False,
-    in_turn=True,
-)

@@ -1,13 +1,12 @@
-"""Readings that no machine gave, for the scenarios' verdicts and plots."""
+"""Readings that no machine gave, for the experiments' verdicts and plots."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict
-from experiments.study.scenario import Scenario
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import load
 
@@ -17,46 +16,46 @@ Rule = Callable[[Point], Mapping[str, float]]
 SERIES = {"wired": [(0.1, 90.0), (0.2, 95.0)]}
 
 
-def topology(scenario: Scenario[Any]) -> Topology:
-    """The links that ``scenario`` has unless told otherwise."""
-    return Topology.of(load(scenario.profile, Profile))
+def topology(experiment: Experiment) -> Topology:
+    """The links that ``experiment`` has unless told otherwise."""
+    return Topology.of(load(experiment.profile, Profile))
 
 
-def readings(scenario: Scenario[Any], rule: Rule) -> Readings:
+def readings(experiment: Experiment, rule: Rule) -> Readings:
     """Three repetitions at every point, as ``rule`` has it."""
-    points = scenario.points(scenario.options(), topology(scenario))
+    points = experiment.points(topology(experiment))
     return Readings(Reading(point, n, rule(point), SERIES) for point in points for n in (1, 2, 3))
 
 
-def judged(scenario: Scenario[Any], rule: Rule) -> Sequence[Verdict]:
-    """What ``scenario`` says of them."""
-    return scenario.judged(scenario.options(), topology(scenario), readings(scenario, rule))
+def judged(experiment: Experiment, rule: Rule) -> Sequence[Verdict]:
+    """What ``experiment`` says of them."""
+    return list(experiment.judge(topology(experiment), readings(experiment, rule)))
 
 
-def failed(scenario: Scenario[Any], rule: Rule) -> list[str]:
+def failed(experiment: Experiment, rule: Rule) -> list[str]:
     """The claims that do not hold, but for those of a paper that are known to differ here."""
-    return [verdict.claim for verdict in judged(scenario, rule) if not (verdict.holds or verdict.differs)]
+    return [verdict.claim for verdict in judged(experiment, rule) if not (verdict.holds or verdict.differs)]
 
 
-def differing(scenario: Scenario[Any], rule: Rule) -> list[str]:
+def differing(experiment: Experiment, rule: Rule) -> list[str]:
     """The claims of a paper that do not hold here, for a reason that is known."""
-    return [verdict.claim for verdict in judged(scenario, rule) if verdict.differs]
+    return [verdict.claim for verdict in judged(experiment, rule) if verdict.differs]
 
 
-def quoted(scenario: Scenario[Any], rule: Rule) -> dict[str, float]:
+def quoted(experiment: Experiment, rule: Rule) -> dict[str, float]:
     """The metrics, each by its name."""
-    return {metric.name: metric.median for metric in scenario.quoted(readings(scenario, rule))}
+    return {metric.name: metric.median for metric in experiment.quoted(readings(experiment, rule))}
 
 
-def drawn(scenario: Scenario[Any], rule: Rule) -> Figure:
+def drawn(experiment: Experiment, rule: Rule) -> Figure:
     """The plot."""
     figure = Figure()
-    scenario.drawn(figure, topology(scenario), readings(scenario, rule))
+    experiment.draw(figure, topology(experiment), readings(experiment, rule))
     return figure
 
 
 def claims_test(
-    scenario: Scenario[Any],
+    experiment: Experiment,
     good: Rule,
     *broken: tuple[Rule, *tuple[str, ...]],
     panels: int = 0,
@@ -70,9 +69,9 @@ def claims_test(
 
     @pytest.mark.parametrize(("rule", "claims"), rows)
     def test(rule: Rule, claims: list[str]) -> None:
-        assert [*failed(scenario, rule), *(differing(scenario, rule) if differing_too else ())] == claims
+        assert [*failed(experiment, rule), *(differing(experiment, rule) if differing_too else ())] == claims
         if rule is good and panels:
-            assert len(drawn(scenario, good).axes) == panels
+            assert len(drawn(experiment, good).axes) == panels
 
     return test
 

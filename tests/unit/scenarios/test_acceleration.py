@@ -2,13 +2,15 @@
 
 import pytest
 
-from experiments.scenarios.acceleration import SCENARIO, Model
+from experiments.scenarios.acceleration import Acceleration, Model
 from experiments.study.readings import Point
 from experiments.testbed.chain import By, split
 from tests.unit.scenarios.made_up import but, claims_test, topology
 
-LINK = topology(SCENARIO).links[0]
-SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
+EXPERIMENT = Acceleration()
+
+LINK = topology(EXPERIMENT).links[0]
+SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
 
 
 def good(point: Point) -> dict[str, float]:
@@ -20,7 +22,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"proxies": "1", "by": By.EARLY.value}, first_byte_ms_10=152),

@@ -1,6 +1,6 @@
 """Verdicts on send buffers of several sizes."""
 
-from experiments.scenarios.acceleration_buffer import SCENARIO
+from experiments.scenarios.acceleration_buffer import AccelerationBuffer
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test
 
@@ -11,7 +11,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    AccelerationBuffer(),
     good,
     (but(good, {"ratio": "4"}, rate_mbps=95), "twice the receive buffer reaches 97 % of the most"),
     (but(good, {"ratio": "0.5"}, rate_mbps=89), "half of it does not reach 80 %"),

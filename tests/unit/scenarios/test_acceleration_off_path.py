@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.scenarios.acceleration import Model
-from experiments.scenarios.acceleration_off_path import SCENARIO, detour
+from experiments.scenarios.acceleration_off_path import AccelerationOffPath, detour
 from experiments.study.readings import Point, Readings
 from experiments.testbed.chain import By
 from experiments.testbed.topology import Link, Profile, Topology
@@ -13,12 +13,14 @@ from tests.unit.scenarios.made_up import readings as made_up
 from tributary.settings.files import load
 from tributary.settings.units import Duration
 
-SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
+EXPERIMENT = AccelerationOffPath()
+
+SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
 
 
 def link_of(point: Point) -> Link:
     """The way that it is measured on."""
-    return detour(topology(SCENARIO).links[0], Duration.parse(point["side"]))
+    return detour(topology(EXPERIMENT).links[0], Duration.parse(point["side"]))
 
 
 def good(point: Point) -> dict[str, float]:
@@ -28,9 +30,9 @@ def good(point: Point) -> dict[str, float]:
     return firsts | {f"whole_ms_{size}": model.whole(1000 * size) for size in SIZES}
 
 
-LAST = SCENARIO.points(SCENARIO.options(), Topology(()))[-1]["side"]
+LAST = EXPERIMENT.points(Topology(()))[-1]["side"]
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"side": LAST, "by": By.EARLY.value}, first_byte_ms_10=190),
@@ -45,19 +47,19 @@ def test_detours_alone_can_be_drawn() -> None:
     def without_the_nearest(point: Point) -> bool:
         return point["side"] != "25ms" or point["by"] == By.DIRECT.value
 
-    readings = made_up(SCENARIO, good)
+    readings = made_up(EXPERIMENT, good)
     figure = Figure()
     kept = Readings(reading for reading in readings if without_the_nearest(reading.point))
-    SCENARIO.drawn(figure, topology(SCENARIO), kept)
+    EXPERIMENT.draw(figure, topology(EXPERIMENT), kept)
     assert len(figure.axes) == 2
 
 
 def test_the_way_round_takes_as_long_as_its_sides() -> None:
-    link = Topology.of(load(SCENARIO.profile, Profile)).links[0]
-    points = SCENARIO.points(SCENARIO.options(), Topology((link,)))
+    link = Topology.of(load(EXPERIMENT.profile, Profile)).links[0]
+    points = EXPERIMENT.points(Topology((link,)))
     ways = {point["side"]: link_of(point) for point in points}
     assert ways["25ms"].rtt == link.rtt == 0.1
     assert max(way.rtt for way in ways.values()) == 0.15
     for point in points:
-        ground = SCENARIO.blueprint(SCENARIO.options(), load(SCENARIO.profile, Profile), point)
+        ground = EXPERIMENT.blueprint(load(EXPERIMENT.profile, Profile), point)
         assert ground.as_json() == {"proxies": 1, "round_trip_ms": pytest.approx(1000 * ways[point["side"]].rtt)}

@@ -1,8 +1,10 @@
 """Verdicts on how long connections take to stand."""
 
-from experiments.scenarios.acceleration_setup import SCENARIO
+from experiments.scenarios.acceleration_setup import AccelerationSetup
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, drawn
+
+EXPERIMENT = AccelerationSetup()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -12,11 +14,11 @@ def good(point: Point) -> dict[str, float]:
 
 
 def test_each_way_has_its_line() -> None:
-    assert len(drawn(SCENARIO, good).axes[0].containers) == 4
+    assert len(drawn(EXPERIMENT, good).axes[0].containers) == 4
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"by": "converter", "connections": "230"}, beside_ms=3.5),

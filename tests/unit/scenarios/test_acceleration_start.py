@@ -1,8 +1,10 @@
 """Verdicts on how long a converter takes to start."""
 
-from experiments.scenarios.acceleration_start import SCENARIO
+from experiments.scenarios.acceleration_start import AccelerationStart
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, drawn
+
+EXPERIMENT = AccelerationStart()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -11,11 +13,11 @@ def good(point: Point) -> dict[str, float]:
 
 
 def test_each_limit_has_its_place() -> None:
-    assert [len(axes.get_xticks()) for axes in drawn(SCENARIO, good).axes] == [4, 5]
+    assert [len(axes.get_xticks()) for axes in drawn(EXPERIMENT, good).axes] == [4, 5]
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, {"memory": "6MB"}, start_ms=13.0), "it takes a connection in time, with 6MB"),
     panels=2,

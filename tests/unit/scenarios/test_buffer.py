@@ -2,11 +2,14 @@
 
 import pytest
 
-from experiments.scenarios.buffer import SCENARIO, BufferOptions, needed
+from experiments.scenarios.buffer import Buffer, needed
 from experiments.study.changes import orders
 from experiments.study.readings import Point
+from experiments.testbed.topology import Topology
 from tests.unit.scenarios.made_up import but, claims_test, readings, topology
 from tributary.settings.units import Size
+
+EXPERIMENT = Buffer()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -17,7 +20,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"buffer": "180kB", "family": "ipv6", "by": "squid"}, steady_mbps=49),
@@ -36,10 +39,10 @@ test_claims = claims_test(
 
 
 def test_sizes_that_were_not_asked_for_are_not_judged() -> None:
-    options = BufferOptions.model_validate({"buffer": "0.72MB"})
-    points = SCENARIO.points(options, topology(SCENARIO))
+    options = Buffer.model_validate({"buffer": "0.72MB"})
+    points = options.points(topology(EXPERIMENT))
     assert {point["buffer"] for point in points} == {"720kB"}
-    verdicts = SCENARIO.judged(options, topology(SCENARIO), readings(SCENARIO, good).at(buffer="720kB"))
+    verdicts = options.judge(topology(EXPERIMENT), readings(EXPERIMENT, good).at(buffer="720kB"))
     assert [verdict.claim for verdict in verdicts] == [
         "0.72 MB are enough: 95 % of the best size (squid)",
         "0.72 MB are enough: 95 % of the best size (native)",
@@ -48,7 +51,7 @@ def test_sizes_that_were_not_asked_for_are_not_judged() -> None:
 
 def test_what_theory_needs_follows_the_links() -> None:
     """A longer link moves the theory with it: the knee is held against the links that were measured."""
-    links = topology(SCENARIO)
+    links = topology(EXPERIMENT)
     assert needed(links) == pytest.approx(480_000, rel=0.01)
-    (longer,) = orders([SCENARIO], ["wireless.delay=30ms"])
-    assert needed(longer.topology) == pytest.approx(2 * 64e6 * 0.075 / 8, rel=0.01)
+    (longer,) = orders([EXPERIMENT], ["wireless.delay=30ms"])
+    assert needed(Topology.of(longer.profile)) == pytest.approx(2 * 64e6 * 0.075 / 8, rel=0.01)

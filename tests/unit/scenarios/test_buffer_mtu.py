@@ -1,6 +1,6 @@
 """Verdicts on the buffer that is needed by packets of each size."""
 
-from experiments.scenarios.buffer_mtu import SCENARIO
+from experiments.scenarios.buffer_mtu import BufferMtu
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import Rule, claims_test
 from tributary.settings.units import Size
@@ -20,7 +20,7 @@ GOOD = {1500: 0.48, 1280: 0.48, 1000: 0.68, 576: 1.36}
 
 
 test_claims = claims_test(
-    SCENARIO,
+    BufferMtu(),
     needing(GOOD),
     (needing(GOOD | {1000: 0.34}), "packets of 1000 bytes need no smaller buffer than those of 1500"),
     (

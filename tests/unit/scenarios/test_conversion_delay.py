@@ -1,6 +1,6 @@
 """Verdicts on the time that packets stay in a converter."""
 
-from experiments.scenarios.conversion_delay import SCENARIO
+from experiments.scenarios.conversion_delay import ConversionDelay
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test
 
@@ -15,7 +15,7 @@ def good(point: Point) -> dict[str, float]:
 
 IPV6 = {"family": "ipv6"}
 test_claims = claims_test(
-    SCENARIO,
+    ConversionDelay(),
     good,
     (
         but(good, IPV6 | {"by": "squid"}, own_syn_p50_us=5100.0),

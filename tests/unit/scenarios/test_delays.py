@@ -1,12 +1,14 @@
 """Verdicts on what waits in a receiver whose paths differ in delay."""
 
-from experiments.scenarios.delays import SCENARIO, DelaysOptions
+from experiments.scenarios.delays import Delays
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.readings import Point
 from experiments.testbed.topology import Profile
 from tests.unit.scenarios.made_up import but, claims_test, differing, failed, topology
 from tributary.settings.files import check, load
 from tributary.settings.units import Duration
+
+EXPERIMENT = Delays()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -16,7 +18,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"difference": "0s"}, waiting_kb=250.0),
@@ -32,18 +34,18 @@ test_claims = claims_test(
 
 def test_a_burst_that_waits_differs_from_the_paper_and_fails_nothing() -> None:
     rule = but(good, {"difference": "0s"}, waiting_kb=100.0)
-    assert failed(SCENARIO, rule) == []
-    assert differing(SCENARIO, rule) == ["with delays that are alike hardly anything waits, beside that"]
+    assert failed(EXPERIMENT, rule) == []
+    assert differing(EXPERIMENT, rule) == ["with delays that are alike hardly anything waits, beside that"]
 
 
 def test_the_second_link_is_longer_by_the_difference_of_the_round_trips() -> None:
-    profile = load(SCENARIO.profile, Profile)
+    profile = load(EXPERIMENT.profile, Profile)
     for difference, each_way in (("0ms", "5ms"), ("80ms", "45ms")):
-        ground = SCENARIO.blueprint(DelaysOptions(), profile, {"difference": difference})
+        ground = EXPERIMENT.blueprint(profile, {"difference": difference})
         assert isinstance(ground, TestbedBlueprint)
         assert [str(link.delay) for link in ground.profile.links.values()] == ["5ms", each_way]
 
 
 def test_one_difference_alone_judges_nothing_that_it_cannot() -> None:
-    options = check({"difference": "0ms"}, DelaysOptions, "--set")
-    assert len(SCENARIO.points(options, topology(SCENARIO))) == 1
+    options = check({"difference": "0ms"}, Delays, "--set")
+    assert len(options.points(topology(EXPERIMENT))) == 1

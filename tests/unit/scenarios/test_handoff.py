@@ -4,9 +4,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from experiments.scenarios import handoff_backends, handoff_faults, handoff_scale, handoff_sizes
+from experiments.scenarios import handoff_backends, handoff_faults
+from experiments.scenarios.handoff_backends import HandoffBackends
+from experiments.scenarios.handoff_faults import HandoffFaults
+from experiments.scenarios.handoff_scale import HandoffScale
+from experiments.scenarios.handoff_sizes import HandoffSizes
+from experiments.study.experiment import Experiment
 from experiments.study.readings import Point
-from tests.unit.scenarios.made_up import but, claims_test, drawn, failed, judged
+from experiments.testbed.topology import Profile
+from tests.unit.scenarios.made_up import but, claims_test, drawn, failed, judged, topology
+from tributary.settings.files import load
 
 
 def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
@@ -19,15 +26,15 @@ def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
 
 
 def test_a_hand_off_that_costs_little_gives_twice_what_a_proxy_does() -> None:
-    scenario = handoff_sizes.SCENARIO
-    assert failed(scenario, sizes) == []
+    experiment = HandoffSizes()
+    assert failed(experiment, sizes) == []
     # By two proxies from 256 kB on, and directly from 2 MB on.
-    assert len(judged(scenario, sizes)) == 2 * 6 + 3
-    assert len(drawn(scenario, sizes).axes) == 2
+    assert len(judged(experiment, sizes)) == 2 * 6 + 3
+    assert len(drawn(experiment, sizes).axes) == 2
 
 
 def test_one_that_costs_much_is_seen_at_small_sizes() -> None:
-    claims = failed(handoff_sizes.SCENARIO, lambda point: sizes(point, cost=300_000))
+    claims = failed(HandoffSizes(), lambda point: sizes(point, cost=300_000))
     assert "clients get more by hand-off than by nginx at 256 kB" in claims
     assert "and nearly what they get directly at 2000 kB" in claims
     assert not any("64000 kB" in claim for claim in claims)
@@ -37,9 +44,9 @@ def test_a_proxy_that_is_not_here_is_no_claim() -> None:
     def rule(point: Point) -> Mapping[str, float]:
         return {} if point["by"] == "nginx" else sizes(point)
 
-    assert failed(handoff_sizes.SCENARIO, rule) == []
-    assert not any("nginx" in verdict.claim for verdict in judged(handoff_sizes.SCENARIO, rule))
-    drawn(handoff_sizes.SCENARIO, rule)
+    assert failed(HandoffSizes(), rule) == []
+    assert not any("nginx" in verdict.claim for verdict in judged(HandoffSizes(), rule))
+    drawn(HandoffSizes(), rule)
 
 
 def backends(point: Point) -> Mapping[str, float]:
@@ -50,7 +57,7 @@ def backends(point: Point) -> Mapping[str, float]:
 
 OURS = {"by": "handoff", "next": "another"}
 test_claims_on_back_ends = claims_test(
-    handoff_backends.SCENARIO,
+    HandoffBackends(),
     backends,
     (but(backends, OURS, request_us=4000), "another back end costs a request less than a millisecond"),
     (but(backends, OURS, front_percent=100), "no answer passes the front"),
@@ -59,7 +66,7 @@ test_claims_on_back_ends = claims_test(
 
 
 def test_each_back_end_has_its_bar_by_each_contender() -> None:
-    assert len(drawn(handoff_backends.SCENARIO, backends).axes[0].patches) == 6
+    assert len(drawn(HandoffBackends(), backends).axes[0].patches) == 6
 
 
 def test_the_first_request_of_a_connection_is_not_counted() -> None:
@@ -74,7 +81,7 @@ def scale(point: Point, most: float = 8) -> Mapping[str, float]:
 
 
 test_claims_on_scale = claims_test(
-    handoff_scale.SCENARIO,
+    HandoffScale(),
     scale,
     (lambda point: scale(point, most=5), "8 back ends give nearly 8 times what one gives"),
     (but(scale, {"by": "handoff"}, front_percent=100), "the front's link idles"),
@@ -92,14 +99,14 @@ def faults(point: Point, reset: float = 0.7, wrong: float = 0, whole: float = 1)
 
 
 def test_what_fails_costs_a_reset_soon_or_a_pause() -> None:
-    scenario = handoff_faults.SCENARIO
-    assert failed(scenario, faults) == []
+    experiment = HandoffFaults()
+    assert failed(experiment, faults) == []
     late = ["and soon (back-end-killed)", "and soon (back-end-cut-off)"]
-    assert failed(scenario, lambda point: faults(point, reset=1.1)) == late[:1]
-    assert failed(scenario, lambda point: faults(point, reset=6.1)) == late
-    assert len(failed(scenario, lambda point: faults(point, wrong=1))) == 5
-    assert len(failed(scenario, lambda point: faults(point, whole=0))) == 2
-    assert len(drawn(scenario, faults).axes) == 1
+    assert failed(experiment, lambda point: faults(point, reset=1.1)) == late[:1]
+    assert failed(experiment, lambda point: faults(point, reset=6.1)) == late
+    assert len(failed(experiment, lambda point: faults(point, wrong=1))) == 5
+    assert len(failed(experiment, lambda point: faults(point, whole=0))) == 2
+    assert len(drawn(experiment, faults).axes) == 1
 
 
 def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
@@ -107,9 +114,9 @@ def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
     assert handoff_faults.told(seen, 1000) == {"whole": 0, "reset": 1, "seconds": 0.5, "pause_s": 0.25, "wrong": 0}
 
 
-@pytest.mark.parametrize("module", [handoff_sizes, handoff_backends, handoff_scale, handoff_faults])
-def test_what_it_stands_on_is_the_same_for_all_points(module: object) -> None:
-    scenario = module.SCENARIO  # type: ignore[attr-defined]
-    options = scenario.options()
-    first, *others = (scenario.blueprint(options, None, point) for point in scenario.points(options, None))
+@pytest.mark.parametrize("experiment", [HandoffSizes(), HandoffBackends(), HandoffScale(), HandoffFaults()])
+def test_what_it_stands_on_is_the_same_for_all_points(experiment: Experiment) -> None:
+    links = topology(experiment)
+    profile = load(experiment.profile, Profile)
+    first, *others = (experiment.blueprint(profile, point) for point in experiment.points(links))
     assert all(other == first for other in others)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from experiments.scenarios import home
+from experiments.scenarios.home import Home
 from experiments.study.changes import orders
 from experiments.study.readings import Point, Reading, Readings
-from tests.unit.scenarios.made_up import SERIES, but, claims_test, judged, quoted, topology
+from tests.unit.scenarios.made_up import SERIES, but, claims_test, judged, quoted
 
-SCENARIO = home.SCENARIO
+EXPERIMENT = Home()
 
 
 def good(point: Point) -> Mapping[str, float]:
@@ -33,25 +33,23 @@ def good(point: Point) -> Mapping[str, float]:
 
 
 def test_rates_cuts_and_waiting_are_judged() -> None:
-    assert len(judged(SCENARIO, good)) == 4 + 2 + 2 * 4 + 2
+    assert len(judged(EXPERIMENT, good)) == 4 + 2 + 2 * 4 + 2
 
 
 def test_one_leg_over_two_links_alone_is_judged_quoted_and_drawn() -> None:
-    (order,) = orders([SCENARIO], ["legs=wireguard", "links=2"])
-    options = home.HomeOptions.model_validate(order.options.model_dump())
-    points = SCENARIO.points(options, topology(SCENARIO))
-    assert len(points) == 1 + 3 + 3 + 2
-    taken = Readings(Reading(point, 1, good(point), SERIES) for point in points)
-    assert all(verdict.holds for verdict in SCENARIO.judged(options, topology(SCENARIO), taken))
-    assert "wireguard_vs_plain" not in {metric.name for metric in SCENARIO.quoted(taken)}
+    (order,) = orders([EXPERIMENT], ["legs=wireguard", "links=2"])
+    assert len(order.points) == 1 + 3 + 3 + 2
+    taken = Readings(Reading(point, 1, good(point), SERIES) for point in order.points)
+    assert all(verdict.holds for verdict in order.judged(taken))
+    assert "wireguard_vs_plain" not in {metric.name for metric in EXPERIMENT.quoted(taken)}
     figure = Figure()
-    SCENARIO.drawn(figure, topology(SCENARIO), taken)
+    order.drawn(figure, taken)
     assert len(figure.axes) == 2
 
 
 WIREGUARD, PLAIN = {"leg": "wireguard"}, {"leg": "plain"}
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, WIREGUARD | {"links": "3"}, share_percent=94), "3 links are bonded (wireguard)"),
     (
@@ -76,7 +74,7 @@ test_claims = claims_test(
 
 def test_shares_gaps_and_what_a_tunnel_costs_are_quoted() -> None:
     assert (
-        quoted(SCENARIO, but(good, {"leg": "plain", "what": "bonded"}, bonded_mbps=57)).items()
+        quoted(EXPERIMENT, but(good, {"leg": "plain", "what": "bonded"}, bonded_mbps=57)).items()
         >= {
             "wireguard_vs_plain": 56 / 57,
             "bonded_vs_tunnels": 56 / 57,

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.scenarios.legacy import SCENARIO
+from experiments.scenarios.legacy import Legacy
 from experiments.study.readings import Point, Readings
 from experiments.testbed.topology import Topology
 from tests.unit.scenarios.made_up import but, claims_test, readings, topology
+
+EXPERIMENT = Legacy()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -16,7 +18,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, {"link": "wireless", "family": "ipv6"}, steady_mbps=17.9), "TCP over wireless fills it (ipv6)"),
     (but(good, {"link": "wired", "family": "ipv4"}, steady_mbps=89), "TCP over wired fills it (ipv4)"),
@@ -25,11 +27,11 @@ test_claims = claims_test(
 
 
 def test_a_reading_at_every_point_is_needed() -> None:
-    some = Readings(each for each in readings(SCENARIO, good) if each.point["family"] == "ipv4")
+    some = Readings(each for each in readings(EXPERIMENT, good) if each.point["family"] == "ipv4")
     with pytest.raises(KeyError):
-        SCENARIO.judged(SCENARIO.options(), topology(SCENARIO), some)
+        list(EXPERIMENT.judge(topology(EXPERIMENT), some))
 
 
 def test_points_follow_the_links() -> None:
-    links = topology(SCENARIO).links
-    assert len(SCENARIO.points(SCENARIO.options(), Topology((*links, replace(links[0], name="third"))))) == 6
+    links = topology(EXPERIMENT).links
+    assert len(EXPERIMENT.points(Topology((*links, replace(links[0], name="third"))))) == 6

@@ -2,11 +2,13 @@
 
 import pytest
 
-from experiments.scenarios.mtu import SCENARIO, MtuOptions
+from experiments.scenarios.mtu import Mtu
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, judged, topology
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
+
+EXPERIMENT = Mtu()
 
 
 def good(point: Point) -> dict[str, float]:
@@ -21,7 +23,7 @@ def good(point: Point) -> dict[str, float]:
 
 SMALL = {"mtu": "1000", "family": "ipv4"}
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, SMALL | {"by": "squid", "buffer": "4MB"}, steady_mbps=57),
@@ -48,21 +50,21 @@ test_claims = claims_test(
 
 def test_legacy_tcp_is_measured_with_both_buffers() -> None:
     """The comparison is with legacy TCP under the same scarce buffer, which has to be measured for it."""
-    points = SCENARIO.points(MtuOptions(), topology(SCENARIO))
+    points = EXPERIMENT.points(topology(EXPERIMENT))
     assert {point["buffer"] for point in points if point["by"] == "legacy"} == {"720kB", "4MB"}
-    claims = {verdict.claim for verdict in judged(SCENARIO, good)}
+    claims = {verdict.claim for verdict in judged(EXPERIMENT, good)}
     assert "with 720kB MPTCP loses more than legacy TCP (native)" in claims
 
 
 def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:
-    options = check({"mtu": 1000}, MtuOptions, "--set")
+    options = check({"mtu": 1000}, Mtu, "--set")
     assert options.mtu == (1000,)
-    small = check({"mtu": "1500,1000"}, MtuOptions, "--set")
-    points = SCENARIO.points(small, topology(SCENARIO))
+    small = check({"mtu": "1500,1000"}, Mtu, "--set")
+    points = small.points(topology(EXPERIMENT))
     assert {point["mtu"] for point in points if point["family"] == "ipv6"} == {"1500"}
 
 
 @pytest.mark.parametrize("mtu", ["", "1500,", "575", "9001", "1500;1000"])
 def test_sizes_that_no_link_has_are_refused(mtu: str) -> None:
     with pytest.raises(CommandError, match=r"mtu.*accepted: numbers from 576 to 9000"):
-        check({"mtu": mtu}, MtuOptions, "--set")
+        check({"mtu": mtu}, Mtu, "--set")

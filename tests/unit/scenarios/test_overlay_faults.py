@@ -3,9 +3,11 @@
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.scenarios.overlay_faults import SCENARIO, of_answers, of_chains, of_flows
+from experiments.scenarios.overlay_faults import OverlayFaults, of_answers, of_chains, of_flows
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import but, claims_test, topology
+
+EXPERIMENT = OverlayFaults()
 
 DIES = ("node-killed", "node-hung")
 
@@ -28,14 +30,14 @@ def good(point: Point) -> dict[str, float]:
 
 def test_they_can_be_drawn() -> None:
     series = {"answers": [(0.1, 130.0)], "failures": [(2.1, 30.0)]}
-    points = SCENARIO.points(SCENARIO.options(), topology(SCENARIO))
+    points = EXPERIMENT.points(topology(EXPERIMENT))
     figure = Figure()
-    SCENARIO.drawn(figure, topology(SCENARIO), Readings(Reading(each, 1, good(each), series) for each in points))
+    EXPERIMENT.draw(figure, topology(EXPERIMENT), Readings(Reading(each, 1, good(each), series) for each in points))
     assert [axes.get_title() for axes in figure.axes] == [each["fault"] for each in points]
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, {"fault": "node-killed"}, beside_cut=1.0), "the download beside is not cut (node-killed)"),
     (but(good, {"fault": "etcd-away"}, through_cut=1.0), "the download by the best chain is not cut (etcd-away)"),

@@ -5,9 +5,11 @@ import subprocess
 
 import pytest
 
-from experiments.scenarios.overlay_leave import SCENARIO, received, told
+from experiments.scenarios.overlay_leave import OverlayLeave, received, told
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import but, claims_test, topology
+
+EXPERIMENT = OverlayLeave()
 
 
 def good(_point: Point) -> dict[str, float]:
@@ -15,7 +17,7 @@ def good(_point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, {"rtt": "20", "steps": "none"}, kept=0.5), "throughput comes back (20 ms, no steps)"),
     (but(good, {"rtt": "100", "steps": "10 ms"}, kept=0.5), "throughput comes back (100 ms, steps of 10 ms)"),
@@ -25,11 +27,9 @@ test_claims = claims_test(
 
 
 def test_far_away_a_timer_may_end_without_steps_alone() -> None:
-    options = SCENARIO.options.model_validate({"rtt": "300"})
-    readings = [
-        Reading(point, 1, {"kept": 0.98, "timers": 1.0}, {}) for point in SCENARIO.points(options, topology(SCENARIO))
-    ]
-    verdicts = SCENARIO.judged(options, topology(SCENARIO), Readings(readings))
+    options = OverlayLeave.model_validate({"rtt": "300"})
+    readings = [Reading(point, 1, {"kept": 0.98, "timers": 1.0}, {}) for point in options.points(topology(EXPERIMENT))]
+    verdicts = options.judge(topology(EXPERIMENT), Readings(readings))
     assert [verdict.claim for verdict in verdicts if not verdict.holds] == ["no timer ends (300 ms, steps of 10 ms)"]
 
 

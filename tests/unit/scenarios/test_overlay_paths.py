@@ -1,6 +1,6 @@
 """Verdicts on chains of converters."""
 
-from experiments.scenarios.overlay_paths import SCENARIO
+from experiments.scenarios.overlay_paths import OverlayPaths
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test
 
@@ -18,7 +18,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    OverlayPaths(),
     good,
     (
         but(good, {"rounds": "1"}, shortest_longer_p100_percent=0.1),

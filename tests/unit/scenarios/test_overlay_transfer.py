@@ -1,10 +1,12 @@
 """Verdicts on transfers from California to Ireland."""
 
-from experiments.scenarios.overlay_transfer import CDN, DIRECT, NEW, ONE, SCENARIO, THREE
+from experiments.scenarios.overlay_transfer import CDN, DIRECT, NEW, ONE, THREE, OverlayTransfer
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test
 
-SIZES = [size.amount // 1000 for size in SCENARIO.options().size]
+EXPERIMENT = OverlayTransfer()
+
+SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
 TAKES = {DIRECT: 400.0, ONE: 230.0, THREE: 200.0, NEW: 300.0, CDN: 200.0}
 
 
@@ -13,7 +15,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (but(good, {"by": DIRECT}, whole_ms_50=310.0), "50 kB come 60 % faster by three converters than directly"),
     (but(good, {"by": ONE}, whole_ms_50=280.0), "50 kB by one converter: within 35 % of a warm CDN"),

@@ -1,8 +1,10 @@
 """Verdicts on a session and a connection of legacy TCP that share a bottleneck."""
 
-from experiments.scenarios.shared_bottleneck import SCENARIO
+from experiments.scenarios.shared_bottleneck import SharedBottleneck
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, differing, failed
+
+EXPERIMENT = SharedBottleneck()
 
 COUPLED = "a session of two subflows has no more than legacy TCP, as coupled congestion control would have it"
 
@@ -14,7 +16,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    SCENARIO,
+    EXPERIMENT,
     good,
     (
         but(good, {"subflows": "1"}, share_percent=70.0),
@@ -26,6 +28,6 @@ test_claims = claims_test(
 
 
 def test_a_kernel_that_couples_subflows_holds_the_papers_claim() -> None:
-    assert differing(SCENARIO, good) == [COUPLED]
+    assert differing(EXPERIMENT, good) == [COUPLED]
     coupled = but(good, {"subflows": "2"}, share_percent=52.0)
-    assert (differing(SCENARIO, coupled), failed(SCENARIO, coupled)) == ([], [])
+    assert (differing(EXPERIMENT, coupled), failed(EXPERIMENT, coupled)) == ([], [])

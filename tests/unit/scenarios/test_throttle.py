@@ -1,15 +1,14 @@
 """Verdicts on downloads whose first path is held."""
 
-from typing import Any
-
-from experiments.scenarios import throttle_again, throttle_first, throttle_long, throttle_midway
-from experiments.scenarios.throttling import ThrottleOptions, policy_for
+from experiments.scenarios.throttle_again import ThrottleAgain
+from experiments.scenarios.throttle_first import ThrottleFirst
+from experiments.scenarios.throttle_long import ThrottleLong
+from experiments.scenarios.throttle_midway import ThrottleMidway
+from experiments.scenarios.throttling import ThrottleExperiment, policy_for
 from experiments.study.readings import Point
-from experiments.study.scenario import Scenario
 from tests.unit.scenarios.made_up import Rule, but, claims_test, differing, topology
 
-FIRST, AGAIN, LONG = throttle_first.SCENARIO, throttle_again.SCENARIO, throttle_long.SCENARIO
-MIDWAY = throttle_midway.SCENARIO
+FIRST, AGAIN, LONG, MIDWAY = ThrottleFirst(), ThrottleAgain(), ThrottleLong(), ThrottleMidway()
 HELD = {
     "throttle-first": "always",
     "throttle-again": "installed",
@@ -18,10 +17,10 @@ HELD = {
 }
 
 
-def good(scenario: Scenario[Any]) -> Rule:
+def good(experiment: ThrottleExperiment) -> Rule:
     """What the links and the hold allow."""
-    wired, wireless = (link.down.rate.amount / 1e6 for link in topology(scenario).links)
-    held = scenario.options().rate.amount / 1e6
+    wired, wireless = (link.down.rate.amount / 1e6 for link in topology(experiment).links)
+    held = experiment.rate.amount / 1e6
 
     def rule(point: Point) -> dict[str, float]:
         values = {"seconds": 5.0, "held_after_s": 1.0, "subflows": 2.0, "wired_before_mbps": wired}
@@ -38,11 +37,13 @@ def good(scenario: Scenario[Any]) -> Rule:
     return rule
 
 
-def claims(scenario: Scenario[Any], *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2) -> object:
+def claims(
+    experiment: ThrottleExperiment, *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2
+) -> object:
     """A test of what each hold claims, and of an ``own`` claim: where which values break it."""
-    rule, native = good(scenario), {"by": "native", "family": "ipv6", "held": HELD[scenario.name]}
+    rule, native = good(experiment), {"by": "native", "family": "ipv6", "held": HELD[experiment.name]}
     return claims_test(
-        scenario,
+        experiment,
         rule,
         (but(rule, native, wired_after_mbps=5.3), "wired is held to its rate, on the wire (native, ipv6)"),
         (but(rule, native, subflows=3.0), "no subflow was lost or made anew (native, ipv6)"),
@@ -77,8 +78,8 @@ test_long = claims(
 
 def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subflow_alone() -> None:
     """The first download's rule waits for a second subflow, the next one's does not; an operator's is dry before."""
-    links, options = topology(FIRST), ThrottleOptions()
-    rules = {held: policy_for(links, "wired", options.rate, held) for held in HELD.values()}
+    links = topology(FIRST)
+    rules = {held: policy_for(links, "wired", FIRST.rate, held) for held in HELD.values()}
     assert "min_subflows = 2\n" in rules["always"] and "dry_run = false" in rules["always"]
     assert "min_subflows = 1\n" in rules["installed"] and "dry_run = false" in rules["installed"]
     assert "dry_run = true" in rules["midway"]
@@ -86,7 +87,7 @@ def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subf
 
 def test_the_long_download_is_held_against_legacy_tcp_over_each_link() -> None:
     """Slower than legacy TCP over the link that nobody holds: that differs from the paper, for a reason given."""
-    points = LONG.points(LONG.options(), topology(LONG))
+    points = LONG.points(topology(LONG))
     assert {point["link"] for point in points if point["by"] == "legacy"} == {"wired", "wireless"}
     claims = {claim.rpartition(" (")[0] for claim in differing(LONG, good(LONG))}
     assert claims == {

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
 from experiments.study.order import Order
-from experiments.study.readings import Point, Readings
-from tests.unit.scenarios.made_up import drawn
-from tests.unit.scenarios.made_up import readings as made_up
+from experiments.study.readings import Point, Reading, Readings
+from tests.unit.scenarios.made_up import SERIES
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -85,22 +85,28 @@ def full(point: Point) -> dict[str, float]:
     return {"seconds": 400 / mbps, "mbps": mbps, "steady_mbps": mbps}
 
 
+def made_up(order: Order) -> Readings:
+    return Readings(Reading(point, n, full(point), SERIES) for point in order.points for n in (1, 2, 3))
+
+
 def test_claims_are_judged_at_each_value_by_the_links_of_that_value() -> None:
     made = order("wired.rate=50mbit,10mbit")
-    readings = made_up(made.scenario, full)
-    verdicts = made.scenario.judged(made.options, made.topology, readings)
+    readings = made_up(made)
+    verdicts = made.judged(readings)
     assert {verdict.bound for verdict in verdicts if "over wired" in verdict.claim} == {
         "at least 45.0 Mbit/s",
         "at least 9.0 Mbit/s",
     }
     assert all(verdict.holds for verdict in verdicts)
     slow = Readings(replace(each, values={**each.values, "steady_mbps": 1.0}) for each in readings)
-    assert not any(verdict.holds for verdict in made.scenario.judged(made.options, made.topology, slow))
+    assert not any(verdict.holds for verdict in made.judged(slow))
 
 
 def test_all_combinations_are_drawn() -> None:
     made = order("mtu=1500,1000")
-    assert len(drawn(made.scenario, full).subfigs) == 2
+    figure = Figure()
+    made.drawn(figure, made_up(made))
+    assert len(figure.subfigs) == 2
 
 
 def test_a_plan_names_the_axes() -> None:

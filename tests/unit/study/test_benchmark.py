@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from experiments.bench.__main__ import main as bench
 from experiments.study.catalogue import BENCHMARKS, EVERYTHING
 from experiments.study.changes import orders
+from experiments.study.experiment import Experiment
 from experiments.study.metrics import RATIO, Metric, as_json, draw, missing, ratio
 from experiments.study.order import Order
 from experiments.study.readings import STOLEN, Point, Reading, Readings
@@ -34,7 +35,7 @@ class Anything(dict[str, float]):
         return self[name]
 
 
-QUOTING = [name for name, scenario in EVERYTHING.items() if scenario.metrics]
+QUOTING = [name for name, each in EVERYTHING.items() if type(each).metrics is not Experiment.metrics]
 
 
 def everything(point: Point) -> dict[str, float]:
@@ -46,27 +47,27 @@ def order(name: str, quick: bool = False) -> Order:
     return made
 
 
-def test_what_is_no_scenario_of_a_claim_quotes_metrics() -> None:
+def test_what_claims_nothing_quotes_metrics() -> None:
     assert {*BENCHMARKS} <= {*QUOTING}
 
 
 @pytest.mark.parametrize("name", QUOTING)
 def test_metrics_have_names_of_their_own_and_are_drawn_where_there_is_no_plot(name: str) -> None:
-    scenario = EVERYTHING[name]
-    assert scenario.name == name
-    made_up = readings(scenario, everything)
-    metrics = scenario.quoted(made_up)
+    experiment = EVERYTHING[name]
+    assert experiment.name == name
+    made_up = readings(experiment, everything)
+    metrics = experiment.quoted(made_up)
     assert metrics and len({each.name for each in metrics}) == len(metrics)
-    if scenario.draw is None:
+    if type(experiment).draw is Experiment.draw:
         figure = Figure()
-        scenario.drawn(figure, topology(scenario), made_up)
+        experiment.draw(figure, topology(experiment), made_up)
         assert len(figure.axes) == len({each.unit for each in metrics} - {RATIO, "1"})
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_quick_is_less_of_the_same(name: str) -> None:
     full, quick = order(name), order(name, quick=True)
-    assert quick.options != full.options
+    assert quick.experiment != full.experiment
     assert len(list(quick.readings)) <= len(list(full.readings))
 
 
@@ -74,11 +75,12 @@ def test_what_is_measured_in_turn_stands_once_and_each_repetition_has_it_the_oth
     scale = order("bench-throttler-scale", quick=True)
     tables = [point["table"] for _, point in scale.readings]
     assert tables[:6] == ["full table", "one element", "one element", "full table", "full table", "one element"]
-    assert len({scale.place(each) for each in scale.readings}) == 1
+    first, *others = (scale.stands_on(each) for each in scale.readings)
+    assert all(each == first for each in others)
 
 
 def test_other_repetitions_have_links_of_their_own() -> None:
-    seeds = [order("shared-bottleneck").place(each)[0] for each in order("shared-bottleneck").readings]
+    seeds = [order("shared-bottleneck").stands_on(each)[0] for each in order("shared-bottleneck").readings]
     assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3}
 
 

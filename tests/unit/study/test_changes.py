@@ -1,40 +1,50 @@
 """What --set changes when several scenarios run."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import Field
 
-from experiments.scenarios import grid
-from experiments.scenarios.downloads import DownloadOptions
-from experiments.scenarios.legacy import SCENARIO
-from experiments.study.changes import orders, over
-from experiments.study.scenario import Scenario
+from experiments.scenarios.grid import Grid
+from experiments.scenarios.legacy import Legacy
+from experiments.study.changes import orders
+from experiments.study.experiment import Experiment
 from experiments.testbed.profile import PROFILES
 from tributary.settings.errors import CommandError, Exit
 
 
-class WideOptions(DownloadOptions):
+class Wide(Legacy):
+    name = "wide"
+
     width: int = Field(default=1, ge=1, description="a whole number, at least 1")
 
 
-WIDE = replace(SCENARIO, name="wide", options=WideOptions)
+class Quick(Legacy):
+    quick_links = ("wired.rate=50mbit", "wireless.rate=10mbit")
+
+
+class Own(Wide):
+    name = "own"
+    any_links = False
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> list[Scenario[Any]]:
-    """One scenario with the usual options and links, and one with an option and a link of its own."""
-    profile = tmp_path / "far.toml"
-    profile.write_text('[links.wired]\nrate = "100mbit"\n[links.satellite]\nrate = "30mbit"\n')
-    return [SCENARIO, replace(WIDE, profile=profile)]
+def both(tmp_path: Path) -> list[Experiment]:
+    """One experiment with the usual options and links, and one with an option and a link of its own."""
+    far = tmp_path / "far.toml"
+    far.write_text('[links.wired]\nrate = "100mbit"\n[links.satellite]\nrate = "30mbit"\n')
+
+    class Far(Wide):
+        name = "wide"
+        profile = far
+
+    return [Legacy(), Far()]
 
 
-def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) -> None:
+def test_a_change_applies_to_those_that_have_its_key(both: list[Experiment]) -> None:
     narrow, wide = orders(both, ["width=2", "size=2MB", "satellite.rate=5mbit", "wired.delay=40ms"])
-    assert narrow.options == DownloadOptions.model_validate({"size": "2MB"})
-    assert wide.options == WideOptions.model_validate({"size": "2MB", "width": 2})
+    assert narrow.experiment == Legacy.model_validate({"size": "2MB"})
+    assert wide.experiment == type(both[1]).model_validate({"size": "2MB", "width": 2})
     assert [str(link.rate) for link in wide.profile.links.values()] == ["100mbit", "5mbit"]
     assert "satellite" not in narrow.profile.links
     assert [str(order.profile.links["wired"].delay) for order in (narrow, wide)] == ["40ms", "40ms"]
@@ -54,7 +64,7 @@ def test_a_change_applies_to_those_that_have_its_key(both: list[Scenario[Any]]) 
         ("satellite.rate", "--set satellite.rate: accepted: KEY=VALUE"),
     ],
 )
-def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], change: str, complaint: str) -> None:
+def test_what_none_has_or_one_cannot_take_is_refused(both: list[Experiment], change: str, complaint: str) -> None:
     with pytest.raises(CommandError) as failure:
         orders(both, [change])
     assert complaint in str(failure.value)
@@ -62,29 +72,26 @@ def test_what_none_has_or_one_cannot_take_is_refused(both: list[Scenario[Any]], 
 
 
 def test_quick_gives_way_to_what_is_set_and_to_repeat() -> None:
-    quick = replace(SCENARIO, quick_links=("wired.rate=50mbit", "wireless.rate=10mbit"))
-    (order,) = orders([quick], ["size=2MB", "wired.rate=30mbit"], quick=True, repeat=7)
-    assert order.options == DownloadOptions.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
+    (order,) = orders([Quick()], ["size=2MB", "wired.rate=30mbit"], quick=True, repeat=7)
+    assert order.experiment == Quick.model_validate({"size": "2MB", "warm_up": 0.5, "repeat": 7})
     assert [str(link.rate) for link in order.profile.links.values()] == ["30mbit", "10mbit"]
 
 
 def test_a_quick_run_over_the_links_of_a_profile_leaves_them_as_they_are() -> None:
-    quick = replace(SCENARIO, quick_links=("wired.rate=50mbit",))
-    (order,) = orders(over(PROFILES / "slow.toml", [quick]), [], quick=True)
+    (order,) = orders([Quick()], [], quick=True, over=PROFILES / "slow.toml")
     assert str(order.profile.links["wired"].rate) == "10mbit"
 
 
 def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> None:
-    own = replace(WIDE, any_links=False)
     profile = PROFILES / "dsl-lte-trace.toml"
-    anywhere, stays = orders(over(profile, [SCENARIO, own]), ["dsl.delay=1ms"])
+    anywhere, stays = orders([Legacy(), Own()], ["dsl.delay=1ms"], over=profile)
     assert list(anywhere.profile.links) == ["dsl", "lte"]
     assert list(stays.profile.links) == ["wired", "wireless"]
-    with pytest.raises(CommandError, match=r"--profile .*: wide: accepted: the links of its own"):
-        over(profile, [own])
+    with pytest.raises(CommandError, match=r"--profile .*: own: accepted: the links of its own"):
+        orders([Own()], [], over=profile)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("true", True), ("false", False)])
 def test_true_and_false_are_no_text(text: str, expected: bool) -> None:
-    (order,) = orders([grid.SCENARIO], [f"three={text}"])
-    assert isinstance(order.options, grid.GridOptions) and order.options.three is expected
+    (order,) = orders([Grid()], [f"three={text}"])
+    assert isinstance(order.experiment, Grid) and order.experiment.three is expected

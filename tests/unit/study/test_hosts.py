@@ -10,10 +10,11 @@ from experiments.hosts.caretaker import version
 from experiments.hosts.connection import Login, checked, unreached
 from experiments.hosts.settings import HostsSettings, load_hosts
 from experiments.hosts.testbed import plan, steps, unmeasured
-from experiments.scenarios import legacy, multipath
+from experiments.scenarios.legacy import Legacy
+from experiments.scenarios.multipath import Multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
-from experiments.study.hosts import placed
+from experiments.study.hosts import place
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import DOWN, RTT, UP
 from experiments.testbed.topology import CLIENT, SERVER, Topology
@@ -92,7 +93,7 @@ def test_addresses_are_those_of_the_file() -> None:
 
 def test_without_ipv6_everywhere_nothing_is_measured_by_it() -> None:
     made = settings(server={"host": "c", "address": "203.0.113.2"})
-    (order,) = orders([placed(made, multipath.SCENARIO)], [], profile=unmeasured(made))
+    (order,) = orders([Multipath()], [], profile=unmeasured(made), place=place(made))
     assert {point["family"] for point in order.points} == {"ipv4"}
     assert len(order.points) == 4
 
@@ -239,6 +240,7 @@ def test_why_nobody_answers_is_told_with_the_remedy(code: int, said: str, expect
 
 def test_the_kernels_settings_can_be_swept_there() -> None:
     made = settings()
-    (order,) = orders([placed(made, legacy.SCENARIO)], [], sweeps=["congestion=cubic,reno"], profile=unmeasured(made))
+    sweeps = ["congestion=cubic,reno"]
+    (order,) = orders([Legacy()], [], sweeps=sweeps, profile=unmeasured(made), place=place(made))
     assert len(order.points) == 8
     assert {point["congestion"] for point in order.points} == {"cubic", "reno"}

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.results import uncommitted
 from experiments.study.catalogue import EVERYTHING, SCENARIOS, from_file
-from experiments.study.changes import orders, over
+from experiments.study.changes import orders
 from experiments.study.order import Order
 from experiments.study.readings import name_of
 from experiments.testbed.profile import PROFILES
@@ -18,12 +18,11 @@ from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
 
 MINE = """\
-from dataclasses import replace
-
 import beside
-from experiments.scenarios.legacy import SCENARIO as LEGACY
+from experiments.scenarios.legacy import Legacy
 
-SCENARIO = replace(LEGACY, name="mine", claim=beside.CLAIM)
+class Mine(Legacy):
+    claim = beside.CLAIM
 """
 
 
@@ -104,7 +103,7 @@ def test_links_that_are_too_few_are_refused_by_the_experiments_name(tmp_path: Pa
         if not scenario.any_links:
             continue
         try:
-            (made,) = orders(over(profile, [scenario]), ())
+            (made,) = orders([scenario], (), over=profile)
             assert made.points
         except CommandError as failure:
             assert failure.code == Exit.USAGE
@@ -113,7 +112,7 @@ def test_links_that_are_too_few_are_refused_by_the_experiments_name(tmp_path: Pa
     assert {"multipath", "throttle-first", "throttle-again", "throttle-long", "failover", "latency"} <= set(refused)
     assert "legacy" not in refused
     for name in refused:
-        (made,) = orders(over(PROFILES / "two-fibre.toml", [SCENARIOS[name]]), ())
+        (made,) = orders([SCENARIOS[name]], (), over=PROFILES / "two-fibre.toml")
         assert made.points
 
 

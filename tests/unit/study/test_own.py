@@ -8,6 +8,8 @@ from experiments.study.__main__ import main
 from experiments.study.catalogue import from_file
 from tributary.settings.errors import CommandError, Exit
 
+LEGACY = "from experiments.scenarios.legacy import Legacy\n"
+
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -41,14 +43,16 @@ def test_a_name_that_no_new_one_can_have(name: str, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "has no SCENARIO: accepted: a file that says"),
-        ("SCENARIO = 1", "has no SCENARIO"),
+        ("", "has no experiment: accepted: a file that says class NAME(Experiment)"),
+        ("EXPERIMENT = 1", "has no experiment"),
         ("import sys\nsys.exit(3)", "line 2: SystemExit: 3"),
         ("\n1 / 0", "mine.py, line 2: ZeroDivisionError: division by zero"),
         ("open('/nowhere')", "line 1: FileNotFoundError"),
         ("import nothing_of_this_name", "line 1: ModuleNotFoundError: No module named"),
         ("def", "line 1: SyntaxError"),
-        ("from experiments.scenarios.legacy import SCENARIO", "name = 'legacy': accepted: a name that no"),
+        ("from experiments.scenarios.legacy import Legacy", "has no experiment"),
+        (f"{LEGACY}class Mine(Legacy):\n    name = 'legacy'", "name = 'legacy': accepted: a name that no"),
+        ("from experiments.study.experiment import Experiment\nclass Mine(Experiment):\n    pass", "Can't instantiate"),
     ],
 )
 def test_what_is_no_experiment_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

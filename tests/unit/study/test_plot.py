@@ -1,13 +1,15 @@
 """A plot that is drawn from readings."""
 
-from experiments.scenarios.legacy import SCENARIO
+from experiments.scenarios.legacy import Legacy
 from experiments.study.plot import inline, plot
 from tests.unit.scenarios.made_up import readings, topology
 from tests.unit.scenarios.test_legacy import good
 
 
 def test_the_same_readings_give_the_same_bytes() -> None:
-    first, again = (plot(SCENARIO, topology(SCENARIO), readings(SCENARIO, good)) for _ in range(2))
+    legacy = Legacy()
+    links, taken = topology(legacy), readings(legacy, good)
+    first, again = (plot("legacy", lambda figure: legacy.draw(figure, links, taken)) for _ in range(2))
     assert first == again
     # Outlines, which need no font.
     assert "<text" not in first

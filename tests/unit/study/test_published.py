@@ -40,11 +40,11 @@ def test_little_is_tracked() -> None:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_the_readings_give_the_verdicts_again(name: str) -> None:
-    record, scenario = kept(name), EVERYTHING[name]
+    record = kept(name)
     plan = record.manifest["plan"]
-    options = scenario.options.model_validate(plan["options"], strict=False)
+    experiment = type(EVERYTHING[name]).model_validate(plan["options"], strict=False)
     topology = Topology.of(check(plan["links"], Profile, name))
-    again = scenario.judged(options, topology, record.readings)
+    again = experiment.judge(topology, record.readings)
     assert [(each.claim, each.bound, each.holds) for each in again] == [
         (each.claim, each.bound, each.holds) for each in record.verdicts
     ]

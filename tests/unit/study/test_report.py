@@ -5,17 +5,18 @@ import re
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.results import write_json
-from experiments.scenarios import grid, legacy, multipath
+from experiments.scenarios.grid import Grid
+from experiments.scenarios.legacy import Legacy
+from experiments.scenarios.multipath import Multipath
 from experiments.study.__main__ import main
 from experiments.study.changes import orders
+from experiments.study.experiment import Experiment
 from experiments.study.folder import Folder
 from experiments.study.readings import Decision, Verdict
-from experiments.study.scenario import Scenario
 from tests.unit.scenarios import test_grid, test_legacy, test_multipath
 from tests.unit.scenarios.made_up import Rule, but, readings, topology
 from tributary.settings.errors import CommandError, Exit
@@ -27,7 +28,7 @@ TESTBEDS = [{"emulated_by": "netem", "measured": [LINK | {"measured": measured}]
 
 
 def write_run(
-    results: Path, scenario: Scenario[Any], rule: Rule, time: str = "20260101T000000.000000Z", **about: object
+    results: Path, scenario: Experiment, rule: Rule, time: str = "20260101T000000.000000Z", **about: object
 ) -> Path:
     """A whole run in ``results``; ``about`` is put into its manifest."""
     folder = Folder(results / "experiment" / scenario.name / time)
@@ -48,7 +49,7 @@ def write_run(
     made_up = readings(scenario, rule)
     for reading in made_up:
         folder.add(replace(reading, values={**reading.values, "stolen_percent": 1.5}))
-    verdicts = scenario.judged(scenario.options(), topology(scenario), made_up)
+    verdicts = scenario.judge(topology(scenario), made_up)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     (folder.path / "plot.svg").write_text(PLOT)
     return folder.path
@@ -88,17 +89,17 @@ def seen(page: Path) -> Seen:
 
 def write_both(results: Path) -> None:
     """Runs of two scenarios, without their plots, so that matplotlib draws them for the page."""
-    for scenario, rule in ((legacy.SCENARIO, test_legacy.good), (multipath.SCENARIO, test_multipath.good)):
+    for scenario, rule in ((Legacy(), test_legacy.good), (Multipath(), test_multipath.good)):
         (write_run(results, scenario, rule) / "plot.svg").unlink()
 
 
 def test_a_page_has_all_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    write_run(tmp_path, Legacy(), test_legacy.good)
     page = report(tmp_path)
     assert capsys.readouterr().out == f"{tmp_path}/experiment/report.html\n"
     for text in (
-        legacy.SCENARIO.claim,
-        legacy.SCENARIO.expected,
+        Legacy().claim,
+        Legacy().expected,
         "client ==link== gateway ---- server",
         "✓ holds TCP over wired fills it (ipv4) at least 90.0 Mbit/s 95.0 Mbit/s",
         "size=50MB",
@@ -118,7 +119,7 @@ def test_a_page_has_all_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_verdict_that_fails_is_said_to_fail(tmp_path: Path) -> None:
     slow = but(test_legacy.good, {"link": "wired", "family": "ipv4"}, steady_mbps=89)
-    write_run(tmp_path, legacy.SCENARIO, slow)
+    write_run(tmp_path, Legacy(), slow)
     page = report(tmp_path)
     assert "✗ does not hold TCP over wired fills it (ipv4) at least 90.0 Mbit/s 89.0 Mbit/s" in page.text
     assert page.text.count("does not hold") == 1
@@ -128,7 +129,7 @@ def test_a_verdict_that_fails_is_said_to_fail(tmp_path: Path) -> None:
 
 def test_what_is_undecided_or_differs_is_no_failure(tmp_path: Path) -> None:
     """Readings with the bound in their interval are told as undecided, and a known difference with its reason."""
-    folder = write_run(tmp_path, multipath.SCENARIO, test_multipath.good)
+    folder = write_run(tmp_path, Multipath(), test_multipath.good)
     made_up = [Verdict("it is fast", "90 ± 5", "at least 90", Decision.UNDECIDED)]
     made_up += [Verdict("as in the paper", "19", "at most 5", Decision.DIFFERS, "another kernel")]
     write_json(folder / "verdicts.json", [each.as_json() for each in made_up])
@@ -141,19 +142,19 @@ def test_what_is_undecided_or_differs_is_no_failure(tmp_path: Path) -> None:
 
 def test_a_verdict_that_fails_is_explained(tmp_path: Path) -> None:
     slow = but(test_grid.good, test_grid.HARD | {"settings": "appliance", "by": "squid"}, steady_mbps=45.5)
-    write_run(tmp_path, grid.SCENARIO, slow)
+    write_run(tmp_path, Grid(), slow)
     assert "squid) Because: a send buffer that begins with 8 MB" in report(tmp_path).text
 
 
 def test_what_has_not_run_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
-    assert f"multipath figure 3 {multipath.SCENARIO.claim} not run" in report(tmp_path).text
+    write_run(tmp_path, Legacy(), test_legacy.good)
+    assert f"multipath figure 3 {Multipath().claim} not run" in report(tmp_path).text
     assert "not run" not in report(tmp_path, "legacy").text
 
 
 def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
     command = ["scripts/experiment", "run", "legacy", "--testbed", "<script>alert('&')</script>"]
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good, command=command)
+    write_run(tmp_path, Legacy(), test_legacy.good, command=command)
     page = report(tmp_path)
     assert "script" not in page.tags
     # As the shell wants it.
@@ -186,7 +187,7 @@ def test_the_newest_whole_run_counts(tmp_path: Path) -> None:
         ("20260103T000000.000000Z", "newer"),
         ("20260104T000000.000000Z.partial", "unfinished"),
     ):
-        write_run(tmp_path, legacy.SCENARIO, test_legacy.good, time, command=[command])
+        write_run(tmp_path, Legacy(), test_legacy.good, time, command=[command])
     text = report(tmp_path).text
     assert "newer" in text
     assert "older" not in text
@@ -194,7 +195,7 @@ def test_the_newest_whole_run_counts(tmp_path: Path) -> None:
 
 
 def test_a_plot_becomes_part_of_the_page(tmp_path: Path) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    write_run(tmp_path, Legacy(), test_legacy.good)
     page = report(tmp_path)
     assert "script" not in page.tags
     assert page.attributes["id"] == ["legacy", "legacy-axes_1"]
@@ -203,7 +204,7 @@ def test_a_plot_becomes_part_of_the_page(tmp_path: Path) -> None:
 
 
 def test_a_plot_that_is_missing_is_drawn_again(tmp_path: Path) -> None:
-    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    run = write_run(tmp_path, Legacy(), test_legacy.good)
     (run / "plot.svg").unlink()
     page = report(tmp_path)
     assert page.attributes["aria-label"] == ["Plot of legacy; the numbers are in a table below."]
@@ -211,7 +212,7 @@ def test_a_plot_that_is_missing_is_drawn_again(tmp_path: Path) -> None:
 
 
 def test_a_plot_of_links_that_are_described_otherwise_now_is_not_drawn_again(tmp_path: Path) -> None:
-    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    run = write_run(tmp_path, Legacy(), test_legacy.good)
     (run / "plot.svg").unlink()
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["plan"]["links"]["links"]["wired"]["colour"] = "blue"
@@ -222,7 +223,7 @@ def test_a_plot_of_links_that_are_described_otherwise_now_is_not_drawn_again(tmp
 
 
 def test_settings_are_told_as_they_are_set(tmp_path: Path) -> None:
-    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    run = write_run(tmp_path, Legacy(), test_legacy.good)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["plan"] = {
         "options": {"repeat": 3, "mtu": [1500, 1000]},
@@ -237,14 +238,14 @@ def test_settings_are_told_as_they_are_set(tmp_path: Path) -> None:
 def test_each_machine_is_described_once(tmp_path: Path) -> None:
     write_both(tmp_path)
     assert "Machine of" not in report(tmp_path).text
-    write_run(tmp_path, multipath.SCENARIO, test_multipath.good, "20260109T000000.000000Z", machine={"kernel": "7.0"})
+    write_run(tmp_path, Multipath(), test_multipath.good, "20260109T000000.000000Z", machine={"kernel": "7.0"})
     text = report(tmp_path).text
     assert "Machine of legacy" in text
     assert "Machine of multipath kernel 7.0" in text
 
 
 def test_a_file_of_ones_own_is_written(tmp_path: Path) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    write_run(tmp_path, Legacy(), test_legacy.good)
     assert main(["report", "legacy", "--results", str(tmp_path), "--output", str(tmp_path / "page.html")]) == 0
     assert "TCP over wired fills it" in seen(tmp_path / "page.html").text
     assert not (tmp_path / "experiment/report.html").exists()
@@ -252,7 +253,7 @@ def test_a_file_of_ones_own_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["multipath"]])
 def test_no_whole_run_is_no_input(tmp_path: Path, arguments: list[str]) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good, "20260101T000000.000000Z.partial")
+    write_run(tmp_path, Legacy(), test_legacy.good, "20260101T000000.000000Z.partial")
     with pytest.raises(CommandError, match=r"no whole run of (any experiment|multipath)") as failure:
         report(tmp_path, *arguments)
     assert failure.value.code == Exit.NO_INPUT
@@ -260,7 +261,7 @@ def test_no_whole_run_is_no_input(tmp_path: Path, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("missing", ["manifest.json", "verdicts.json", "testbeds.jsonl"])
 def test_a_run_without_one_of_its_files_is_no_input(tmp_path: Path, missing: str) -> None:
-    run = write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    run = write_run(tmp_path, Legacy(), test_legacy.good)
     (run / missing).unlink()
     with pytest.raises(CommandError, match=missing) as failure:
         report(tmp_path)
@@ -268,7 +269,7 @@ def test_a_run_without_one_of_its_files_is_no_input(tmp_path: Path, missing: str
 
 
 def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    write_run(tmp_path, legacy.SCENARIO, test_legacy.good)
+    write_run(tmp_path, Legacy(), test_legacy.good)
     with pytest.raises(CommandError, match="cannot be written") as failure:
         report(tmp_path, "--output", str(tmp_path / "nowhere/page.html"))
     assert failure.value.code == Exit.SYSTEM

@@ -1,0 +1,93 @@
+"""What an experiment is: a question, the circumstances in which it is put, and what the answers are held against."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from experiments.study.blueprint import Blueprint, TestbedBlueprint
+from experiments.study.metrics import Metric, draw
+from experiments.study.readings import Point, Reading, Readings, Verdict
+from experiments.testbed.profile import DEFAULT
+from experiments.testbed.topology import Profile, Topology
+from tributary.settings.files import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+NEW, BENCHMARK = "new", "benchmark"
+Repeat = Annotated[int, Field(ge=1, description="a whole number of repetitions, at least 1")]
+Seconds = Annotated[float, Field(gt=0, description="a number of seconds above 0")]
+
+
+class Experiment(Settings):
+    """One experiment. Its fields are its options: what --set can change of it beside its links.
+
+    A benchmark is one without claims, that asks something and compares contenders: its paper is BENCHMARK.
+    """
+
+    name: ClassVar[str]
+    """That of its file, with "bench-" in front in the folder of benchmarks, unless it says another one."""
+    paper: ClassVar[str]
+    """The figure or table that it reproduces, or else NEW."""
+    claim: ClassVar[str]
+    """What the paper says of it, or what a benchmark asks."""
+    expected: ClassVar[str] = "Ratios: machines differ, ratios less so."
+    """What should come out, and why."""
+    about: ClassVar[str] = ""
+    """Its file's docstring, which the catalogue adds: the topology, what is derived and what is expected of it."""
+    quick: ClassVar[Mapping[str, int | float | str]] = {}
+    """Options of the quick form."""
+    quick_links: ClassVar[Sequence[str]] = ()
+    """Changes of its own links in the quick form, such as ``wired.rate=50mbit``."""
+    profile: ClassVar[Path] = DEFAULT
+    any_links: ClassVar[bool] = True
+    """Whether it runs over links of any profile that has ``least_links`` of them or more, or over its own alone."""
+    least_links: ClassVar[int] = 1
+    real_links: ClassVar[bool] = False
+    """Whether it takes links as they are, on a testbed: then it runs on real machines as well."""
+    in_turn: ClassVar[bool] = False
+    """All repetitions are measured on what stands once, and every other one has the points the other way round."""
+    files: ClassVar[Mapping[str, str]] = {}
+    """Of one in a file of somebody's own: that file and what it imports from beside it, each with its digest."""
+
+    repeat: Repeat = 3
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        room, _, module = cls.__module__.rpartition(".")
+        if "name" not in cls.__dict__:
+            cls.name = f"{'bench-' * (room == 'experiments.bench')}{module.replace('_', '-')}"
+        if "paper" not in cls.__dict__:
+            cls.paper = BENCHMARK if cls.judge is Experiment.judge else NEW
+
+    @abstractmethod
+    def points(self, topology: Topology) -> Sequence[Point]:
+        """The circumstances to measure in."""
+
+    def blueprint(self, profile: Profile, _point: Point) -> Blueprint:
+        """What to measure a point on: the links as they are, the same for every one."""
+        return TestbedBlueprint(profile)
+
+    @abstractmethod
+    def measure(self, built: Any, point: Point, repetition: int) -> Reading:
+        """One reading on what was ``built``; repetitions count from 1."""
+
+    def judge(self, _topology: Topology, _readings: Readings) -> Iterable[Verdict]:
+        """Its claims; raises KeyError if a reading is missing that one of them needs."""
+        return ()
+
+    def metrics(self, _readings: Readings) -> Sequence[Metric]:
+        """What is quoted of the readings beside that."""
+        return ()
+
+    def draw(self, figure: "Figure", _topology: Topology, readings: Readings) -> None:
+        """The plot, from the readings alone: of the metrics, where there is no other."""
+        draw(figure, self.quoted(readings))
+
+    def quoted(self, readings: Readings) -> list[Metric]:
+        """The metrics that have a number."""
+        return [metric for metric in self.metrics(readings) if metric.numbers]
