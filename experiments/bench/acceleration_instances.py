@@ -49,7 +49,6 @@ class AccelerationInstances(Experiment):
 
     claim = "What have 1 to 1,000 converters in memory, each in a namespace of its own, beside HAProxy and Varnish?"
     quick = {"instances": "1,10"}
-    any_links = False
 
     repeat: Repeat = 1
     instances: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(

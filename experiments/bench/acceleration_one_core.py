@@ -17,7 +17,7 @@ from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.cables import Cabling
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Profile
 from tributary.settings.units import Size
 
 _PEERS = ("varnish", "haproxy", "nginx")
@@ -38,14 +38,11 @@ class AccelerationOneCore(Experiment):
 
     claim = "What does a converter move through one processor, beside Varnish, HAProxy, nginx?"
     quick = {"repeat": 1, "size": "200MB"}
-    any_links = False
     in_turn = True
+    at = [{"by": name} for name in _ALL]
 
     repeat: Repeat = 5
     size: Size = Field(default=Size(2_000_000_000), description="a size, such as '200MB'")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": name} for name in _ALL]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
         *others, last = sorted(os.sched_getaffinity(0))

@@ -16,13 +16,12 @@ from pydantic import Field
 from experiments.bench import pair
 from experiments.bench.flows import BESIDE_PORT, HELD, HELD_PORT, flow, rule, serving
 from experiments.scenarios.sweeps import Rates
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.build import Testbed
 from experiments.testbed.node import Node
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
 
@@ -59,7 +58,7 @@ class Accuracy(Experiment):
 
     claim = "Are rates held, both ways, alone and beside other traffic, and is a quota cut where it ends?"
     quick = {"rates": "1mbit,100mbit", "settle": 1.0, "seconds": 3.0, "quota": "5MB", "quota_seconds": 5.0}
-    any_links = False
+    ground = pair.PAIR
 
     repeat: Repeat = 1
     rates: Rates = tuple(PositiveRate.parse(rate) for rate in ("256kbit", "1mbit", "10mbit", "100mbit", "1gbit"))
@@ -75,9 +74,6 @@ class Accuracy(Experiment):
             for rate, direction, beside in product(self.rates, _DIRECTIONS, (_ALONE, _BESIDE))
         ]
         return [*held, {"quota": str(self.quota)}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
-        return pair.PAIR
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``error_percent``: by how much more passes than it should; and the ``mbps`` of a rate."""

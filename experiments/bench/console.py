@@ -15,27 +15,15 @@ from pydantic import Field
 from experiments.bench import pair, throttler_scale
 from experiments.bench.kernel_threads import Clocks
 from experiments.probes.first_paint import CHROMIUM
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
-from experiments.study.metrics import Metric, metrics_of
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from experiments.testbed.topology import Profile, Topology
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
 _WARM_UP = 5.0
 """Seconds before it is measured."""
-_MEASURED = (
-    "page_kb",
-    "first_paint_ms",
-    "cpu_pct_10k",
-    "throttler_cpu_pct_10k",
-    "rss_mb",
-    "looks_a_second",
-    "kb_a_look",
-)
 
 
 class Console(Experiment):
@@ -43,18 +31,22 @@ class Console(Experiment):
 
     claim = "What does the console cost beside 10,000 sessions, with 100 pages open?"
     quick = {"repeat": 1, "sessions": 500, "pages": 20, "seconds": 4.0}
-    any_links = False
+    at = [{"interface": PATHS[0]}]
+    ground = pair.PAIR
+    quotes = (
+        "page_kb",
+        "first_paint_ms",
+        "cpu_pct_10k",
+        "throttler_cpu_pct_10k",
+        "rss_mb",
+        "looks_a_second",
+        "kb_a_look",
+    )
 
     repeat: Repeat = 3
     sessions: int = Field(default=10_000, ge=1, description="a whole number of sessions, at least 1")
     pages: int = Field(default=100, ge=1, le=128, description="a whole number of pages from 1 to 128")
     seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"interface": PATHS[0]}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
-        return pair.PAIR
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Per second, while the pages are open."""
@@ -86,10 +78,6 @@ class Console(Experiment):
             },
             {},
         )
-
-    def metrics(self, readings: Readings) -> list[Metric]:
-        """All that was measured."""
-        return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
 
     def _read(self, testbed: Testbed) -> dict[str, float]:
         reader = (sys.executable, "-m", "experiments.probes.pages", _SERVER)

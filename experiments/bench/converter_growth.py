@@ -23,12 +23,11 @@ from experiments.bench.converter.footprint import holding, resident
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Several
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, name_of
 from experiments.testbed.cables import CLIENT_SIDE, Cabling
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 
 _RATES, _COSTS, _SHARES = (
     {unit: name.format(unit) for unit in UNITS} for name in ("{}s_per_second", "cpu_us_per_{}", "{}_kernel_percent")
@@ -46,7 +45,7 @@ class ConverterGrowth(Experiment):
 
     claim = "Do connections and requests cost the same beside 100 and beside 50,000 that are open?"
     quick = {"repeat": 1, "open": "10,100", "workers": "2", "seconds": 0.5, "count_seconds": 0.5}
-    any_links = False
+    ground = cabled()
 
     repeat: Repeat = 3
     open: Several[Annotated[int, Field(ge=1, strict=False)]] = Field(
@@ -63,9 +62,6 @@ class ConverterGrowth(Experiment):
             for workers in self.workers
             for count in self.open
         ]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
-        return cabled()
 
     def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
         """Nothing where files are limited to fewer; raises CommandError (exit 1) unless every tunnel stays alive."""

@@ -20,22 +20,15 @@ from experiments.bench.converter.contenders import CONTENDERS, Contender
 from experiments.bench.converter.footprint import resident
 from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
-from experiments.study.metrics import Metric, metrics_of
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading
 from experiments.testbed.cables import SERVER, Cabling
 from experiments.testbed.node import Process
-from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _PEER = f"{SERVER}:8090"
 _CONNECTIONS = 200
 _WARM_UP = 5
-_COUNTED = (
-    *("connections", "checked_gb", "half_closes", "resets", "resets_unheard", "wrong"),
-    *("rests", "reaped", "requests", "leaked_kb", "leaked_descriptors"),
-)
 _WRONG = ("wrong_bytes", "truncated", "broken", "stuck", "outlived", "without_plan", "resets_as_ends")
 
 
@@ -46,19 +39,18 @@ class ConverterSoak(Experiment):
 
     claim = "Connections come, go, half-close and die for ten minutes: is every byte right, does anything leak?"
     quick = {"seconds": 10}
-    any_links = False
+    at = [{"by": NATIVE}]
+    ground = cabled()
+    quotes = (
+        *("connections", "checked_gb", "half_closes", "resets", "resets_unheard", "wrong"),
+        *("rests", "reaped", "requests", "leaked_kb", "leaked_descriptors"),
+    )
 
     repeat: Repeat = 1
     seconds: int = Field(default=600, ge=1, description="a whole number of seconds, at least 1")
     resting: int = Field(default=0, ge=0, description="a count, at least 0")
     idle: int = Field(default=600, ge=3, description="a whole number of seconds, at least 3")
     half_closed: int = Field(default=120, ge=2, description="a whole number of seconds, at least 2")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": NATIVE}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
-        return cabled()
 
     def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
@@ -96,10 +88,6 @@ class ConverterSoak(Experiment):
             "leaked_descriptors": after[1] - before[1],
         }
         return Reading(point, repetition, {name: float(value) for name, value in values.items()}, {})
-
-    def metrics(self, readings: Readings) -> list[Metric]:
-        """What was counted."""
-        return metrics_of(readings, _COUNTED)
 
     def _with_timeouts(self, contender: Contender) -> Contender:
         """The converter with the time-outs of this run."""

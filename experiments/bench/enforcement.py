@@ -25,7 +25,7 @@ from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.server import random_file
-from experiments.testbed.topology import PROXY_PORT, Profile, Topology
+from experiments.testbed.topology import PROXY_PORT, Profile
 from tributary.settings.errors import CommandError, Exit
 
 _SOURCES = {"kernel": "kernel", "scapy": "sniffer"}
@@ -69,16 +69,13 @@ class Enforcement(Experiment):
 
     claim = "How soon is a join enforced, at 1,000 joins a second, by either source?"
     quick = {"joins": 100, "seconds": 5, "by_session": 4, "singles": 5}
-    any_links = False
+    at = [{"joins": each} for each in (*_SOURCES, _SINGLE)]
 
     repeat: Repeat = 1
     joins: int = Field(default=1000, ge=1, description="a whole number of joins a second, at least 1")
     seconds: int = Field(default=30, ge=1, description="a whole number of seconds, at least 1")
     by_session: int = Field(default=8, ge=1, le=8, description="a whole number of joins, 1 to 8")
     singles: int = Field(default=30, ge=1, description="a whole number of joins, at least 1")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"joins": each} for each in (*_SOURCES, _SINGLE)]
 
     def blueprint(self, profile: Profile, point: Point) -> Blueprint:
         return TestbedBlueprint(profile, tuned=False) if point["joins"] == _SINGLE else pair.PAIR

@@ -23,12 +23,10 @@ from experiments.handoff.network import SERVICE, standing_network
 from experiments.handoff.running import HANDED_OVER, at_work
 from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Repeat
-from experiments.study.metrics import Metric, metrics_of
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading
 from experiments.testbed import native
 from experiments.testbed.build import reserved
 from experiments.testbed.node import run
-from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _COUNTED = ("answers", "bytes", "wrong", "connections", "broken", "per_second", "handed_over", "rested")
@@ -58,19 +56,15 @@ class HandoffSoak(Experiment):
     """
 
     claim = "A million requests by connections that change their back end: is every byte of every answer right?"
+    quotes = _COUNTED
     quick = {"requests": 5000, "clients": 16, "rest": 2}
-    any_links = False
+    at = [{"objects": "random"}]
+    ground = Ground({"cables": "veth"}, _stocked)
 
     repeat: Repeat = 1
     requests: int = Field(default=1_000_000, ge=1, description="a count, above 0")
     clients: int = Field(default=64, ge=1, description="a count, above 0")
     rest: float = Field(default=0, ge=0, lt=_IDLE, description=f"seconds, at least 0 and below {_IDLE}")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"objects": "random"}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
-        return Ground({"cables": "veth"}, _stocked)
 
     def measure(self, built: Contest, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if an answer was wrong or a connection broke."""
@@ -84,10 +78,6 @@ class HandoffSoak(Experiment):
             report = _fetch(built, *_LARGE, *asked, "--rest", str(self.rest))
             counted["rested"] = told(report, log)["rested"]
         return Reading(point, repetition, counted, {})
-
-    def metrics(self, readings: Readings) -> list[Metric]:
-        """What was counted."""
-        return metrics_of(readings, _COUNTED)
 
 
 def _fetch(built: Contest, *asked: str) -> dict[str, Any]:

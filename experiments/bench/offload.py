@@ -33,7 +33,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import native
 from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, Cabling
 from experiments.testbed.node import Process
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Size
 
@@ -101,15 +101,12 @@ class Offload(Experiment):
 
     claim = "What does a relay cost, and what once its work is offloaded to the kernel?"
     quick = {"repeat": 1, "size": "16GB", "small": "4GB"}
-    any_links = False
     in_turn = True
+    at = [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))]
 
     repeat: Repeat = 5
     size: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
     small: Size = Field(default=Size(12_000_000_000), description="a size, such as '12GB'")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"segments": size, "direction": way} for size, way in product(_MTUS, (DOWN, UP))]
 
     def blueprint(self, _profile: Profile, point: Point) -> Ground[Relayed]:
         return threaded(_MTUS[point["segments"]], _QUEUES[point["segments"]])

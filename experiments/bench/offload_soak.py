@@ -23,7 +23,6 @@ from typing import Any
 from pydantic import Field
 
 from experiments.scenarios.cabled import linked
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
@@ -68,17 +67,12 @@ class OffloadSoak(Experiment):
 
     claim = "Ten thousand transfers are offloaded half-way, over a link that loses: is every byte right?"
     quick = {"offloaded": 200, "rest": 5}
-    any_links = False
+    at = [{"by": by} for by in _COUNTED]
+    ground = linked(_LOSSY)
 
     repeat: Repeat = 1
     offloaded: int = Field(default=10_000, ge=1, description="a count, above 0")
     rest: float = Field(default=0, ge=0, lt=_SILENCE, description=f"seconds, at least 0 and below {_SILENCE}")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": by} for by in _COUNTED]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
-        return linked(_LOSSY)
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong."""

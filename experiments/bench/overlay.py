@@ -10,11 +10,9 @@ from statistics import median
 from pydantic import Field
 
 from experiments.scenarios.overlay_paths import COMPUTED
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed.topology import Profile, Topology
 from overlay.calculator import ask
 
 _MEASURED = ("pairs_115_ms", "pairs_315_s", "lookup_us", "floyd_warshall_115_ms", "floyd_warshall_315_s")
@@ -26,16 +24,11 @@ class Overlay(Experiment):
 
     claim = "How long do the chains of all pairs take, and a look-up?"
     quick = {"times": 2}
-    any_links = False
+    at = [{"graph": "points in a plane"}]
+    ground = COMPUTED
 
     repeat: Repeat = 1
     times: int = Field(default=9, ge=1, description="a whole number, at least 1")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"graph": "points in a plane"}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[None]:
-        return COMPUTED
 
     def measure(self, _built: None, point: Point, repetition: int) -> Reading:
         """The medians of what the program measured, and all of it."""

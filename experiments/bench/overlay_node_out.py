@@ -10,11 +10,8 @@ import time
 from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running
 from experiments.scenarios.whole_overlay import whole_overlay
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
-from experiments.study.metrics import Metric, metrics_of
-from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed.topology import Profile, Topology
+from experiments.study.readings import Point, Reading
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
@@ -24,19 +21,17 @@ _LONGEST = 60.0
 
 
 class OverlayNodeOut(Experiment):
-    """Each repetition has an overlay of its own."""
+    """Each repetition has its own overlay. Of ``node_out_s`` a lease of two seconds, and etcd's looks at leases every
+    half of a second, are most.
+    """
 
     claim = "How soon after its death is a node on no chain any more?"
     quick = {"repeat": 1}
-    any_links = False
+    at = [{"nodes": str(len(_NODES))}]
+    ground = whole_overlay(_NODES, _DELAYS)
+    quotes = ("node_out_s",)
 
     repeat: Repeat = 5
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"nodes": str(len(_NODES))}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Running]:
-        return whole_overlay(_NODES, _DELAYS)
 
     def measure(self, overlay: Running, point: Point, repetition: int) -> Reading:
         """``node_out_s``; raises CommandError (exit 1) if the node was on no chain, or stays on one."""
@@ -51,10 +46,6 @@ class OverlayNodeOut(Experiment):
                 time.sleep(0.01)
             taken = time.monotonic() - begun
         return Reading(point, repetition, {"node_out_s": taken}, {})
-
-    def metrics(self, readings: Readings) -> list[Metric]:
-        """``node_out_s``: a lease of two seconds, and etcd's looks at leases every half of a second, are most of it."""
-        return metrics_of(readings, ("node_out_s",))
 
 
 def _passed(overlay: Running, address: str) -> bool:

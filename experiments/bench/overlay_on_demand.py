@@ -12,12 +12,10 @@ from pydantic import Field
 
 from experiments.scenarios.acceleration_start import LISTENS, converter
 from experiments.scenarios.cabled import cabled
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.cables import ORIGIN, Cabling
-from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _ACTIVATE = "systemd-socket-activate"
@@ -30,17 +28,12 @@ class OverlayOnDemand(Experiment):
 
     claim = "What does the first connection pay where a converter is started by it?"
     quick = {"repeat": 1, "count": 3}
-    any_links = False
     in_turn = True
+    at = [{"listens": _ACTIVATE}]
+    ground = cabled()
 
     repeat: Repeat = 3
     count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"listens": _ACTIVATE}]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
-        return cabled()
 
     def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
         """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""

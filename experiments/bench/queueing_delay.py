@@ -12,13 +12,11 @@ from pydantic import Field
 
 from experiments.bench import pair
 from experiments.bench.flows import HELD, HELD_PORT, flow, rule, serving
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import RATIO, Metric
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import lengthen_held_queue, throttler_status
 from experiments.testbed.build import Testbed
-from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 
 _RATE = "5mbit"
@@ -31,16 +29,11 @@ class QueueingDelay(Experiment):
 
     claim = "How long do packets wait in a held class, and would in a long queue?"
     quick = {"repeat": 1, "seconds": 3.0}
-    any_links = False
+    at = [{"leaf": leaf} for leaf in (_OURS, _LONG)]
+    ground = pair.PAIR
 
     repeat: Repeat = 2
     seconds: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"leaf": leaf} for leaf in (_OURS, _LONG)]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
-        return pair.PAIR
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``rtt_ms``, a median."""

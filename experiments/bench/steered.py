@@ -19,18 +19,16 @@ from pydantic import Field
 from experiments.bench.kernel_threads import Clocks
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Experiment, Repeat
-from experiments.study.metrics import Metric, metrics_of
-from experiments.study.readings import Point, Reading, Readings
+from experiments.study.readings import Point, Reading
 from experiments.testbed.appliance import start_steering, throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.impairment import lossy
-from experiments.testbed.topology import LinkSettings, Profile, Topology
+from experiments.testbed.topology import LinkSettings, Profile
 from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import Duration, PositiveRate
 
 _COST, _REACTION = "cost", "reaction"
-_MEASURED = ("cpu_pct_1000_sessions", "reaction_ms", "decisions_a_minute")
 _MADE_BACKUP = re.compile(r"tcp-ulp-mptcp flags:[A-Za-z]*b")
 _PORT = 5001
 _MOST_FILES = 8192
@@ -47,26 +45,18 @@ class Steered(Experiment):
 
     claim = "What does it cost to steer 1,000 sessions, and how soon is a bad path a backup?"
     quick = {"repeat": 1, "sessions": 200, "seconds": 5.0}
-    any_links = False
+    at = [{"what": what} for what in (_COST, _REACTION)]
+    ground = TestbedBlueprint(Profile(links=_LINKS), tuned=False, sysctls={"net.mptcp.pm_type": "1"})
+    quotes = ("cpu_pct_1000_sessions", "reaction_ms", "decisions_a_minute")
 
     repeat: Repeat = 3
     sessions: int = Field(default=1000, ge=1, le=3000, description="a whole number of sessions from 1 to 3000")
     seconds: float = Field(default=20.0, gt=0, description="a number of seconds above 0")
     loss: int = Field(default=3, ge=1, le=100, description="a whole number of percent from 1 to 100")
 
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"what": what} for what in (_COST, _REACTION)]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> TestbedBlueprint:
-        return TestbedBlueprint(Profile(links=_LINKS), tuned=False, sysctls={"net.mptcp.pm_type": "1"})
-
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         found = self._cost(testbed) if point["what"] == _COST else self._reaction(testbed)
         return Reading(point, repetition, found, {})
-
-    def metrics(self, readings: Readings) -> list[Metric]:
-        """All that was measured."""
-        return metrics_of(readings, [name for name in _MEASURED if readings.samples(name)])
 
     def _cost(self, testbed: Testbed) -> dict[str, float]:
         with start_steering(testbed) as throttler, _sessions(testbed, self.sessions):

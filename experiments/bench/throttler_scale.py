@@ -26,7 +26,7 @@ from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
 from experiments.testbed.node import Process
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Profile
 from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
 
@@ -76,16 +76,13 @@ class ThrottlerScale(Experiment):
 
     claim = "What do 100,000 held subflows cost: memory, time to install, throughput?"
     quick = {"repeat": 3, "subflows": 5000, "held": 1.0, "seconds": 0.5}
-    any_links = False
     in_turn = True
+    at = [{"table": table} for table in (_FULL, _SINGLE)]
 
     repeat: Repeat = 15
     subflows: int = Field(default=100_000, ge=1, description="a whole number of subflows, at least 1")
     held: float = Field(default=10.0, gt=0, description="a number of seconds above 0")
     seconds: float = Field(default=1.5, gt=0, description="a number of seconds above 0")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"table": table} for table in (_FULL, _SINGLE)]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Tables]:
         return two_tables(self.subflows, self.held)

@@ -88,9 +88,8 @@ class Acceleration(TransferExperiment):
     claim = "1, 2, 3 proxies with early SYN forwarding bring the first byte 25, 33.3, 37.5 % sooner."
     expected = "What round-trip times and slow start alone make of it."
     quick = {"repeat": 1, "count": 3, "size": "10kB,25kB,500kB"}
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"proxies": str(proxies), "by": by.value} for proxies in _PROXIES for by in By]
+    any_links = True
+    at = [{"proxies": str(proxies), "by": by.value} for proxies in _PROXIES for by in By]
 
     def blueprint(self, profile: Profile, point: Point) -> Ground[Chain]:
         return segments(split(Topology.of(profile).links[0], int(point["proxies"]) + 1))

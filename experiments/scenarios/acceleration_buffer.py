@@ -38,6 +38,7 @@ class AccelerationBuffer(Experiment):
     expected = "Half the receive buffer slows the download down, more than twice does not help."
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "ratio": "0.5,2"}
+    any_links = True
 
     size: Size = Size(30_000_000)
     receive: Size = Size(1_000_000)

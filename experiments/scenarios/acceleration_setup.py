@@ -19,14 +19,13 @@ from pydantic import Field
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cables_with
 from experiments.scenarios.sweeps import Several
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 
 CONVERTER, NOBODY = "converter", "nobody"
 _PAPERS = 230
@@ -70,7 +69,7 @@ class AccelerationSetup(Experiment):
     expected = "Beside others no longer than alone; at once, the processors' work on all of them."
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "connections": "30,230"}
-    any_links = False
+    ground = cables_with(_intercepting)
 
     connections: Several[Annotated[int, Field(ge=1, le=8000, strict=False)]] = Field(
         default=(30, 80, 130, 180, 230, 1000, 5000),
@@ -79,9 +78,6 @@ class AccelerationSetup(Experiment):
 
     def points(self, _topology: Topology) -> list[Point]:
         return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in self.connections]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
-        return cables_with(_intercepting)
 
     def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
         """``beside_ms`` and ``at_once_ms``, medians."""

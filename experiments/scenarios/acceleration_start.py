@@ -23,14 +23,13 @@ from experiments.bench.parts import NATIVE
 from experiments.plots import curve, name_axes
 from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Shares, Sizes
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
 from experiments.testbed.cgroup import limited
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"
@@ -56,7 +55,7 @@ class AccelerationStart(Experiment):
     expected = "A process takes a tenth of that, also with little memory; with a share of a processor it waits."
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "count": 5, "memory": "6MB,64MB", "processor": "10%,100%"}
-    any_links = False
+    ground = cabled()
 
     memory: Sizes = tuple(Size(1_000_000 * megabytes) for megabytes in (6, 8, 16, 64))
     processor: Shares = tuple(Share(10_000 * percent) for percent in (5, 10, 25, 50, 100))
@@ -69,9 +68,6 @@ class AccelerationStart(Experiment):
             *({"memory": str(size), "processor": UNLIMITED} for size in self.memory),
             *({"memory": UNLIMITED, "processor": str(share)} for share in self.processor),
         ]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
-        return cabled()
 
     def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
         """``start_ms``, a median; and ``rss_mb``, resident when it listens, without limits."""

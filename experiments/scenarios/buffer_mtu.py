@@ -48,7 +48,6 @@ class BufferMtu(TimedExperiment):
     )
     profile = PROFILES / "buffer.toml"
     quick = {"repeat": 1, "seconds": 3.0, "warm_up": 1.0, "mtu": "1500,1000", "buffer": "0.24MB,0.48MB,0.96MB,1.92MB"}
-    any_links = False
 
     mtu: Mtus = (1500, 1280, 1000, 576)
     buffer: Sizes = tuple(Size(1000 * kilobytes) for kilobytes in (240, 340, 480, 680, 960, 1360, 1920, 2700))

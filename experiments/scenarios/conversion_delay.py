@@ -37,11 +37,9 @@ class ConversionDelay(Experiment):
     claim = "The converter delays a connection's SYN and its data by little."
     expected = "Tens of microseconds for each packet by the native converter, several times that by Squid."
     quick = {"repeat": 1, "seconds": 3.0}
+    at = [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
 
     seconds: Seconds = 8.0
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": converter, "family": family} for family in FAMILIES for converter in CONVERTERS]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""

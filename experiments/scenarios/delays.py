@@ -40,7 +40,6 @@ class Delays(TimedExperiment):
     expected = "A burst of the scheduler with delays that are alike; else what the shorter path brings meanwhile."
     profile = PROFILES / "delays.toml"
     quick = {"repeat": 1, "seconds": 4.0, "warm_up": 1.5, "difference": "0ms,80ms"}
-    any_links = False
 
     difference: Durations = tuple(Duration(1000 * milliseconds) for milliseconds in (0, 10, 20, 40, 80))
 

@@ -50,7 +50,6 @@ class Grid(TimedExperiment):
     expected = "95 % of the best link or more everywhere, with the appliance's kernel settings."
     profile = PROFILES / "grid.toml"
     quick = {"repeat": 1, "seconds": 5.0, "rate": "50mbit", "rtt": "200ms", "loss": "0%,1%"}
-    any_links = False
 
     rate: Rates = (PositiveRate(5_000_000), PositiveRate(50_000_000))
     rtt: Durations = (Duration(20_000), Duration(200_000))

@@ -41,16 +41,13 @@ class HandoffBackends(Experiment):
     claim = "The requests of one connection may go to any back end each."
     expected = "It costs less than a millisecond, and no answer passes the front."
     quick = {"repeat": 1, "connections": 3}
-    any_links = False
     in_turn = True
+    at = [{"by": by, "next": following} for by in _BY for following in _WHERE]
 
     rate: PositiveRate = PositiveRate(10**9)
     size: Size = Size(256_000)
     requests: int = Field(default=20, ge=2, le=1000, description="a whole number from 2 to 1000")
     connections: int = Field(default=50, ge=1, description="a whole number of connections, at least 1")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": by, "next": following} for by in _BY for following in _WHERE]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
         return contest(self.rate, (self.size.amount,))

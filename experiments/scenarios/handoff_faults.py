@@ -48,16 +48,13 @@ class HandoffFaults(Experiment):
     claim = "A client whose back end is lost is reset within 6 s; other faults cost a pause, and no byte is wrong."
     expected = "As claimed: reset at once or after 5.7 s, whole answers without switch or front, given up after `idle`."
     quick = {"repeat": 1, "size": "75MB", "idle": 10}
-    any_links = False
     in_turn = True
+    at = [{"fault": fault} for fault in FAULTS]
 
     rate: PositiveRate = PositiveRate(200 * 10**6)
     size: Size = Size(150_000_000)
     before: Seconds = 1.0
     idle: int = Field(default=30, ge=2, le=int(_LONGEST - _LATER), description="a whole number of seconds, 2 to 115")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"fault": fault} for fault in FAULTS]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Running]:
         return failing(self.rate, self.size.amount, self.idle)

@@ -40,16 +40,13 @@ class HandoffScale(Experiment):
     claim = "What clients get grows with the number of back ends, while the front idles."
     expected = "Eight back ends give at least 7.2 times what one gives; the front's link carries a twentieth at most."
     quick = {"repeat": 1, "seconds": 1}
-    any_links = False
     in_turn = True
+    at = [{"by": by, "back_ends": number} for number in _NUMBERS for by in CONTENDERS]
 
     rate: PositiveRate = PositiveRate(200 * 10**6)
     size: Size = Size(1_000_000)
     connections: int = Field(default=4, ge=1, description="a whole number of connections, at least 1")
     seconds: float = Field(default=5.0, ge=1, description="a number of seconds, at least 1")
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": by, "back_ends": number} for number in _NUMBERS for by in CONTENDERS]
 
     def blueprint(self, _profile: Profile, _point: Point) -> Ground[Contest]:
         return contest(self.rate, (self.size.amount,), _NAMES, links_of_client=MOST_BACK_ENDS)

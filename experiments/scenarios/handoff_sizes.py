@@ -61,7 +61,6 @@ class HandoffSizes(Experiment):
     claim = "A hand-off gains over a proxy from objects of 2 MB on."
     expected = "Even at 256 kB; at least 1.8 times a proxy at 2 MB, and 97 % of what there is directly."
     quick = {"repeat": 1, "sizes": "64kB,2MB", "seconds": 1, "count": 10}
-    any_links = False
     in_turn = True
 
     rate: PositiveRate = PositiveRate(10**9)

@@ -78,7 +78,6 @@ class Home(Experiment):
     expected = "95 % of the sum by either leg; a call waits for less than a second where the carrier goes."
     profile = PROFILES / "home.toml"
     quick = {"repeat": 1, "seconds": 4.0, "legs": WIREGUARD, "links": "2"}
-    any_links = False
 
     seconds: float = Field(default=10.0, ge=3, description="a number of seconds, at least 3")
     legs: Annotated[tuple[str, ...], BeforeValidator(some_of(LEGS))] = LEGS

@@ -86,7 +86,6 @@ class Integrity(Experiment):
     expected = "No wrong byte from a round trip of 0.1 ms on; without a delay, those of the kernel's fault alone."
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "transfers": 500}
-    any_links = False
 
     transfers: int = Field(default=1000, ge=1, description="a whole number of transfers, at least 1")
     size: Size = Size(400_000)

@@ -57,19 +57,17 @@ class Latency(Experiment):
     expected = "The median time of a request is back within 4.8 ms of that on idle links."
     quick = {"repeat": 1, "seconds": 1.2, "settle": 0.7}
     least_links = 2
+    at = [
+        {"load": load, "converter": converter, "request": kind}
+        for converter in CONVERTERS
+        for kind in _KINDS
+        for load in LOADS
+    ]
 
     size: Size = Size(4_000)
     every: float = Field(default=0.05, ge=0, description="a number of seconds")
     seconds: Seconds = 5.0
     settle: Seconds = 2.0
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [
-            {"load": load, "converter": converter, "request": kind}
-            for converter in CONVERTERS
-            for kind in _KINDS
-            for load in LOADS
-        ]
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Requests under a load; no values, and so no verdicts, where this kernel lacks what the load needs."""

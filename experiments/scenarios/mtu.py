@@ -51,6 +51,7 @@ class Mtu(TimedExperiment):
     quick = {"repeat": 1, "seconds": 2.5, "warm_up": 1.0, "mtu": "9000,1500,1000"}
     least_links = 2
     real_links = True
+    any_links = True
 
     mtu: Mtus = (9000, 1500, 1280, 1000, 576)
     buffer: Sizes = (Size(720_000), Size(4_000_000))

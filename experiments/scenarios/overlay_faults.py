@@ -42,13 +42,12 @@ from experiments.overlay.mesh import SERVER
 from experiments.overlay.running import PROXY, Running
 from experiments.plots import tidy
 from experiments.scenarios.whole_overlay import whole_overlay
-from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.testbed import native
 from experiments.testbed.node import Process
 from experiments.testbed.profile import PROFILES
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _BEST, _SECOND, _EGRESS = _NODES = ("ingress", "best", "second", "egress")
@@ -112,8 +111,9 @@ class OverlayFaults(Experiment):
     expected = "As claimed; no new connection fails, and a dead node is out of the routes within 3 s."
     profile = PROFILES / "long-path.toml"
     quick = {"before": 1.0, "down": 8.0, "after": 5.0}
-    any_links = False
     in_turn = True
+    at = [{"fault": fault} for fault in _FAULTS]
+    ground = whole_overlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND})
 
     repeat: Repeat = 1
     before: Seconds = 2.0
@@ -124,12 +124,6 @@ class OverlayFaults(Experiment):
     def seconds(self) -> float:
         """Of the downloads."""
         return self.before + self.down + self.after
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"fault": fault} for fault in _FAULTS]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Running]:
-        return whole_overlay(_NODES, _ROUND_TRIPS, by_port={_PORT_BESIDE: _SECOND})
 
     def measure(self, overlay: Running, point: Point, repetition: int) -> Reading:
         """Raises CommandError: exit 71 if the overlay is not whole after the fault before, 1 if a byte was wrong."""

@@ -77,7 +77,6 @@ class OverlayLeave(Experiment):
     expected = "No timer ends with steps, nor without where the round trip grows by less than 200 ms."
     profile = PROFILES / "long-path.toml"
     quick = {"repeat": 1, "size": "100MB", "rtt": "20"}
-    any_links = False
 
     size: Size = Size(150_000_000)
     rtt: Several[Annotated[int, Field(ge=2, le=1000, multiple_of=2, strict=False)]] = Field(

@@ -23,7 +23,7 @@ from experiments.plots import colours_of, name_paths, tidy
 from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Estimate, Point, Reading, Readings, Verdict, at_least, worst
-from experiments.testbed.topology import Profile, Topology
+from experiments.testbed.topology import Topology
 from overlay.calculator import ask
 from tributary.paths import ROOT
 
@@ -51,16 +51,13 @@ class OverlayPaths(Experiment):
         "A chain chosen by sum and longest hop beats one chosen by either; with fewer converters than by the latter."
     )
     expected = "One round: as the shortest path. Many rounds: as minimax, which is far off where rounds are few."
-    any_links = False
+    ground = COMPUTED
 
     repeat: Repeat = 1
 
     def points(self, _topology: Topology) -> list[Point]:
         graphs = sorted(path.stem.partition("-")[0] for path in _GRAPHS.glob("*.intra"))
         return [{"graph": graph, "rounds": rounds} for graph in graphs for rounds in _ROUNDS]
-
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[None]:
-        return COMPUTED
 
     def measure(self, _built: None, point: Point, repetition: int) -> Reading:
         """Of each of ``_OTHERS``: by how much its time is longer at each percentile of the pairs, for how many pairs at

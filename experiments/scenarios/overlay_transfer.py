@@ -79,10 +79,7 @@ class OverlayTransfer(TransferExperiment):
     expected = "About twice as fast as nobody; with hops that are kept as fast as a warm connection."
     profile = PROFILES / "ireland-california.toml"
     quick = {"repeat": 1, "count": 3, "size": "10kB,50kB,500kB"}
-    any_links = False
-
-    def points(self, _topology: Topology) -> list[Point]:
-        return [{"by": by} for by in _COLOURS]
+    at = [{"by": by} for by in _COLOURS]
 
     def blueprint(self, profile: Profile, _point: Point) -> Ground[Chain]:
         return segments(Topology.of(profile).links)

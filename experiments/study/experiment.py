@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
-from experiments.study.metrics import Metric, draw
+from experiments.study.metrics import Metric, draw, metrics_of
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.testbed.profile import DEFAULT
 from experiments.testbed.topology import Profile, Topology
@@ -44,13 +44,21 @@ class Experiment(Settings):
     quick_links: ClassVar[Sequence[str]] = ()
     """Changes of its own links in the quick form, such as ``wired.rate=50mbit``."""
     profile: ClassVar[Path] = DEFAULT
-    any_links: ClassVar[bool] = True
-    """Whether it runs over links of any profile that has ``least_links`` of them or more, or over its own alone."""
+    any_links: ClassVar[bool]
+    """Whether it runs over links of any profile that has ``least_links`` of them or more, or over its own alone, as one
+    does that says what to measure on, unless it says otherwise.
+    """
     least_links: ClassVar[int] = 1
     real_links: ClassVar[bool] = False
     """Whether it takes links as they are, on a testbed: then it runs on real machines as well."""
     in_turn: ClassVar[bool] = False
     """All repetitions are measured on what stands once, and every other one has the points the other way round."""
+    at: ClassVar[Sequence[Point]] = ()
+    """The circumstances to measure in, where they do not depend on options or links."""
+    ground: ClassVar[Blueprint | None] = None
+    """What to measure on, where that does not depend on anything; the links as they are if it is None."""
+    quotes: ClassVar[Sequence[str]] = ()
+    """Values of its readings that are quoted under their own names."""
     files: ClassVar[Mapping[str, str]] = {}
     """Of one in a file of somebody's own: that file and what it imports from beside it, each with its digest."""
 
@@ -63,14 +71,16 @@ class Experiment(Settings):
             cls.name = f"{'bench-' * (room == 'experiments.bench')}{module.replace('_', '-')}"
         if "paper" not in cls.__dict__:
             cls.paper = BENCHMARK if cls.judge is Experiment.judge else NEW
+        if "any_links" not in cls.__dict__:
+            cls.any_links = cls.ground is None and cls.blueprint is Experiment.blueprint
 
-    @abstractmethod
-    def points(self, topology: Topology) -> Sequence[Point]:
+    def points(self, _topology: Topology) -> Sequence[Point]:
         """The circumstances to measure in."""
+        return self.at
 
     def blueprint(self, profile: Profile, _point: Point) -> Blueprint:
-        """What to measure a point on: the links as they are, the same for every one."""
-        return TestbedBlueprint(profile)
+        """What to measure a point on."""
+        return self.ground or TestbedBlueprint(profile)
 
     @abstractmethod
     def measure(self, built: Any, point: Point, repetition: int) -> Reading:
@@ -80,9 +90,9 @@ class Experiment(Settings):
         """Its claims; raises KeyError if a reading is missing that one of them needs."""
         return ()
 
-    def metrics(self, _readings: Readings) -> Sequence[Metric]:
+    def metrics(self, readings: Readings) -> Sequence[Metric]:
         """What is quoted of the readings beside that."""
-        return ()
+        return metrics_of(readings, self.quotes)
 
     def draw(self, figure: "Figure", _topology: Topology, readings: Readings) -> None:
         """The plot, from the readings alone: of the metrics, where there is no other."""

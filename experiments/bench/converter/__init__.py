@@ -116,7 +116,6 @@ class Converter(Experiment):
         "idle": 500,
         "held": 2000,
     }
-    any_links = False
     in_turn = True
 
     repeat: Repeat = 5

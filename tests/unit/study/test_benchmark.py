@@ -35,7 +35,7 @@ class Anything(dict[str, float]):
         return self[name]
 
 
-QUOTING = [name for name, each in EVERYTHING.items() if type(each).metrics is not Experiment.metrics]
+QUOTING = [name for name, each in EVERYTHING.items() if each.quotes or type(each).metrics is not Experiment.metrics]
 
 
 def everything(point: Point) -> dict[str, float]:
