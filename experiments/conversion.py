@@ -1,10 +1,9 @@
 """How long packets stay in a converter, by timestamps on both of its sides."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python
 from tributary.settings.errors import CommandError, Exit
 
 ONE_AT_A_TIME = ("--clients", "1", "--pause", "2", "--mptcp")
@@ -20,8 +19,9 @@ def watched(gateway: Node, client_side: str, server_side: str) -> Iterator[Calla
 
     It raises CommandError (exit 1) if packets were lost to the probe.
     """
-    command = [sys.executable, "-m", "experiments.probes.conversion", client_side, server_side]
-    with gateway.start("conversion", command).wait_until_ready() as probe:
+    with gateway.start(
+        "conversion", python("experiments.probes.conversion", client_side, server_side)
+    ).wait_until_ready() as probe:
 
         def seen() -> Delays:
             probe.stop(30)

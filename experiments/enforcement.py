@@ -1,12 +1,12 @@
 """When the throttler took hold of a session, by packet timestamps on the gateway."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from experiments.testbed.build import Testbed
+from experiments.testbed.node import python
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -31,7 +31,7 @@ def watched(testbed: Testbed, *, installed: bool = False) -> Iterator[Callable[[
     (exit 1) if no packet was ever held.
     """
     links = [link.name for link in testbed.topology.links]
-    command = [sys.executable, "-m", "experiments.probes.enforcement", *["--installed"] * installed, *links]
+    command = python("experiments.probes.enforcement", *["--installed"] * installed, *links)
     with testbed.gateway.start("enforcement", command).wait_until_ready() as probe:
         yield lambda: _read(probe.output())
 

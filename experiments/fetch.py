@@ -1,7 +1,6 @@
 """One download by the testbed's client, over legacy TCP from the server or over MPTCP through the gateway's proxy."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import Any
 
 from experiments.record import Download, read_download, read_sending
 from experiments.testbed.build import Testbed
+from experiments.testbed.node import python
 from experiments.testbed.server import File
 
 
@@ -47,8 +47,7 @@ def fetch(
 @contextmanager
 def _senders(testbed: Testbed, name: str) -> Iterator[Callable[[], list[Any]]]:
     """The function given ends looking at what the gateway sends by, and says what was seen since the block began."""
-    command = [sys.executable, "-m", "experiments.probes.senders"]
-    with testbed.gateway.start(f"senders-{name}", command).wait_until_ready() as probe:
+    with testbed.gateway.start(f"senders-{name}", python("experiments.probes.senders")).wait_until_ready() as probe:
 
         def seen() -> list[Any]:
             probe.stop()
@@ -64,7 +63,7 @@ def download_command(testbed: Testbed, file: File, link: str, proxy: int | None,
     server, gateway, source = str(topology.SERVER4), str(topology.PROXY4), str(own.client4)
     if ipv6:
         server, gateway, source = f"[{topology.SERVER6}]", f"[{topology.PROXY6}]", str(own.client6)
-    command = [sys.executable, "-m", "experiments.probes.download", f"http://{server}/{file.path.name}"]
+    command = python("experiments.probes.download", f"http://{server}/{file.path.name}")
     command += ["--source", source]
     for candidate in topology.links:
         command += ["--interface", candidate.name]

@@ -19,6 +19,7 @@ from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
+from experiments.testbed.node import python
 
 _SERVER = "127.0.0.1:8480"
 _BY_SESSION, _BY_CLIENT = 2, 20
@@ -52,7 +53,7 @@ class Console(Experiment):
         """Per second, while the pages are open."""
         testbed.gateway.sysctl(net__ipv4__ip_forward=0)
         state = testbed.directory / f"console-{repetition}"
-        run_console = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
+        run_console = python("console", "run", "--state-directory", str(state))
         with pair.throttling(testbed, throttler_scale.RULES, "sniffer") as throttler:
             throttler_scale.play(testbed, _BY_SESSION * self.sessions, _BY_SESSION, _BY_CLIENT)
             with testbed.gateway.start("console", run_console).wait_until_ready() as console:
@@ -80,7 +81,7 @@ class Console(Experiment):
         )
 
     def _read(self, testbed: Testbed) -> dict[str, float]:
-        reader = (sys.executable, "-m", "experiments.probes.pages", _SERVER)
+        reader = python("experiments.probes.pages", _SERVER)
         bounds = ("--pages", str(self.pages), "--seconds", str(self.seconds))
         read: dict[str, float] = json.loads(testbed.gateway.run(*reader, *bounds))
         return read
@@ -91,5 +92,6 @@ def _painted(testbed: Testbed) -> dict[str, float]:
     if not Path(CHROMIUM).exists():
         print(f"first_paint_ms is left out: {CHROMIUM} is not here (scripts/setup --dev installs it)", file=sys.stderr)
         return {}
-    probe = (sys.executable, "-m", "experiments.probes.first_paint", f"http://{_SERVER}/")
-    return {"first_paint_ms": float(testbed.gateway.run(*probe))}
+    return {
+        "first_paint_ms": float(testbed.gateway.run(*python("experiments.probes.first_paint", f"http://{_SERVER}/")))
+    }

@@ -5,7 +5,6 @@ source of the throttler in turn. One at a time: from the third ACK to the first 
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import groupby
@@ -24,6 +23,7 @@ from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed.appliance import WIRED_SLOW, start_throttler
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
+from experiments.testbed.node import python
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import PROXY_PORT, Profile
 from tributary.settings.errors import CommandError, Exit
@@ -109,14 +109,17 @@ class Enforcement(Experiment):
         _make_room(testbed)
         with pair.joining(testbed, self.by_session), ExitStack() as stack:
             stack.enter_context(pair.throttling(testbed, RULES, source))
-            probe = [sys.executable, "-m", "experiments.probes.installs", PATHS[1], str(_PORT)]
-            watching = stack.enter_context(testbed.gateway.start("installs", probe).wait_until_ready())
-            generator = [sys.executable, "-m", "experiments.probes.join_load"]
-            accept = [*generator, "accept", str(pair.LISTENER), str(_PORT)]
+            watching = stack.enter_context(
+                testbed.gateway.start(
+                    "installs", python("experiments.probes.installs", PATHS[1], str(_PORT))
+                ).wait_until_ready()
+            )
+            at = (str(pair.LISTENER), str(_PORT))
+            accept = python("experiments.probes.join_load", "accept", *at)
             stack.enter_context(testbed.gateway.start("accept", accept).wait_until_ready())
             sessions = str(self.joins / self.by_session)
             printed = testbed.client.run(
-                *generator, "open", str(pair.LISTENER), str(_PORT), sessions, str(self.seconds)
+                *python("experiments.probes.join_load", "open", *at, sessions, str(self.seconds))
             )
             sleep(_GRACE)
             watching.stop(seconds=60)

@@ -26,10 +26,10 @@ from experiments.scenarios.cabled import linked
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed import native
+from experiments.testbed import converter, native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import ORIGIN
-from experiments.testbed.node import Process
+from experiments.testbed.node import Process, wait_until
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -91,9 +91,11 @@ class OffloadSoak(Experiment):
     def _by_converter(self, testbed: Testbed) -> dict[str, float]:
         """By a converter with ``offload``, which counts what it has offloaded."""
         at = f"{Topology.PROXY4}:3128"
-        settings = testbed.gateway.write("converter.toml", _settings(testbed, at))
-        command = [str(testbed.programs().converter), "--config", str(settings)]
-        with testbed.gateway.start("converter", command).wait_until_ready():
+        listener = {"kind": "http", "address": at, "mptcp": False, "offload": True}
+        tables: dict[str, dict[str, object]] = {"metrics": {"address": _METRICS}}
+        tables["offload"] = {"devices": _DEVICES, "after": f"{_AFTER}B"}
+        text = converter.settings(testbed.gateway, "converter", Topology.CLIENT_NETWORKS, listener, **tables)
+        with converter.start(testbed.gateway, "converter", text):
             route = ("--to", ORIGIN, "--via-connect", at)
             counted = self._transfer(testbed, route, lambda: _offloaded_by_converter(testbed))
             left = _offloaded_by_converter(testbed)
@@ -138,16 +140,6 @@ class OffloadSoak(Experiment):
         }
 
 
-def _settings(testbed: Testbed, at: str) -> str:
-    networks = json.dumps(list(Topology.CLIENT_NETWORKS))
-    return (
-        f"[clients]\nnetworks = {networks}\n[targets]\nallow = {json.dumps(list(Topology.OPENED))}\n"
-        f'[control]\nsocket = "{testbed.gateway.directory}/control"\n[metrics]\naddress = "{_METRICS}"\n'
-        f'[offload]\ndevices = {json.dumps(_DEVICES)}\nafter = "{_AFTER}B"\n'
-        f'[[listen]]\nkind = "http"\naddress = "{at}"\nmptcp = false\noffload = true\n'
-    )
-
-
 def _offloaded_by_converter(testbed: Testbed) -> int:
     metrics = testbed.gateway.run("curl", "--silent", "--fail", f"http://{_METRICS}/metrics")
     found = re.search(r"^tributary_converter_offloaded_total (\d+)$", metrics, re.MULTILINE)
@@ -172,15 +164,15 @@ def _finish(process: Process) -> None:
 
 def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
     """What the relay has told when all are over; raises CommandError (exit 1) if they are not in time."""
-    end = time.monotonic() + _LAST
-    while True:
-        lines = [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
-        if sum("relayed" in line for line in lines) == transfers:
-            return lines
-        if time.monotonic() > end:
-            message = f"of {transfers:g} connections {len(lines)} lines were told: {lines[-3:]}"
-            raise CommandError(Exit.WRONG_RESULT, message)
-        time.sleep(0.1)
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in relay.output().splitlines() if line.startswith("{")]
+
+    def are_over() -> bool:
+        return sum("relayed" in line for line in told()) == transfers
+
+    wait_until(are_over, _LAST, f"some of {transfers:g} connections are not over", Exit.WRONG_RESULT)
+    return told()
 
 
 def told(lines: list[dict[str, Any]]) -> dict[str, float]:

@@ -5,13 +5,12 @@ the time runs until no route that the ingress's agent writes for its converter h
 then, a connection that tries such a chain goes on by the next one.
 """
 
-import time
-
 from experiments.overlay.faults import node_killed
 from experiments.overlay.running import Running
 from experiments.scenarios.whole_overlay import whole_overlay
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
+from experiments.testbed.node import wait_until
 from tributary.settings.errors import CommandError, Exit
 
 _INGRESS, _DIES, _OTHER, _EGRESS = _NODES = ("ingress", "dies", "other", "egress")
@@ -39,12 +38,8 @@ class OverlayNodeOut(Experiment):
         if not _passed(overlay, address):
             raise CommandError(Exit.WRONG_RESULT, f"no chain passes {_DIES}: {' | '.join(overlay.routes(_INGRESS))}")
         with node_killed(overlay, _DIES):
-            begun = time.monotonic()
-            while _passed(overlay, address):
-                if time.monotonic() - begun > _LONGEST:
-                    raise CommandError(Exit.WRONG_RESULT, f"{_DIES} is on a chain {_LONGEST:g} s after its death")
-                time.sleep(0.01)
-            taken = time.monotonic() - begun
+            on_a_chain, wrong = f"{_DIES} is on a chain", Exit.WRONG_RESULT
+            taken = wait_until(lambda: not _passed(overlay, address), _LONGEST, on_a_chain, wrong, every=0.01)
         return Reading(point, repetition, {"node_out_s": taken}, {})
 
 

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 
 from experiments.study.blueprint import Ground, Standing
 from experiments.testbed import cables
-from experiments.testbed.appliance import start_throttler
+from experiments.testbed.appliance import policy_over, start_throttler
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import PATHS
 from experiments.testbed.network import lay
@@ -60,16 +60,11 @@ def joining(testbed: Testbed, addresses: int) -> Iterator[None]:
         testbed.client.ip("mptcp", "endpoint", "flush")
 
 
-def policy(rules: str) -> str:
-    """A whole policy with the TOML ``rules``."""
-    return "".join(f'[paths.{path}]\ninterface = "{path}"\n' for path in PATHS) + rules
-
-
 def throttling(testbed: Testbed, rules: str, source: str = "auto") -> Process:
     """The throttler on the gateway with the TOML ``rules`` for the two paths; raises CommandError if it does not
     start.
     """
-    file = testbed.gateway.write("policy.toml", policy(rules))
+    file = testbed.gateway.write("policy.toml", policy_over(PATHS, rules))
     # A new folder for used quotas, so that nothing is used when it starts.
     state = ("--state-directory", mkdtemp(prefix="throttler-", dir=testbed.directory))
     return start_throttler(testbed, file, "--source", source, *state)

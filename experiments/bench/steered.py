@@ -23,6 +23,7 @@ from experiments.study.readings import Point, Reading
 from experiments.testbed.appliance import start_steering, throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.impairment import lossy
+from experiments.testbed.node import wait_until
 from experiments.testbed.topology import LinkSettings, Profile
 from tributary.mptcp.info import IPPROTO_MPTCP
 from tributary.settings.errors import CommandError, Exit
@@ -82,8 +83,7 @@ class Steered(Experiment):
                 time.sleep(_WARM_UP)
                 _wait_until(testbed, is_backup=False)
                 with lossy(testbed, testbed.topology.links[1], self.loss):
-                    begun = time.monotonic()
-                    took = _wait_until(testbed, is_backup=True) - begun
+                    took = _wait_until(testbed, is_backup=True)
                     time.sleep(max(0.0, _PATIENCE - took))
                 decided = throttler_status(testbed).steering.decisions
             finally:
@@ -140,13 +140,12 @@ def _trickle(ends: list[tuple[socket.socket, socket.socket]], over: threading.Ev
 
 
 def _wait_until(testbed: Testbed, is_backup: bool) -> float:
-    """When a subflow is a backup, or none is, by time.monotonic(); raises CommandError (exit 75) if that never is."""
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        if bool(_MADE_BACKUP.search(testbed.gateway.run("ss", "-HtinM"))) is is_backup:
-            return time.monotonic()
-        time.sleep(0.02)
-    raise CommandError(Exit.IN_USE, f"no change of a subflow to or from a backup within {_PATIENCE:.0f} seconds")
+    """How long it takes until a subflow is a backup, or none is; raises CommandError (exit 75) if that never is."""
+
+    def is_so() -> bool:
+        return bool(_MADE_BACKUP.search(testbed.gateway.run("ss", "-HtinM"))) is is_backup
+
+    return wait_until(is_so, _PATIENCE, "no change of a subflow to or from a backup", Exit.IN_USE, every=0.02)
 
 
 def _send(connection: socket.socket, over: threading.Event) -> None:

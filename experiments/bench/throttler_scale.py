@@ -6,7 +6,6 @@ on its wire, the other a single one. A plain TCP download runs through the shape
 
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from experiments.testbed import native
 from experiments.testbed.appliance import throttler_status
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
-from experiments.testbed.node import Process
+from experiments.testbed.node import Process, python
 from experiments.testbed.topology import Profile
 from tributary.api.places import THROTTLER
 from tributary.settings.errors import CommandError, Exit
@@ -147,7 +146,7 @@ def _asking(testbed: Testbed) -> Iterator[list[float]]:
 def play(testbed: Testbed, subflows: int, by_session: int, by_client: int) -> dict[str, float]:
     """How many ``subflows`` are held, after ``install_s``; raises CommandError (exit 1) unless each got its element."""
     printed = testbed.gateway.run(
-        *(sys.executable, "-m", "experiments.probes.replay", PATHS[0], testbed.client.namespace),
+        *python("experiments.probes.replay", PATHS[0], testbed.client.namespace),
         *("--subflows", str(subflows), "--by-session", str(by_session), "--by-client", str(by_client)),
     )
     told = json.loads(printed)

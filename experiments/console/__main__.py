@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,9 +11,9 @@ from rich.console import Console
 
 from experiments.console import monitoring
 from experiments.testbed import preflight
-from experiments.testbed.appliance import start_converter, start_throttler, tune
+from experiments.testbed.appliance import policy_over, start_converter, start_throttler, tune
 from experiments.testbed.build import Testbed, standing, take_down_orphans
-from experiments.testbed.node import Process
+from experiments.testbed.node import Process, python
 from experiments.testbed.profile import add_profile_arguments, changed_profile
 from experiments.testbed.server import random_file, start_server
 from experiments.testbed.topology import NATIVE_PORT
@@ -72,12 +71,14 @@ def _demo(profile: Path, changes: Sequence[str], port: int, downloads: int, prom
         tune(testbed)
         start_server(testbed, random_file(_FILE_SIZE, _SEED).path.parent)
         start_converter(testbed, monitoring.CONVERTER)
-        policy = testbed.gateway.write("policy.toml", _policy(testbed))
+        names = [link.name for link in testbed.topology.links]
+        free = policy_over(names, f'[[rules]]\nname = "free"\npath = "{names[0]}"\n')
+        policy = testbed.gateway.write("policy.toml", free)
         start_throttler(testbed, policy, "--metrics", monitoring.THROTTLER)
         download(testbed, downloads)
         with _monitored(testbed, prometheus), outside(port) as listener:
             page = start_console(testbed, listener)
-            login = testbed.gateway.run(sys.executable, "-m", "command", "console", "login").strip()
+            login = testbed.gateway.run(*python("command", "console", "login")).strip()
             print(f"open {login}", flush=True)
             console.print("Ctrl-C ends it")
             while page.popen.poll() is None:
@@ -93,13 +94,6 @@ def _monitored(testbed: Testbed, port: int | None) -> Iterator[None]:
     with outside(port) as listener, monitoring.prometheus(testbed, listener):
         print(f"Prometheus: http://127.0.0.1:{listener.getsockname()[1]}/alerts", flush=True)
         yield
-
-
-def _policy(testbed: Testbed) -> str:
-    """One that throttles nothing."""
-    links = testbed.topology.links
-    paths = (f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in links)
-    return "".join((*paths, f'[[rules]]\nname = "free"\npath = "{links[0].name}"\n'))
 
 
 def download(testbed: Testbed, downloads: int) -> None:
@@ -128,8 +122,9 @@ def start_console(testbed: Testbed, listener: socket.socket) -> Process:
     own = listener.fileno()
     log, state = testbed.gateway.directory / "console.log", testbed.gateway.directory / "console"
     line = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{own}'
-    run_page = [sys.executable, "-m", "console", "run", "--state-directory", str(state)]
-    command = testbed.gateway.command(["bash", "-c", line, "bash", *run_page])
+    command = testbed.gateway.command(
+        ["bash", "-c", line, "bash", *python("console", "run", "--state-directory", str(state))]
+    )
     with log.open("wb") as output:
         popen = subprocess.Popen(command, stdout=output, stderr=output, pass_fds=[own], start_new_session=True)
     return Process(popen, log).wait_until_ready()

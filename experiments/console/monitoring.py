@@ -4,7 +4,6 @@ import json
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -17,7 +16,6 @@ CONVERTER, THROTTLER = "127.0.0.1:9465", "127.0.0.1:9464"
 """Where the gateway's programs give their metrics, in its namespace."""
 _ADDRESS = "127.0.0.1", 9090
 _RULES = ROOT / "ansible/roles/metrics/files/tributary.rules.yml"
-_TIMEOUT = 30.0
 
 
 @contextmanager
@@ -40,12 +38,7 @@ def prometheus(testbed: Testbed, listener: socket.socket) -> Iterator[None]:
     file = gateway.write("prometheus.json", json.dumps(settings))
     data, address = gateway.directory / "prometheus", "{}:{}".format(*_ADDRESS)
     command = [program, f"--config.file={file}", f"--storage.tsdb.path={data}", f"--web.listen-address={address}"]
-    process = gateway.start("prometheus", command)
-    deadline = time.monotonic() + _TIMEOUT
-    while not _is_there(gateway):
-        if process.popen.poll() is not None or time.monotonic() > deadline:
-            raise CommandError(Exit.SYSTEM, f"prometheus does not begin: {process.output()[-500:]}")
-        time.sleep(0.1)
+    gateway.start("prometheus", command).wait_until(lambda: _is_there(gateway))
     thread = threading.Thread(target=_forward, args=(listener, gateway), daemon=True)
     thread.start()
     try:

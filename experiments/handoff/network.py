@@ -15,6 +15,7 @@ from pathlib import Path
 
 from experiments.testbed import native
 from experiments.testbed.network import standing_nodes
+from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Node, Process, run
 from tributary.paths import ROOT
 
@@ -54,18 +55,6 @@ address = "{service}"
 """
 _NGINX_ADDRESS = "127.0.0.1:8080"
 _NGINX = """\
-daemon off;
-user root;
-worker_processes 1;
-pid {folder}/pid;
-events {{ }}
-http {{
-    access_log off;
-    client_body_temp_path {folder};
-    proxy_temp_path {folder};
-    fastcgi_temp_path {folder};
-    uwsgi_temp_path {folder};
-    scgi_temp_path {folder};
     sendfile on;
     keepalive_requests 1000000;
     server {{
@@ -74,7 +63,6 @@ http {{
         root {objects};
         add_header X-Served-By nginx;
     }}
-}}
 """
 _BACK_END = """\
 [[handoff.back_ends]]
@@ -171,19 +159,10 @@ class Network:
 
         There it speaks ``http2`` by prior knowledge.
         """
-        folder = self.directory / f"nginx-{name}"
-        folder.mkdir(exist_ok=True)
-        text = _NGINX.format(
-            folder=folder,
-            objects=self.objects(name),
-            local=_NGINX_ADDRESS,
-            address=self.address(name),
-            # Since 1.25.1 there is a directive for it; this is still understood.
-            version=" http2" if http2 else "",
-        )
-        (folder / "nginx.conf").write_text(text)
-        command = ("nginx", "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"))
-        return self.nodes[name].start(f"nginx-{name}", command)
+        # Since 1.25.1 there is a directive for it; this is still understood.
+        version = " http2" if http2 else ""
+        where = {"local": _NGINX_ADDRESS, "address": self.address(name), "objects": self.objects(name)}
+        return start_nginx(self.nodes[name], f"nginx-{name}", _NGINX.format(version=version, **where))
 
     def _switch(self, together: bool) -> str:
         """Where it takes fronts in."""

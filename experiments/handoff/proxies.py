@@ -4,31 +4,13 @@ A request for ``/NAME/...`` goes to the back end of this name, to where it serve
 """
 
 import shutil
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from experiments.handoff.network import Network
+from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Process
-from tributary.settings.errors import CommandError, Exit
-
-_READY_WITHIN = 20.0
-"""Seconds in which one listens, or fails."""
 
 _NGINX = """\
-daemon off;
-user root;
-worker_processes auto;
-pid {folder}/pid;
-error_log stderr error;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder};
-    proxy_temp_path {folder};
-    fastcgi_temp_path {folder};
-    uwsgi_temp_path {folder};
-    scgi_temp_path {folder};
     keepalive_requests 100000000;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -36,7 +18,6 @@ http {{
 {upstreams}    server {{
         listen {port};
 {locations}    }}
-}}
 """
 _UPSTREAM = "    upstream {name} {{ server {http}; keepalive 64; }}\n"
 _LOCATION = "        location /{name}/ {{ proxy_pass http://{name}; }}\n"
@@ -69,28 +50,24 @@ class Proxy:
 
     def start(self, network: Network) -> Process:
         """It, as it listens. Raises CommandError (exit 71) if it does not begin to."""
-        folder = network.directory / self.program
-        folder.mkdir(exist_ok=True)
-        file = folder / "configuration"
-        file.write_text(self.configuration({name: network.http(name) for name in network.back_ends}, folder))
-        how = ("-e", "stderr", "-c") if self.program == "nginx" else ("-db", "-f")
-        process = network.nodes["front"].start(self.program, [self.program, *how, str(file)])
-        deadline = time.monotonic() + _READY_WITHIN
-        while not network.nodes["front"].run("ss", "-Hlnt", f"sport = :{self.port}"):
-            if process.popen.poll() is not None or time.monotonic() > deadline:
-                raise CommandError(Exit.SYSTEM, f"{self.program} does not listen: {process.output().strip()}")
-            time.sleep(0.02)
-        return process
+        front = network.nodes["front"]
+        text = self.configuration({name: network.http(name) for name in network.back_ends})
+        if self.program == "nginx":
+            process = start_nginx(front, "nginx", text, workers="auto")
+        else:
+            file = front.write("haproxy.cfg", text)
+            process = front.start("haproxy", ["haproxy", "-db", "-f", str(file)])
+        return process.wait_until(lambda: front.listens(self.port))
 
-    def configuration(self, back_ends: dict[str, str], folder: Path) -> str:
-        """What it reads; ``back_ends`` are their addresses and ports by their names. Pure."""
+    def configuration(self, back_ends: dict[str, str]) -> str:
+        """What it reads, of nginx the http block; ``back_ends`` are their addresses and ports by their names. Pure."""
 
         def each(line: str) -> str:
             return "".join(line.format(name=name, http=http) for name, http in back_ends.items())
 
         if self.program == "nginx":
             upstreams, locations = each(_UPSTREAM), each(_LOCATION)
-            return _NGINX.format(folder=folder, port=self.port, upstreams=upstreams, locations=locations)
+            return _NGINX.format(port=self.port, upstreams=upstreams, locations=locations)
         return _HAPROXY.format(port=self.port, uses=each(_USE), back_ends=each(_BACK_END))
 
 

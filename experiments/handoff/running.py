@@ -1,13 +1,12 @@
 """The parts of a hand-off at work, each with its process."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from experiments.handoff.network import RULES, SERVICE, Network
-from experiments.testbed.node import Process
-from tributary.settings.errors import CommandError, Exit
+from experiments.testbed.node import Process, wait_until
 
 RELAYED = "relayed"
 """What the front relays is below this name, and there below its back end's."""
@@ -38,9 +37,7 @@ class Running:
 
     def kill(self, name: str) -> None:
         """End it without a last word."""
-        process = self.processes.pop(name)
-        process.popen.kill()
-        process.popen.wait()
+        self.processes.pop(name).kill()
 
     def stop(self) -> None:
         """End all of it, what started last first."""
@@ -63,12 +60,8 @@ def at_work(network: Network, *back_end_options: str) -> Iterator[Running]:
 
 def wait_until_handed_over(network: Network) -> None:
     """Wait until each back end is handed its requests; raises CommandError (exit 71)."""
-    deadline = time.monotonic() + _READY_WITHIN
     for each in network.back_ends:
-        while not _handed_over(network, each):
-            if time.monotonic() > deadline:
-                raise CommandError(Exit.SYSTEM, f"no connection was handed over within {_READY_WITHIN:g} s")
-            time.sleep(0.05)
+        wait_until(partial(_handed_over, network, each), _READY_WITHIN, "no connection was handed over")
 
 
 def _handed_over(network: Network, back_end: str) -> bool:

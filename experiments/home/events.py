@@ -3,7 +3,6 @@ knocks. Each with what devices notice of it.
 """
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from experiments.home.gateway import CONVERT_PORT, ROUTER
 from experiments.home.household import Household
 from experiments.home.network import GATEWAY, Network
 from experiments.home.traffic import calling, downloading
+from experiments.testbed.node import python
 from experiments.testbed.topology import Link
 from tributary.wireguard.enrolment import PORT
 
@@ -94,6 +94,7 @@ def revoke(home: Household) -> float:
 
 def knock(home: Household) -> list[str]:
     """The ports of the gateway that answer a host on the Internet."""
-    words = ("-m", "experiments.probes.knock", GATEWAY, "1", *_KNOCKED_AT)
-    answers: list[str] = json.loads(home.network.server.run(sys.executable, *words))
+    answers: list[str] = json.loads(
+        home.network.server.run(*python("experiments.probes.knock", GATEWAY, "1", *_KNOCKED_AT))
+    )
     return answers

@@ -1,15 +1,14 @@
 """The gateway of home routers at work: tunnels by its command, the native converter, the firewall of a deployed one."""
 
 import os
-import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from experiments.home.network import GATEWAY, PROVIDERS, Network
-from experiments.testbed import kernel_settings, native
-from experiments.testbed.node import Node
+from experiments.testbed import converter, kernel_settings
+from experiments.testbed.node import Node, python
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError
 from tributary.wireguard.enrolment import PORT, Enrolment
@@ -27,20 +26,6 @@ interface = "{interface}"
 network = "{network}"
 converter_ports = [{ports}]
 """
-_CONVERTER = """\
-[clients]
-networks = ["{clients}"]
-[control]
-socket = "{folder}/gateway-converter.sock"
-[timeouts]
-drain = "1s"
-[[listen]]
-kind = "convert"
-address = "[::]:{convert}"
-[[listen]]
-kind = "http"
-address = "[::]:{http}"
-"""
 _SITE = """\
 add element inet tributary-firewall client_networks4 {{ {clients} }}
 add element inet tributary-firewall client_ports {{ {ports} }}
@@ -48,10 +33,10 @@ add rule inet tributary-firewall input udp dport {tunnels} accept
 """
 
 
-def gateway_command(*words: str) -> tuple[str, ...]:
+def gateway_command(*words: str) -> list[str]:
     """What a gateway's unit runs, or its operator."""
     module = "gateway" if words[0] in ("up", "down", "sync", "serve", "dns", "plan", "check") else "command"
-    return sys.executable, "-m", module, *words
+    return python(module, *words)
 
 
 @dataclass(frozen=True)
@@ -96,9 +81,10 @@ def gateway_at_work(network: Network, *, tunnels: bool, lan_prefix: str | None =
         node.write("gateway.toml", settings + (f'lan_prefix = "{lan_prefix}"\n' if lan_prefix else ""))
         made.command("up")
     try:
-        text = _CONVERTER.format(clients=clients, folder=node.directory, convert=CONVERT_PORT, http=HTTP_PORT)
-        command = [str(native.build().converter), "--config", str(node.write("gateway-converter.toml", text))]
-        with node.start("gateway-converter", command).wait_until_ready():
+        kinds = {"convert": CONVERT_PORT, "http": HTTP_PORT}
+        listeners = [{"kind": kind, "address": f"[::]:{port}"} for kind, port in kinds.items()]
+        text = converter.settings(node, "gateway-converter", (clients,), *listeners)
+        with converter.start(node, "gateway-converter", text):
             yield made
     finally:
         if tunnels:

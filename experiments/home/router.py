@@ -5,9 +5,7 @@ rules. Without dnsmasq: the device has its address already.
 import json
 import os
 import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from pathlib import Path
 from experiments.home.gateway import FIREWALL
 from experiments.home.network import GATEWAY, LAN_SIDE, ROUTER, Network
 from experiments.testbed import kernel_settings, native
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python, wait_until
 from experiments.testbed.topology import Link
 from image.firstboot.actions import WriteFile
 from image.firstboot.firewall import firewall
@@ -23,7 +21,6 @@ from image.firstboot.home import home
 from image.firstboot.reading import read
 from image.firstboot.settings import Role
 from tributary.paths import ROOT
-from tributary.settings.errors import CommandError, Exit
 from tributary.wireguard import addresses
 from tributary.wireguard.enrolment import Enrolment, text
 
@@ -54,11 +51,12 @@ class Router:
 
     def wait_until_whole(self) -> None:
         """Until all links are in use, and tunnels, if any, for everything; raises CommandError, exit 71."""
-        _wait_until(self._is_whole, "the router's links are not in use")
+        wait_until(self._is_whole, _READY_WITHIN, "the router's links are not in use")
 
     def wait_until_renewed(self, since: float) -> None:
         """Until all tunnels have keys made after ``since``, in seconds since 1970; raises CommandError, exit 71."""
-        _wait_until(lambda: self._oldest_handshake() > since, "a tunnel of the router's has no new keys")
+        renewed = "a tunnel of the router's has no new keys"
+        wait_until(lambda: self._oldest_handshake() > since, _READY_WITHIN, renewed)
 
     def _oldest_handshake(self) -> float:
         lines = self.node.run("wg", "show", "all", "latest-handshakes").splitlines()
@@ -69,14 +67,6 @@ class Router:
         defaults = self.node.ip("route", "show", "default").splitlines()
         leaves_by = f"dev {_prefix()}0 " if self.enrolment else f"dev {self.links[0].name} "
         return endpoints == set(map(self.source, self.links)) and leaves_by in f"{defaults[0]} "
-
-
-def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + _READY_WITHIN
-    while not condition():
-        if time.monotonic() > deadline:
-            raise CommandError(Exit.SYSTEM, f"{otherwise} after {_READY_WITHIN:g} s")
-        time.sleep(0.1)
 
 
 def _prefix() -> str:
@@ -135,7 +125,7 @@ def router_at_work(
     converter = [str(native.build().converter), "--config", str(folder / "converter.toml")]
     with (
         node.start("converter", converter).wait_until_ready(),
-        node.start("router", [sys.executable, "-m", "router", *settings]).wait_until_ready(),
+        node.start("router", python("router", *settings)).wait_until_ready(),
     ):
         made = Router(node, links, enrolment)
         made.wait_until_whole()

@@ -1,6 +1,5 @@
 """What a home's devices do, and what is measured of it: downloads, calls, and the processor time that they cost."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from experiments.home.household import Household
 from experiments.home.network import SERVER
 from experiments.home.web import CALL_PORT, PORTS
 from experiments.testbed import native
-from experiments.testbed.node import Node, Process
+from experiments.testbed.node import Node, Process, python
 from experiments.testbed.topology import Link
 from experiments.testbed.usage import machine_seconds
 from tributary.settings.errors import CommandError, Exit
@@ -106,8 +105,9 @@ def alone(home: Household, seconds: float) -> dict[str, float]:
 @contextmanager
 def calling(device: Node) -> Iterator[Callable[[], Call]]:
     """A call of the device, which has begun; the function given ends it, and says how it was."""
-    command = [sys.executable, "-m", "experiments.probes.call", "ask", SERVER, str(CALL_PORT)]
-    with device.start("call", command).wait_until_ready() as process:
+    with device.start(
+        "call", python("experiments.probes.call", "ask", SERVER, str(CALL_PORT))
+    ).wait_until_ready() as process:
 
         def end() -> Call:
             process.stop()

@@ -1,12 +1,11 @@
 """What the server offers: downloads without end at the ports of several applications, and a mirror for calls."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from experiments.home.network import SERVER
 from experiments.testbed import native
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python
 
 PORTS = (80, 443, 27015, 22)
 """Of the web, of the encrypted web, of a game, of SSH."""
@@ -21,6 +20,6 @@ def serving(server: Node) -> Iterator[None]:
         for port in PORTS:
             command = [str(native.build().load), "origin", "--listen", f"{SERVER}:{port}"]
             stack.enter_context(server.start(f"origin-{port}", command).wait_until_ready())
-        answer = [sys.executable, "-m", "experiments.probes.call", "answer", SERVER, str(CALL_PORT)]
+        answer = python("experiments.probes.call", "answer", SERVER, str(CALL_PORT))
         stack.enter_context(server.start("mirror", answer).wait_until_ready())
         yield

@@ -16,7 +16,7 @@ from experiments.testbed.node import Process
 @contextmanager
 def etcd_away(overlay: Running) -> Iterator[None]:
     """Nobody can write or read anything; it comes back with its data."""
-    _kill(overlay.processes["etcd"])
+    overlay.processes["etcd"].kill()
     yield
     overlay.start_etcd()
 
@@ -24,7 +24,7 @@ def etcd_away(overlay: Running) -> Iterator[None]:
 @contextmanager
 def controller_killed(overlay: Running) -> Iterator[None]:
     """The only one."""
-    _kill(overlay.processes["controller"])
+    overlay.processes["controller"].kill()
     yield
     overlay.start_controller()
 
@@ -33,7 +33,7 @@ def controller_killed(overlay: Running) -> Iterator[None]:
 def node_killed(overlay: Running, name: str) -> Iterator[None]:
     """Converter and agent are dead: their connections are reset, and new ones refused."""
     for what in ("agent", "converter"):
-        _kill(overlay.processes[f"{name}.{what}"])
+        overlay.processes[f"{name}.{what}"].kill()
     yield
     overlay.start_converter(name)
     overlay.start_agent(name)
@@ -55,11 +55,6 @@ def link_grown(overlay: Running, one: str, other: str, before: float, during: fl
     overlay.mesh.set_round_trip(one, other, during)
     yield
     overlay.mesh.set_round_trip(one, other, before)
-
-
-def _kill(process: Process) -> None:
-    process.popen.kill()
-    process.popen.wait()
 
 
 @contextmanager

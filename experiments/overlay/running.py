@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, SERVERS, Mesh
-from experiments.testbed import native
+from experiments.testbed import converter, native
 from experiments.testbed.node import Process
 from overlay import control
 from tributary.settings.errors import CommandError, Exit
@@ -24,32 +24,6 @@ _PING_PORT, _CONVERT_PORT = 5460, 5124
 _COMPLETE_SECONDS = 120.0
 """Agents know all delays after a few seconds; on a busy machine later."""
 
-_CONVERTER = """\
-[clients]
-networks = ["{nodes}", "{own_clients}"]
-[control]
-socket = "{files}.sock"
-[log]
-access = "{files}.access"
-[timeouts]
-drain = "1s"
-[gateway]
-routes_file = "{files}.routes"
-converters = ["{nodes}"]
-loop_check = true
-mptcp = false
-[[listen]]
-kind = "convert"
-address = "{address}:{port}"
-via_gateway = true
-"""
-_HTTP = """\
-[[listen]]
-kind = "http"
-address = "{ingress}:3128"
-via_gateway = true
-"""
-
 
 @dataclass(frozen=True)
 class Running:
@@ -60,7 +34,6 @@ class Running:
 
     mesh: Mesh
     program: Path
-    converter: Path
     egresses: Path
     processes: dict[str, Process]
 
@@ -82,14 +55,18 @@ class Running:
         """Start that of a node, and wait until it listens."""
         files, node = self._files(name), self.mesh.nodes[name]
         files.with_suffix(".routes").touch()
-        is_ingress = name == next(iter(self.mesh.nodes))
-        text = _CONVERTER.format(
-            nodes=NODES, own_clients=CLIENTS, files=files, address=self.mesh.address(name), port=_CONVERT_PORT
-        ) + (_HTTP.format(ingress=INGRESS) if is_ingress else "")
-        settings = files.with_suffix(".toml")
-        settings.write_text(text)
-        started = node.start(f"{files.name}.converter", [str(self.converter), "--config", str(settings)])
-        self.processes[f"{name}.converter"] = started.wait_until_ready()
+        convert = {"kind": "convert", "address": f"{self.mesh.address(name)}:{_CONVERT_PORT}", "via_gateway": True}
+        http = {"kind": "http", "address": f"{INGRESS}:3128", "via_gateway": True}
+        listeners = [convert, *([http] if name == next(iter(self.mesh.nodes)) else [])]
+        tables: dict[str, dict[str, object]] = {"log": {"access": f"{files}.access"}}
+        tables["gateway"] = {
+            "routes_file": f"{files}.routes",
+            "converters": [NODES],
+            "loop_check": True,
+            "mptcp": False,
+        }
+        text = converter.settings(node, files.name, (NODES, CLIENTS), *listeners, **tables)
+        self.processes[f"{name}.converter"] = converter.start(node, files.name, text)
 
     def start_agent(self, name: str) -> None:
         """Start that of a node, whose converter runs."""
@@ -144,17 +121,16 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
     its files at those too. What is started ends with the mesh. Raises CommandError: exit 71 if the tables do not become
     complete.
     """
-    program, programs = control.build(), native.build()
     ports = by_port or {}
     egresses = [f"{SERVERS} {[*mesh.nodes][-1]} {rounds}"]
     egresses += [f"{SERVERS} port {port} {node} {rounds}" for port, node in ports.items()]
     file = mesh.directory / "egresses"
     file.write_text("".join(f"{line}\n" for line in egresses))
-    made = Running(mesh, program, programs.converter, file, {})
+    made = Running(mesh, control.build(), file, {})
     made.start_etcd()
     made.start_controller()
     for port in (80, *ports):
-        origin = [str(programs.load), "origin", "--listen", f"{SERVER}:{port}"]
+        origin = [str(native.build().load), "origin", "--listen", f"{SERVER}:{port}"]
         mesh.server.start(f"origin-{port}", origin).wait_until_ready()
     for name in mesh.nodes:
         made.start_converter(name)

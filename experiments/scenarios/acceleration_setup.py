@@ -24,6 +24,7 @@ from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
 from experiments.testbed.chain import PORT, intercept
+from experiments.testbed.converter import settings, start
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 
@@ -33,25 +34,6 @@ _MOST = 3.0  # milliseconds, beside as many as in the paper
 _FLAT = 2.0  # times what it takes beside the fewest
 _SPARE = 100
 """Connections that the converter takes beyond those that are asked for: the one that is timed, and some that close."""
-
-_SETTINGS = """\
-[clients]
-networks = ["{clients}"]
-[limits]
-connections = {most}
-connections_per_client = {most}
-[early_syn]
-connections = {most}
-per_client = {most}
-per_server = {most}
-[control]
-socket = "{directory}/standing.sock"
-[[listen]]
-kind = "transparent"
-address = "[::]:{port}"
-intercept = "tproxy"
-early_syn = true
-"""
 
 
 @contextmanager
@@ -128,8 +110,9 @@ def transparent(cabling: Cabling, most: int) -> Iterator[None]:
     """A converter at the gateway that takes over up to ``most`` connections of the client to the origin, for the length
     of the block; the gateway has to intercept() them. One that has not as many open files says so, and does not start.
     """
-    gateway, directory = cabling.testbed.gateway, cabling.testbed.directory
-    settings = directory / "standing.toml"
-    settings.write_text(_SETTINGS.format(clients=CLIENTS, directory=directory, port=PORT, most=most))
-    with gateway.start("standing", [str(cabling.programs.converter), "--config", str(settings)]).wait_until_ready():
+    gateway, limit = cabling.testbed.gateway, {"connections": most}
+    listener = {"kind": "transparent", "address": f"[::]:{PORT}", "intercept": "tproxy", "early_syn": True}
+    limits = {"limits": limit | {"connections_per_client": most}}
+    limits |= {"early_syn": limit | {"per_client": most, "per_server": most}}
+    with start(gateway, "standing", settings(gateway, "standing", (CLIENTS,), listener, **limits)):
         yield

@@ -28,6 +28,7 @@ from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
 from experiments.testbed.cgroup import limited
+from experiments.testbed.converter import command, settings
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Share, Size
@@ -36,15 +37,6 @@ UNLIMITED = "unlimited"
 LISTENS = f"{LISTENER}:3128"
 _GROUP = "tributary-start"
 _MOST = 12.0  # milliseconds
-_SETTINGS = """\
-[clients]
-networks = ["{clients}"]
-[control]
-socket = "{directory}/starting.sock"
-[[listen]]
-kind = "http"
-address = "{listens}"
-"""
 
 
 class AccelerationStart(Experiment):
@@ -118,10 +110,9 @@ def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[floa
 
 def converter(cabling: Cabling) -> list[str]:
     """What starts a converter that listens at LISTENS."""
-    directory = cabling.testbed.directory
-    text = _SETTINGS.format(clients=CLIENTS, directory=directory, listens=LISTENS)
-    settings = cabling.testbed.gateway.write("starting.toml", text)
-    return [str(cabling.programs.converter), "--config", str(settings)]
+    gateway = cabling.testbed.gateway
+    text = settings(gateway, "starting", (CLIENTS,), {"kind": "http", "address": LISTENS})
+    return command(gateway, "starting", text)
 
 
 def _name(limit: Point) -> str:

@@ -13,7 +13,6 @@ A client that is gone is given up by its back end after `idle` seconds, which ar
 number (--idle). No byte is another one's, whatever happens.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 
@@ -27,6 +26,7 @@ from experiments.plots import tidy
 from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
+from experiments.testbed.node import python
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.units import PositiveRate, Size
@@ -65,7 +65,7 @@ class HandoffFaults(Experiment):
         wait_until_handed_over(network)
         address, _, port = SERVICE.partition(":")
         file = network.objects(FAILING) / FAILING / OBJECT
-        probe = (sys.executable, "-m", "experiments.probes.answer", address, port, f"/{FAILING}/{OBJECT}", str(file))
+        probe = python("experiments.probes.answer", address, port, f"/{FAILING}/{OBJECT}", str(file))
         with network.nodes["client"].start("answer", probe) as client:
             client.wait_until_ready()
             time.sleep(self.before)

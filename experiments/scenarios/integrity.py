@@ -16,7 +16,6 @@ TCP but not to MPTCP, and who has filled the window waits for MPTCP's own timer.
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,10 +33,12 @@ from experiments.study.readings import Decision, Estimate, Point, Reading, Readi
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.cables import IDLE, LISTENER, join_by_second, lay
 from experiments.testbed.counters import counted
+from experiments.testbed.node import python
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile
 from tributary.settings.units import Duration, PositiveRate, Size
 
+_PROBE = "experiments.probes.integrity"
 _PORT, _PAIRS = 9000, 6
 """So many connections at a time, as the fault is a matter of what the processors do meanwhile."""
 _RATE, _QUEUE = PositiveRate(10**9), 10_000  # packets: room for all that is on its way at once
@@ -102,13 +103,12 @@ class Integrity(Experiment):
         """What the probe told, and what the kernels counted meanwhile."""
         client, gateway = built.testbed.client, built.testbed.gateway
         where = (built.listener, str(_PORT), str(_PAIRS), str(self.size.amount))
-        probe = (sys.executable, "-m", "experiments.probes.integrity")
         with (
-            gateway.start("integrity", [*probe, "serve", *where]).wait_until_ready(),
+            gateway.start("integrity", python(_PROBE, "serve", *where)).wait_until_ready(),
             counted(client) as at_client,
             counted(gateway) as at_gateway,
         ):
-            told = json.loads(client.run(*probe, "send", *where, str(self.transfers)))
+            told = json.loads(client.run(*python(_PROBE, "send", *where, str(self.transfers))))
             counts = _counts(at_client(), at_gateway())
         return Reading(point, repetition, _values(told) | counts | {"rtt_ms": _round_trip(built)}, {})
 

@@ -27,6 +27,7 @@ from experiments.scenarios.acceleration import ORIGIN, TransferExperiment, segme
 from experiments.study.blueprint import Ground
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed.chain import By, Chain
+from experiments.testbed.nginx import start_nginx
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.units import Size
@@ -46,15 +47,6 @@ _WARM_HOPS = (2_000_000, 24)
 """The same of those between converters, two by each of their threads: one is in use while the other gets ready."""
 _UNTIL_IT_LISTENS = ("--retry", "20", "--retry-connrefused", "--retry-delay", "1")
 _EDGE = """\
-daemon off;
-pid {directory}/edge.pid;
-error_log stderr error;
-worker_processes 1;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
-    client_body_temp_path {directory}/edge-body;
-    proxy_temp_path {directory}/edge-proxy;
     upstream origin {{ server {origin}; keepalive 1; }}
     server {{
         listen {listen};
@@ -67,7 +59,6 @@ http {{
             proxy_max_temp_file_size 0;
         }}
     }}
-}}
 """
 
 
@@ -126,9 +117,7 @@ def _edge(chain: Chain) -> Iterator[str]:
     # An idle connection keeps its window: what such networks set on their own servers.
     chain.server.sysctl(net__ipv4__tcp_slow_start_after_idle=0)
     ireland, listen = chain.proxies[0], f"{chain.segments[0].gateway4}:{_EDGE_PORT}"
-    text = _EDGE.format(directory=ireland.directory, origin=ORIGIN, listen=listen)
-    command = ["nginx", "-c", str(ireland.write("edge.conf", text)), "-e", "stderr"]
-    with ireland.start("edge", command):
+    with start_nginx(ireland, "edge", _EDGE.format(origin=ORIGIN, listen=listen)):
         size, times = _WARM
         fetch = ["curl", "-sS", "-o", "/dev/null", *_UNTIL_IT_LISTENS, f"http://{listen}/{size}"]
         for _ in range(times):

@@ -1,6 +1,5 @@
 """What the experiments on throttling have in common: downloads whose first path is held, and what follows."""
 
-import sys
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +16,9 @@ from experiments.scenarios.downloads import draw_panels, fetched, reading_of
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_least, at_most, exactly
-from experiments.testbed.appliance import bound_receive_buffer, start_throttler
+from experiments.testbed.appliance import bound_receive_buffer, policy_over, start_throttler
 from experiments.testbed.build import Testbed
+from experiments.testbed.node import python
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.server import random_file
 from experiments.testbed.topology import FAMILIES, Topology
@@ -164,16 +164,15 @@ def _throttler(testbed: Testbed, rate: PositiveRate, point: Point) -> Iterator[s
 
 def policy_for(topology: Topology, path: str, rate: PositiveRate, held: str) -> str:
     """A policy with one rule, which holds ``path`` to ``rate`` at the time that ``held`` says, or counts only."""
-    paths = "".join(f'[paths.{link.name}]\ninterface = "{link.name}"\n' for link in topology.links)
     least, dry = 1 if held == INSTALLED else 2, held not in (ALWAYS, INSTALLED)
     rule = f'name = "{_RULE}"\nmin_subflows = {least}\npath = "{path}"\nrate = "{rate}"\n'
-    return f"{paths}[[rules]]\n{rule}dry_run = {str(dry).lower()}\n"
+    return policy_over((link.name for link in topology.links), f"[[rules]]\n{rule}dry_run = {str(dry).lower()}\n")
 
 
 def _hold(testbed: Testbed, rate: PositiveRate, path: str) -> float:
     """Tell the throttler, as an operator would; returns the Unix time of its answer."""
     rule = (_RULE, f"path={path}", "min_subflows=2", f"rate={rate}")
-    testbed.gateway.run(sys.executable, "-m", "throttler", "set", *rule)
+    testbed.gateway.run(*python("throttler", "set", *rule))
     return time.time()
 
 

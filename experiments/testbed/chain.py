@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from experiments.testbed import native
+from experiments.testbed import converter
 from experiments.testbed.build import reserved
 from experiments.testbed.links import connect, kernel_has_netem
 from experiments.testbed.network import lay, standing_nodes
@@ -42,37 +42,7 @@ _FAST_OPEN = 0x1 | 0x2 | 0x4 | 0x200 | 0x400
 """net.ipv4.tcp_fastopen: data in SYNs both ways, on every listener, with no cookie, as if all had met before."""
 
 # The client's segment alone is a client's; those behind it have the addresses of the proxies before.
-_CONVERTER = """\
-[clients]
-networks = ["10.0.0.0/16"]
-[control]
-socket = "{directory}/{name}.sock"
-[timeouts]
-drain = "1s"
-"""
-_TRANSPARENT = """\
-[[listen]]
-kind = "transparent"
-address = "[::]:{port}"
-intercept = "tproxy"
-early_syn = {early}
-"""
-_CONVERT = """\
-[upstream]
-fast_open = true
-[[listen]]
-kind = "convert"
-address = "[::]:{port}"
-via_gateway = {via_gateway}
-"""
-_GATEWAY = """\
-[gateway]
-address = "{next_hop}"
-mptcp = false
-fallback = "refuse"
-fast_open = true
-reuse = {reuse}
-"""
+_CLIENTS = "10.0.0.0/16"
 # What the kernel learnt of a path from one transfer must not change the next (ip-sysctl.rst).
 _NODE = """
 {name}: sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv4.conf.all.rp_filter=2 net.ipv4.ip_forward=1
@@ -132,21 +102,20 @@ class Chain:
         return f"{self.segments[number - 1].gateway4}:{CONVERT_PORT}"
 
     def _converter(self, number: int, following: int | None, by: By, kept: bool) -> Process:
-        name = f"converter{number}"
-        self.proxies[number - 1].sysctl(net__ipv4__tcp_slow_start_after_idle=int(not kept))
-        settings = self.directory / f"{name}.toml"
-        settings.write_text(
-            _CONVERTER.format(directory=self.directory, name=name) + self._listener(following, by, kept)
-        )
-        command = [str(native.build().converter), "--config", str(settings)]
-        return self.proxies[number - 1].start(name, command).wait_until_ready()
-
-    def _listener(self, following: int | None, by: By, kept: bool) -> str:
-        if by is not By.ZERO_RTT:
-            return _TRANSPARENT.format(port=PORT, early=str(by is By.EARLY).lower())
-        reuse = str(kept).lower()
-        gateway = "" if following is None else _GATEWAY.format(next_hop=self.convert(following), reuse=reuse)
-        return gateway + _CONVERT.format(port=CONVERT_PORT, via_gateway=str(following is not None).lower())
+        name, proxy = f"converter{number}", self.proxies[number - 1]
+        proxy.sysctl(net__ipv4__tcp_slow_start_after_idle=int(not kept))
+        tables: dict[str, dict[str, object]] = {}
+        if by is By.ZERO_RTT:
+            listener = {"kind": "convert", "address": f"[::]:{CONVERT_PORT}", "via_gateway": following is not None}
+            tables["upstream"] = {"fast_open": True}
+        else:
+            address = f"[::]:{PORT}"
+            early = by is By.EARLY
+            listener = {"kind": "transparent", "address": address, "intercept": "tproxy", "early_syn": early}
+        if by is By.ZERO_RTT and following is not None:
+            how = {"mptcp": False, "fallback": "refuse", "fast_open": True, "reuse": kept}
+            tables["gateway"] = {"address": self.convert(following), **how}
+        return converter.start(proxy, name, converter.settings(proxy, name, (_CLIENTS,), listener, **tables))
 
 
 def split(link: Link, parts: int) -> tuple[Link, ...]:

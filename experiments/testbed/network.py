@@ -9,14 +9,12 @@ the nodes named before the colon, ``*`` being all. Lines count in their order.
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
-from experiments.testbed.node import Node, end_processes, run
-from tributary.settings.errors import CommandError, Exit
+from experiments.testbed.node import Node, end_processes, run, wait_until
 
 _CABLE = " -- "
 _UP_WITHIN = 10.0  # seconds
@@ -102,8 +100,8 @@ def _cable(line: str, nodes: Mapping[str, Node]) -> None:
         added = (f"address add {address} dev {interface} nodad" for address in addresses)
         node.batch([*added, f"link set {interface} up"])
     # Until the kernel has taken note of the carrier, the interface drops all frames (net/core/link_watch.c).
-    deadline = time.monotonic() + _UP_WITHIN
-    while not all("state UP" in node.ip("link", "show", "dev", interface) for node, interface in here):
-        if time.monotonic() > deadline:
-            raise CommandError(Exit.SYSTEM, f"{line}: not up after {_UP_WITHIN:g} s")
-        time.sleep(0.01)
+    wait_until(lambda: all(_is_up(*end) for end in here), _UP_WITHIN, f"{line}: not up")
+
+
+def _is_up(node: Node, interface: str) -> bool:
+    return "state UP" in node.ip("link", "show", "dev", interface)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +35,25 @@ def run(command: Sequence[str], given: str | None = None) -> str:
         complaint = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise CommandError(Exit.SYSTEM, f"{' '.join(command)}: {complaint}")
     return done.stdout
+
+
+def wait_until(
+    fact: Callable[[], bool], seconds: float, otherwise: str, code: Exit = Exit.SYSTEM, every: float = 0.05
+) -> float:
+    """Wait for a fact, which is tried ``every`` so many seconds; returns how many that took. Raises CommandError, which
+    says what is ``otherwise``, if it takes longer than so many.
+    """
+    begun = time.monotonic()
+    while not fact():
+        if time.monotonic() - begun > seconds:
+            raise CommandError(code, f"{otherwise} after {seconds:g} s")
+        time.sleep(every)
+    return time.monotonic() - begun
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """What runs a module of this checkout."""
+    return [sys.executable, "-m", module, *arguments]
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,11 @@ class Process:
         except subprocess.TimeoutExpired:
             self.popen.kill()
             return self.popen.wait()
+
+    def kill(self) -> None:
+        """End it without a last word."""
+        self.popen.kill()
+        self.popen.wait()
 
     def _ask_to_end(self) -> None:
         self.popen.send_signal(signal.SIGTERM)

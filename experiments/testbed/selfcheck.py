@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from experiments.testbed.build import Testbed
-from experiments.testbed.node import Node
+from experiments.testbed.node import Node, python
 from experiments.testbed.tolerance import TOLERANCE
 from experiments.testbed.topology import Direction, Link
 from experiments.testbed.trace import Trace
@@ -184,9 +183,9 @@ class _Flood:
 
     def _send(self, received: list[str], bits_per_second: float, seconds: float) -> dict[str, Any]:
         """Flood for so long; returns what the receiver, told by its name and its own numbers, printed last."""
-        flood, at = (sys.executable, "-m", "experiments.probes.flood"), (self.address, str(_FLOOD_PORT))
-        receive = [*flood, received[0], *at, *received[1:]]
+        probe, at = "experiments.probes.flood", (self.address, str(_FLOOD_PORT))
+        receive = python(probe, received[0], *at, *received[1:])
         with self.sink.start(self.name, receive).wait_until_ready() as receiver:
-            self.source.run(*flood, "send", *at, str(bits_per_second), str(seconds))
+            self.source.run(*python(probe, "send", *at, str(bits_per_second), str(seconds)))
             receiver.popen.wait(timeout=30)
             return receiver.report()

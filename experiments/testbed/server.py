@@ -11,33 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed.build import Testbed
+from experiments.testbed.nginx import start_nginx
 from experiments.testbed.node import Process
 from tributary.paths import CACHE
 
 FILES = CACHE / "files"
 _CHUNK = 1 << 20
-
-_CONFIGURATION = """\
-daemon off;
-user root;
-pid {directory}/nginx.pid;
-error_log stderr warn;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
-    sendfile on;
-    client_body_temp_path {directory}/nginx-body;
-    proxy_temp_path {directory}/nginx-proxy;
-    fastcgi_temp_path {directory}/nginx-fastcgi;
-    uwsgi_temp_path {directory}/nginx-uwsgi;
-    scgi_temp_path {directory}/nginx-scgi;
-    server {{
-        listen 80;
-        listen [::]:80;
-        root {files};
-    }}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -78,10 +57,8 @@ def random_file(size: int, seed: int) -> File:
 def start_server(testbed: Testbed, files: Path) -> Process:
     """Start nginx on the server node with ``files`` as its root; raises CommandError if it does not answer in time."""
     server = testbed.server
-    text = _CONFIGURATION.format(directory=server.directory, files=server.there(files))
-    configuration = server.write("nginx.conf", text)
-    process = server.start("nginx", ["nginx", "-c", str(configuration), "-e", "stderr"])
-    return process.wait_until(lambda: server.listens(80))
+    http = f"    sendfile on;\n    server {{ listen 80; listen [::]:80; root {server.there(files)}; }}\n"
+    return start_nginx(server, "nginx", http).wait_until(lambda: server.listens(80))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
-from experiments.bench import accuracy, enforcement, pair, throttler_scale
+from experiments.bench import accuracy, enforcement, throttler_scale
 from experiments.bench.accuracy import Sample, before_cut
 from experiments.bench.enforcement import summed_up
 from experiments.bench.flows import rule
 from experiments.probes.handshake_frames import Ends, subflows
 from experiments.probes.installs import Join, join_ack_filter, latencies
 from experiments.probes.nft_events import new_subflows
+from experiments.testbed.appliance import policy_over
 from experiments.testbed.cables import PATHS
 from tests.unit.throttler.test_capture_filter import run as run_filter
 from throttler.policy import model as policy
@@ -159,5 +160,5 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_the_throttler_accepts_the_policy_of_every_benchmark(tmp_path: Path, name: str) -> None:
     file = tmp_path / "policy.toml"
-    file.write_text(pair.policy(RULES[name]))
+    file.write_text(policy_over(PATHS, RULES[name]))
     assert policy.read(file).interfaces == PATHS

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -82,7 +81,7 @@ def test_times_belong_to_their_connections() -> None:
 
 def test_each_back_end_has_its_place_in_every_configuration() -> None:
     for proxy in PROXIES.values():
-        text = proxy.configuration(HTTP, Path("/run/there"))
+        text = proxy.configuration(HTTP)
         assert all(f"/{name}/" in text and http in text for name, http in HTTP.items())
         assert str(proxy.port) in text
     assert running.rules(("a", "b")).count("[[handoff.rules]]") == 4
