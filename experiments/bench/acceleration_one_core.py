@@ -16,7 +16,8 @@ from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed.cables import Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Profile
 from tributary.settings.units import Size
 
@@ -25,12 +26,12 @@ _ALL = (NATIVE, *_PEERS)
 
 
 @contextmanager
-def _contending(cabling: Cabling, processor: int) -> Iterator[Cabling]:
+def _contending(testbed: Testbed, processor: int) -> Iterator[Testbed]:
     """All contenders that are here listen by TCP, on one processor."""
     with ExitStack() as stack:
         for contender in (CONTENDERS[each] for each in _ALL if not CONTENDERS[each].missing):
-            stack.enter_context(contender.running(cabling, "taskset", "--cpu-list", str(processor), mptcp=False))
-        yield cabling
+            stack.enter_context(contender.running(testbed, "taskset", "--cpu-list", str(processor), mptcp=False))
+        yield testbed
 
 
 class AccelerationOneCore(Experiment):
@@ -44,16 +45,16 @@ class AccelerationOneCore(Experiment):
     repeat: Repeat = 5
     size: Size = Field(default=Size(2_000_000_000), description="a size, such as '200MB'")
 
-    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Cabling]:
+    def blueprint(self, _profile: Profile, _point: Point) -> Ground[Testbed]:
         *others, last = sorted(os.sched_getaffinity(0))
-        return cables_with(lambda cabling: _contending(cabling, last), others or [last])
+        return cables_with(lambda testbed: _contending(testbed, last), others or [last])
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``mbps``; nothing of who is not here."""
         contender = CONTENDERS[point["by"]]
         if contender.missing:
             return Reading(point, repetition, {}, {})
-        told = cabling.load("bulk", "--bytes", str(self.size.amount), *contender.route)
+        told = cables.load(testbed, "bulk", "--bytes", str(self.size.amount), *contender.route)
         return Reading(point, repetition, {"mbps": told["bits_per_second"] / 1e6}, {})
 
     def metrics(self, readings: Readings) -> list[Metric]:

@@ -26,7 +26,9 @@ from experiments.scenarios.sweeps import Several
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, ratio
 from experiments.study.readings import Point, Reading, Readings, name_of
-from experiments.testbed.cables import CLIENT_SIDE, Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENT_SIDE
 from experiments.testbed.topology import Topology
 
 _RATES, _COSTS, _SHARES = (
@@ -63,7 +65,7 @@ class ConverterGrowth(Experiment):
             for count in self.open
         ]
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Nothing where files are limited to fewer; raises CommandError (exit 1) unless every tunnel stays alive."""
         contender, open_ = _with_workers(CONTENDERS[NATIVE], point["workers"]), int(point["open"])
         try:
@@ -71,9 +73,9 @@ class ConverterGrowth(Experiment):
         except ValueError:
             print(f"{name_of(point)}: left out: the limit of open files may not be raised", file=sys.stderr)
             return Reading(point, repetition, {}, {})
-        with room, _addresses(cabling):
-            values = _reached(cabling, contender, open_, self.seconds)
-            values |= counts(cabling, contender, self.count_seconds, lambda: _tunnels(cabling, contender, open_))
+        with room, _addresses(testbed):
+            values = _reached(testbed, contender, open_, self.seconds)
+            values |= counts(testbed, contender, self.count_seconds, lambda: _tunnels(testbed, contender, open_))
         return Reading(point, repetition, values, {})
 
     def metrics(self, readings: Readings) -> list[Metric]:
@@ -114,9 +116,9 @@ def _descriptors(wanted: int) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def _addresses(cabling: Cabling) -> Iterator[None]:
+def _addresses(testbed: Testbed) -> Iterator[None]:
     """``_SOURCES`` are the client's for the length of the block."""
-    ip = cabling.testbed.client.ip
+    ip = testbed.client.ip
     for source in _SOURCES:
         ip("address", "add", f"{source}/24", "dev", CLIENT_SIDE)
     try:
@@ -126,19 +128,21 @@ def _addresses(cabling: Cabling) -> Iterator[None]:
             ip("address", "del", f"{source}/24", "dev", CLIENT_SIDE)
 
 
-def _tunnels(cabling: Cabling, contender: Contender, count: int) -> AbstractContextManager[object]:
+def _tunnels(testbed: Testbed, contender: Contender, count: int) -> AbstractContextManager[object]:
     sources = [word for source in _SOURCES for word in ("--source", source)]
-    return holding(cabling, (*contender.tunnel, *sources), count)
+    return holding(testbed, (*contender.tunnel, *sources), count)
 
 
-def _reached(cabling: Cabling, contender: Contender, count: int, seconds: float) -> dict[str, float]:
+def _reached(testbed: Testbed, contender: Contender, count: int, seconds: float) -> dict[str, float]:
     values = {}
-    with contender.running(cabling) as converter, _tunnels(cabling, contender, count):
+    with contender.running(testbed) as converter, _tunnels(testbed, contender, count):
         values["rss_mb"] = resident(converter.popen.pid) / 1e6
         for unit, command in UNITS.items():
             time.sleep(0.2)  # what the last load left comes to its end
             before = _clocks(converter.popen.pid)
-            told = cabling.load(command, "--clients", _CLIENTS, "--seconds", str(seconds), *contender.route, "--mptcp")
+            told = cables.load(
+                testbed, command, "--clients", _CLIENTS, "--seconds", str(seconds), *contender.route, "--mptcp"
+            )
             user, kernel = (now - then for then, now in zip(before, _clocks(converter.popen.pid), strict=True))
             values[_RATES[unit]] = float(told["per_second"])
             values[_COSTS[unit]] = 1e6 * (user + kernel) / told["requests"]

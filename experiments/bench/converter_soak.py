@@ -22,7 +22,9 @@ from experiments.bench.parts import NATIVE
 from experiments.scenarios.cabled import cabled
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
-from experiments.testbed.cables import SERVER, Cabling
+from experiments.testbed import native
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import SERVER
 from experiments.testbed.node import Process
 from tributary.settings.errors import CommandError, Exit
 
@@ -52,21 +54,21 @@ class ConverterSoak(Experiment):
     idle: int = Field(default=600, ge=3, description="a whole number of seconds, at least 3")
     half_closed: int = Field(default=120, ge=2, description="a whole number of seconds, at least 2")
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or an end was not what it was."""
-        cabling, native = cabling, self._with_timeouts(CONTENDERS[NATIVE])
+        ours = self._with_timeouts(CONTENDERS[NATIVE])
         # A kernel loses a reset by MPTCP now and then (``resets_unheard``), and gives the session up this much later.
-        cabling.testbed.client.sysctl(net__mptcp__close_timeout=5)
-        command = [str(cabling.programs.load), "soak-origin", "--listen", _PEER]
+        testbed.client.sysctl(net__mptcp__close_timeout=5)
+        command = native.load("soak-origin", "--listen", _PEER)
         with (
-            native.running(cabling) as converter,
-            cabling.testbed.server.start("soak-origin", command).wait_until_ready(),
+            ours.running(testbed) as converter,
+            testbed.server.start("soak-origin", command).wait_until_ready(),
         ):
             pid = converter.popen.pid
-            _played(cabling, native.listens, _WARM_UP, seed=1)
+            _played(testbed, ours.listens, _WARM_UP, seed=1)
             before = _taken(pid)
-            with self._asking(cabling, native) as asking:
-                told = _played(cabling, native.listens, self.seconds, 1 + repetition, *self._resting())
+            with self._asking(testbed, ours) as asking:
+                told = _played(testbed, ours.listens, self.seconds, 1 + repetition, *self._resting())
                 requests = self._answered(asking)
             time.sleep(2)  # what the last ones left comes to its end
             after = _taken(pid)
@@ -100,13 +102,13 @@ class ConverterSoak(Experiment):
         limits = ("--idle", str(self.idle), "--half-closed", str(self.half_closed))
         return ("--resting", str(self.resting), *limits)
 
-    def _asking(self, cabling: Cabling, converter: Contender) -> AbstractContextManager[Process | None]:
+    def _asking(self, testbed: Testbed, converter: Contender) -> AbstractContextManager[Process | None]:
         """HTTP clients that rest between their requests, on connections that the converter keeps, if any are to."""
         if not self.resting:
             return nullcontext()
         clients, pause = max(1, self.resting // 2), self.idle * 500
         ask = ("requests", "--clients", str(clients), "--pause", str(pause), "--seconds", str(self.seconds))
-        return cabling.testbed.client.start("requests", [str(cabling.programs.load), *ask, *converter.route, "--mptcp"])
+        return testbed.client.start("requests", native.load(*ask, *converter.route, "--mptcp"))
 
     def _answered(self, asking: Process | None) -> int:
         """How many of their requests were answered, when they have ended; raises CommandError (exit 1) unless all."""
@@ -121,10 +123,10 @@ class ConverterSoak(Experiment):
         return int(told["requests"])
 
 
-def _played(cabling: Cabling, converter: str, seconds: int, seed: int, *resting: str) -> dict[str, Any]:
+def _played(testbed: Testbed, converter: str, seconds: int, seed: int, *resting: str) -> dict[str, Any]:
     route = ("--to", _PEER, "--via-connect", converter, "--mptcp")
     play = ("soak", "--seconds", str(seconds), "--connections", str(_CONNECTIONS), "--seed", str(seed))
-    with cabling.testbed.client.start("soak", [str(cabling.programs.load), *play, *resting, *route]) as process:
+    with testbed.client.start("soak", native.load(*play, *resting, *route)) as process:
         process.popen.wait()
         return process.report()
 

@@ -7,6 +7,7 @@ from experiments.bench import pair
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.cables import PATHS
+from experiments.testbed.server import start_origin
 from tributary.settings.errors import CommandError, Exit
 
 HELD_PORT, BESIDE_PORT = 5001, 5002
@@ -19,8 +20,7 @@ def serving(testbed: Testbed) -> Iterator[None]:
     """The gateway serves both ports for the length of the block."""
     with ExitStack() as stack:
         for port in (HELD_PORT, BESIDE_PORT):
-            command = [str(native.build().load), "origin", "--listen", f"{pair.LISTENER}:{port}", "--mptcp"]
-            stack.enter_context(testbed.gateway.start(f"serve-{port}", command).wait_until_ready())
+            stack.enter_context(start_origin(testbed.gateway, f"{pair.LISTENER}:{port}", "--mptcp"))
         yield
 
 
@@ -28,7 +28,7 @@ def serving(testbed: Testbed) -> Iterator[None]:
 def flow(testbed: Testbed, port: int, direction: str, seconds: float, *options: str) -> Iterator[None]:
     """A connection from the client for the length of the block; raises CommandError if it ended before."""
     where = ("--to", f"{pair.LISTENER}:{port}", *(["--upload"] if direction == "upload" else []))
-    command = [str(native.build().load), "flow", *where, "--seconds", str(seconds), *options]
+    command = native.load("flow", *where, "--seconds", str(seconds), *options)
     with testbed.client.start(f"flow-{port}", command) as process:
         yield
         if process.popen.poll() is not None:

@@ -43,7 +43,7 @@ def _stocked(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Cont
     """A hand-off at work, over cables; each back end has the objects below its name."""
     with reserved(name) as directory, standing_network(f"trib-{name}", directory) as network:
         for each in network.back_ends:
-            generate = (str(native.build().load), "generate", "--below", str(network.objects(each)))
+            generate = native.load("generate", "--below", str(network.objects(each)))
             for large in ((), _LARGE):
                 run([*generate, "--folders", each, *large])
         with at_work(network):
@@ -82,7 +82,7 @@ class HandoffSoak(Experiment):
 
 def _fetch(built: Contest, *asked: str) -> dict[str, Any]:
     """What clients report that have asked for objects of all back ends."""
-    command = [str(native.build().load), "fetch", "--to", SERVICE, "--folders", ",".join(built.network.back_ends)]
+    command = native.load("fetch", "--to", SERVICE, "--folders", ",".join(built.network.back_ends))
     with built.client.start("fetch", [*command, *asked]) as process:
         process.popen.wait()
         return process.report()

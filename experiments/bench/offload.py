@@ -31,7 +31,8 @@ from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of, ratio
 from experiments.study.readings import Point, Reading, Readings
 from experiments.testbed import native
-from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE, Cabling
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENT_SIDE, LISTENER, ORIGIN, SERVER_SIDE
 from experiments.testbed.node import Process
 from experiments.testbed.topology import Profile
 from tributary.settings.errors import CommandError, Exit
@@ -61,7 +62,7 @@ _MEASURED = (
 class Relayed:
     """The nodes, cabled, and the pids of the threads that take in what comes to the relay's."""
 
-    cabling: Cabling
+    testbed: Testbed
     threads: Sequence[int]
 
 
@@ -69,8 +70,7 @@ def threaded(mtu: int, queue: int | None) -> Ground[Relayed]:
     """Those, with cables that carry packets of up to ``mtu`` bytes, after ``queue`` others at most."""
 
     @contextmanager
-    def relayed(cabling: Cabling) -> Iterator[Relayed]:
-        testbed = cabling.testbed
+    def relayed(testbed: Testbed) -> Iterator[Relayed]:
         ends = ((testbed.client, CLIENT_SIDE), (testbed.server, SERVER_SIDE))
         own = ((testbed.gateway, CLIENT_SIDE), (testbed.gateway, SERVER_SIDE))
         for node, device in ends + own:
@@ -79,7 +79,7 @@ def threaded(mtu: int, queue: int | None) -> Ground[Relayed]:
                 node.run("tc", "qdisc", "add", "dev", device, "root", "pfifo", "limit", str(queue))
         for end in ends:
             takes_in_by_thread(*end)
-        yield Relayed(cabling, [takes_in_by_thread(*each) for each in own])
+        yield Relayed(testbed, [takes_in_by_thread(*each) for each in own])
 
     return cables_with(relayed, mtu=mtu, queue=queue)
 
@@ -134,7 +134,7 @@ class Offload(Experiment):
 def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
     devices = ("--client-device", CLIENT_SIDE, "--server-device", SERVER_SIDE)
     command = [str(native.offload_relay()), "--listen", _RELAY, "--to", ORIGIN, *devices, "--after", str(size // 2)]
-    with built.cabling.testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
+    with built.testbed.gateway.start("offload-relay", command).wait_until_ready() as relay:
         samples = _transfer(built, relay, direction, size)
         if not samples[-1].offloaded:
             raise CommandError(Exit.WRONG_RESULT, f"the relay offloaded nothing: {relay.output().strip()}")
@@ -142,9 +142,9 @@ def _offload(built: Relayed, direction: str, size: int) -> dict[str, float]:
 
 
 def _transfer(built: Relayed, relay: Process, direction: str, size: int) -> list[Sample]:
-    clocks, testbed = Clocks([relay.popen.pid, *built.threads]), built.cabling.testbed
+    clocks, testbed = Clocks([relay.popen.pid, *built.threads]), built.testbed
     how = ("--verify",) if direction == DOWN else ("--upload",)
-    bulk = [str(built.cabling.programs.load), "bulk", "--to", _RELAY, "--bytes", str(size), *how]
+    bulk = native.load("bulk", "--to", _RELAY, "--bytes", str(size), *how)
     samples: list[Sample] = []
     with testbed.client.start("bulk", bulk) as client:
         end = time.monotonic() + _LONGEST

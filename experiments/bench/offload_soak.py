@@ -150,7 +150,7 @@ def _start(testbed: Testbed, route: Sequence[str], how: str, connections: int, s
     """Transfers at once, which are over in time or end."""
     what = ("--connections", str(connections), "--bytes", str(size), how, "--rest", str(rest))
     longest = _LAST + rest + (_PROBES if rest else 0)
-    command = ("timeout", str(longest), str(native.build().load), "bulk", *route, *what)
+    command = ("timeout", str(longest), *native.load("bulk", *route, *what))
     return testbed.client.start(f"bulk{how}", command)
 
 

@@ -6,8 +6,7 @@ then, a connection that tries such a chain goes on by the next one.
 """
 
 from experiments.overlay.faults import node_killed
-from experiments.overlay.running import Running
-from experiments.scenarios.whole_overlay import whole_overlay
+from experiments.overlay.running import Running, whole_overlay
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.readings import Point, Reading
 from experiments.testbed.node import wait_until

@@ -15,7 +15,9 @@ from experiments.scenarios.cabled import cabled
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric, metrics_of
 from experiments.study.readings import Point, Reading, Readings
-from experiments.testbed.cables import ORIGIN, Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import ORIGIN
 from tributary.settings.errors import CommandError, Exit
 
 _ACTIVATE = "systemd-socket-activate"
@@ -35,11 +37,11 @@ class OverlayOnDemand(Experiment):
     repeat: Repeat = 3
     count: int = Field(default=15, ge=1, description="a whole number of starts, at least 1")
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``on_demand_first_ms`` and ``on_demand_next_ms``, medians."""
         if shutil.which(_ACTIVATE) is None:
             raise CommandError(Exit.UNAVAILABLE, f"{_ACTIVATE} is missing: apt install systemd")
-        first, later = zip(*(_transfers(cabling) for _ in range(self.count)), strict=True)
+        first, later = zip(*(_transfers(testbed) for _ in range(self.count)), strict=True)
         taken = {"on_demand_first_ms": first, "on_demand_next_ms": later}
         return Reading(point, repetition, {name: median(each) for name, each in taken.items()}, {}, taken)
 
@@ -52,10 +54,10 @@ class OverlayOnDemand(Experiment):
         return [*both, Metric("on_demand_pays_ms", [first - later])]
 
 
-def _transfers(cabling: Cabling) -> tuple[float, float]:
+def _transfers(testbed: Testbed) -> tuple[float, float]:
     """Milliseconds of the first one through a new converter, and of those after it, their median."""
-    command = [_ACTIVATE, f"--listen={LISTENS}", *converter(cabling)]
-    with cabling.testbed.gateway.start("on-demand", command).wait_for_output():
+    command = [_ACTIVATE, f"--listen={LISTENS}", *converter(testbed)]
+    with testbed.gateway.start("on-demand", command).wait_for_output():
         asked = ["transfers", "--to", ORIGIN, "--via-http-proxy", LISTENS, "--count", str(1 + _NEXT), "1000"]
-        (first, *later) = (whole for _first_byte, whole in cabling.load(*asked)["1000"])
+        (first, *later) = (whole for _first_byte, whole in cables.load(testbed, *asked)["1000"])
     return first, median(later)

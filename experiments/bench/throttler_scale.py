@@ -109,7 +109,7 @@ def _throttled(stack: ExitStack, name: str, subflows: int, held: float) -> tuple
     # Each frame is looked up on its own, not some forty at once (ip-link(8), gso_max_segs).
     testbed.gateway.ip("link", "set", "dev", PATHS[0], "gso_max_segs", "1")
     throttler = stack.enter_context(pair.throttling(testbed, RULES, "sniffer"))
-    serve = [*_on(0), str(native.build().load), "origin", "--listen", _ORIGIN, "--mptcp"]
+    serve = [*_on(0), *native.load("origin", "--listen", _ORIGIN, "--mptcp")]
     stack.enter_context(testbed.gateway.start("serve", serve).wait_until_ready())
     with _asking(testbed) as answers:
         took = play(testbed, subflows, _BY_SESSION, _BY_CLIENT)
@@ -185,6 +185,6 @@ def _on(processor: int) -> tuple[str, ...]:
 
 
 def _download(testbed: Testbed, seconds: float) -> float:
-    flow = (str(native.build().load), "flow", "--to", _ORIGIN, "--seconds", str(seconds))
+    flow = native.load("flow", "--to", _ORIGIN, "--seconds", str(seconds))
     printed = testbed.client.run(*_on(-1), *flow)
     return float(json.loads(printed)["bits_per_second"]) / 1e6

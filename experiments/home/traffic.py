@@ -72,7 +72,7 @@ class Running:
 def _flow(node: Node, seconds: float, *how: str) -> Iterator[Running]:
     """A download over one connection for so long."""
     times = ("--seconds", str(seconds), "--warm-up", str(min(WARM_UP, seconds / 3)))
-    with node.start("download", [str(native.build().load), "flow", *times, *how]) as process:
+    with node.start("download", native.load("flow", *times, *how)) as process:
         yield Running(process, seconds)
 
 

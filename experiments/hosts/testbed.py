@@ -14,7 +14,6 @@ from experiments.hosts.connection import Host, Login, connected
 from experiments.hosts.node import HostNode
 from experiments.hosts.settings import ROLES, HostsSettings
 from experiments.testbed.build import Testbed, allow_subflows, check_name
-from experiments.testbed.native import Programs
 from experiments.testbed.selfcheck import measured_anew
 from experiments.testbed.topology import CLIENT, GATEWAY, SERVER, Profile, Topology
 from tributary.settings.errors import CommandError, Exit
@@ -85,10 +84,10 @@ class HostsTestbed(Testbed):
         """That nothing emulates the links."""
         return EMULATION
 
-    def programs(self) -> Programs:
-        """The Rust programs on the gateway, as its caretaker has had them built."""
-        programs = self.hosts[GATEWAY].cache / "released"
-        return Programs(programs / "tributary-converter", programs / "tributary-load")
+    @property
+    def converter(self) -> Path:
+        """The native converter on the gateway, as its caretaker has had it built."""
+        return self.hosts[GATEWAY].cache / "released/tributary-converter"
 
     def offer(self, size: int, seed: int) -> None:
         """Have the server make the random file of ``size`` bytes, unless it has it."""

@@ -3,15 +3,17 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, SERVERS, Mesh
-from experiments.testbed import converter, native
+from experiments.overlay.mesh import CLIENTS, CONTROL, INGRESS, NODES, SERVER, SERVERS, Mesh, standing_mesh
+from experiments.study.blueprint import Ground, Standing
+from experiments.testbed import converter
 from experiments.testbed.node import Process
+from experiments.testbed.server import start_origin
 from overlay import control
 from tributary.settings.errors import CommandError, Exit
 
@@ -130,14 +132,35 @@ def running(mesh: Mesh, rounds: int, by_port: Mapping[int, str] | None = None) -
     made.start_etcd()
     made.start_controller()
     for port in (80, *ports):
-        origin = [str(native.build().load), "origin", "--listen", f"{SERVER}:{port}"]
-        mesh.server.start(f"origin-{port}", origin).wait_until_ready()
+        start_origin(mesh.server, f"{SERVER}:{port}")
     for name in mesh.nodes:
         made.start_converter(name)
     for name in mesh.nodes:
         made.start_agent(name)
     made.wait_until_complete()
     yield made
+
+
+def whole_overlay(
+    nodes: Sequence[str],
+    round_trip_ms: Sequence[Sequence[float]],
+    rounds: int = 5,
+    by_port: Mapping[int, str] | None = None,
+) -> Ground[Running]:
+    """An overlay with all its tables, whose first node is the ingress, and the last one the egress.
+
+    ``round_trip_ms`` is from each node to each, in milliseconds; chains are for transfers of so many ``rounds``;
+    ``by_port`` are ports of the server with another node as their egress. What the links do is seen by what is
+    measured: they are not checked beforehand.
+    """
+
+    @contextmanager
+    def stands(name: str, _seed: int, _tolerance: float) -> Iterator[Standing[Running]]:
+        with standing_mesh(name, nodes, round_trip_ms) as mesh, running(mesh, rounds, by_port) as overlay:
+            yield Standing(overlay, emulation="netem" if mesh.netem else "link-emulator")
+
+    described = {"nodes": nodes, "round_trip_ms": round_trip_ms, "rounds": rounds}
+    return Ground(described | ({"by_port": dict(by_port)} if by_port else {}), stands)
 
 
 def _complete(status: Mapping[str, Any], count: int) -> bool:

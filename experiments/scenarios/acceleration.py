@@ -31,6 +31,7 @@ from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import check_link
+from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Link, Profile, Topology
 from tributary.settings.units import Size
 
@@ -61,8 +62,7 @@ def segments(links: tuple[Link, ...]) -> Ground[Chain]:
                 for segment, left, right in zip(chain.segments, chain.nodes, chain.nodes[1:], strict=False)
                 for reading in check_link(segment, left, right, tolerance=tolerance)
             ]
-            origin = [str(native.build().load), "origin", "--listen", f"0.0.0.0:{PORT}"]
-            chain.server.start("origin", origin).wait_until_ready()
+            start_origin(chain.server, f"0.0.0.0:{PORT}")
             yield Standing(chain, measured, "netem" if chain.netem else "link-emulator")
 
     return Ground({"proxies": len(links) - 1, "round_trip_ms": 1000 * sum(link.rtt for link in links)}, stands)
@@ -163,7 +163,7 @@ def timed(chain: Chain, sizes: Sequence[Size], count: int, to: str, converter: s
     port, as the chain is now, or as ``converter`` does it.
     """
     asked = ["--via-convert", converter] if converter else []
-    command = [str(native.build().load), "transfers", "--to", to, "--count", str(count), *asked]
+    command = native.load("transfers", "--to", to, "--count", str(count), *asked)
     taken = json.loads(chain.client.run(*command, *(str(size.amount) for size in sizes)))
     values: dict[str, float] = {}
     for size, times in taken.items():

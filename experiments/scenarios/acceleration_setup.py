@@ -22,7 +22,9 @@ from experiments.scenarios.sweeps import Several
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN, Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENT_SIDE, CLIENTS, ORIGIN
 from experiments.testbed.chain import PORT, intercept
 from experiments.testbed.converter import settings, start
 from experiments.testbed.profile import PROFILES
@@ -37,10 +39,10 @@ _SPARE = 100
 
 
 @contextmanager
-def _intercepting(cabling: Cabling) -> Iterator[Cabling]:
+def _intercepting(testbed: Testbed) -> Iterator[Testbed]:
     """With a gateway that has what comes from the client taken over; as long as nobody listens, it is a router."""
-    intercept(cabling.testbed.gateway, CLIENT_SIDE)
-    yield cabling
+    intercept(testbed.gateway, CLIENT_SIDE)
+    yield testbed
 
 
 class AccelerationSetup(Experiment):
@@ -61,11 +63,11 @@ class AccelerationSetup(Experiment):
     def points(self, _topology: Topology) -> list[Point]:
         return [{"connections": str(each), "by": by} for by in (CONVERTER, NOBODY) for each in self.connections]
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``beside_ms`` and ``at_once_ms``, medians."""
         most = max(self.connections) + _SPARE
-        with transparent(cabling, most) if point["by"] == CONVERTER else nullcontext():
-            return Reading(point, repetition, setup_times(cabling, int(point["connections"])), {})
+        with transparent(testbed, most) if point["by"] == CONVERTER else nullcontext():
+            return Reading(point, repetition, setup_times(testbed, int(point["connections"])), {})
 
     def judge(self, _topology: Topology, readings: Readings) -> Iterator[Verdict]:
         through = readings.at(by=CONVERTER)
@@ -99,18 +101,18 @@ class AccelerationSetup(Experiment):
         name_axes(axes, "other connections", "ms until a connection stands", legend=True, log=[*others])
 
 
-def setup_times(cabling: Cabling, connections: int) -> dict[str, float]:
+def setup_times(testbed: Testbed, connections: int) -> dict[str, float]:
     """Medians in milliseconds to the first byte: ``beside_ms`` so many others that stand, ``at_once_ms`` of so many."""
-    told = cabling.load("setup", "--to", ORIGIN, "--connections", str(connections))
+    told = cables.load(testbed, "setup", "--to", ORIGIN, "--connections", str(connections))
     return {f"{how}_ms": told[how]["answered"]["p50_us"] / 1000 for how in ("beside", "at_once")}
 
 
 @contextmanager
-def transparent(cabling: Cabling, most: int) -> Iterator[None]:
+def transparent(testbed: Testbed, most: int) -> Iterator[None]:
     """A converter at the gateway that takes over up to ``most`` connections of the client to the origin, for the length
     of the block; the gateway has to intercept() them. One that has not as many open files says so, and does not start.
     """
-    gateway, limit = cabling.testbed.gateway, {"connections": most}
+    gateway, limit = testbed.gateway, {"connections": most}
     listener = {"kind": "transparent", "address": f"[::]:{PORT}", "intercept": "tproxy", "early_syn": True}
     limits = {"limits": limit | {"connections_per_client": most}}
     limits |= {"early_syn": limit | {"per_client": most, "per_server": most}}

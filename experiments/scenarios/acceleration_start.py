@@ -26,7 +26,9 @@ from experiments.scenarios.sweeps import Shares, Sizes
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
-from experiments.testbed.cables import CLIENTS, LISTENER, Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENTS, LISTENER
 from experiments.testbed.cgroup import limited
 from experiments.testbed.converter import command, settings
 from experiments.testbed.profile import PROFILES
@@ -61,12 +63,12 @@ class AccelerationStart(Experiment):
             *({"memory": UNLIMITED, "processor": str(share)} for share in self.processor),
         ]
 
-    def measure(self, cabling: Cabling, point: Point, repetition: int) -> Reading:
+    def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """``start_ms``, a median; and ``rss_mb``, resident when it listens, without limits."""
-        taken = start_milliseconds(cabling, point, self.count)
+        taken = start_milliseconds(testbed, point, self.count)
         values = {"start_ms": median(taken)}
         if set(point.values()) == {UNLIMITED}:
-            with CONTENDERS[NATIVE].running(cabling) as process:
+            with CONTENDERS[NATIVE].running(testbed) as process:
                 values["rss_mb"] = resident(process.popen.pid) / 1e6
         return Reading(point, repetition, values, {}, {"start_ms": taken})
 
@@ -100,17 +102,17 @@ class AccelerationStart(Experiment):
             name_axes(axes, f"{title} (dotted: without limits)", "ms until the first connection", "y")
 
 
-def start_milliseconds(cabling: Cabling, limit: Point, count: int) -> tuple[float, ...]:
+def start_milliseconds(testbed: Testbed, limit: Point, count: int) -> tuple[float, ...]:
     """Of so many starts; raises CommandError if the system does not let itself be limited, or the converter fails."""
     memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
     processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
     with limited(_GROUP, memory, processor) as wrapper:
-        return cabling.starts(LISTENS, count, [*wrapper, *converter(cabling)])
+        return cables.starts(testbed, LISTENS, count, [*wrapper, *converter(testbed)])
 
 
-def converter(cabling: Cabling) -> list[str]:
+def converter(testbed: Testbed) -> list[str]:
     """What starts a converter that listens at LISTENS."""
-    gateway = cabling.testbed.gateway
+    gateway = testbed.gateway
     text = settings(gateway, "starting", (CLIENTS,), {"kind": "http", "address": LISTENS})
     return command(gateway, "starting", text)
 

@@ -22,6 +22,7 @@ from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
+from experiments.testbed.server import start_origin
 from experiments.testbed.topology import FAMILIES, Topology
 from tributary.settings.errors import CommandError, Exit
 
@@ -45,13 +46,12 @@ class ConversionDelay(Experiment):
         """Values of each kind: ``KIND_p50_us``, ``KIND_p95_us``, ``KIND_p99_us``; ``KIND_count`` says how many."""
         # A join would take requests to the other link, where nobody watches.
         testbed.client.ip("mptcp", "endpoint", "flush")
-        origin = [str(native.build().load), "origin", "--listen", f"[::]:{_PORT}"]
         with (
-            testbed.server.start("origin", origin).wait_until_ready(),
+            start_origin(testbed.server, f"[::]:{_PORT}"),
             watched(testbed.gateway, testbed.topology.links[0].name, "core") as seen,
         ):
             for command in (["connect", "--fresh"], ["requests"]):
-                testbed.client.run("timeout", "60", str(native.build().load), *command, *self._route(testbed, point))
+                testbed.client.run("timeout", "60", *native.load(*command), *self._route(testbed, point))
             told = seen()
         return Reading(point, repetition, dict(_values(told)), {})
 

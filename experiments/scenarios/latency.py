@@ -99,7 +99,7 @@ class Latency(Experiment):
         topology = testbed.topology
         file = random_file(self.size.amount, seed=1)
         command = [
-            *(str(native.build().load), "poll", "--to", f"{topology.SERVER4}:80", "--path", f"/{file.path.name}"),
+            *native.load("poll", "--to", f"{topology.SERVER4}:80", "--path", f"/{file.path.name}"),
             *("--via-http-proxy", f"{topology.PROXY4}:{CONVERTERS[point['converter']]}"),
             *("--source", str(topology.links[0].client4)),
             *("--seconds", str(self.seconds), "--every", str(self.every)),

@@ -39,9 +39,8 @@ from experiments.overlay.faults import (
     node_killed,
 )
 from experiments.overlay.mesh import SERVER
-from experiments.overlay.running import PROXY, Running
+from experiments.overlay.running import PROXY, Running, whole_overlay
 from experiments.plots import tidy
-from experiments.scenarios.whole_overlay import whole_overlay
 from experiments.study.experiment import Experiment, Repeat, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, worst
 from experiments.testbed import native
@@ -177,7 +176,7 @@ class OverlayFaults(Experiment):
 
 def _load(overlay: Running, what: str, port: int, *how: str) -> Process:
     where = ("--to", f"{SERVER}:{port}", "--via-http-proxy", PROXY.removeprefix("http://"))
-    return overlay.mesh.client.start(f"{what}-{port}", [str(native.build().load), what, *where, *how])
+    return overlay.mesh.client.start(f"{what}-{port}", native.load(what, *where, *how))
 
 
 def _ended(process: Process) -> Any:

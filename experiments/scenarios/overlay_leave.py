@@ -95,12 +95,12 @@ class OverlayLeave(Experiment):
 
     def measure(self, testbed: Testbed, point: Point, repetition: int) -> Reading:
         """Raises CommandError (exit 1) if a byte was wrong or the relay stayed."""
-        testbed, size = testbed, self.size.amount
+        size = self.size.amount
         where = ("--to", _origin(testbed.topology), "--client-device", _LINK, "--server-device", _NEAR)
         command = [str(native.offload_relay()), "--listen", _RELAY, *where, "--after", str(size // 2)]
         testbed.gateway.sysctl(net__ipv4__tcp_rmem=_BUFFERS)
         steps = Steps(testbed, _STEPS[str(point["steps"])], int(point["rtt"]))
-        bulk = [str(native.build().load), "bulk", "--to", _RELAY, "--bytes", str(size), "--verify"]
+        bulk = native.load("bulk", "--to", _RELAY, "--bytes", str(size), "--verify")
         with (
             counted(testbed.client) as counts,
             testbed.gateway.start("offload-relay", command).wait_until_ready() as relay,

@@ -59,7 +59,7 @@ class ThrottleExperiment(Experiment):
         """
         file = random_file(self.size.amount, seed=repetition)
         bound_receive_buffer(testbed, self.buffer.amount)
-        testbed, commanded = testbed, list[Future[float]]()
+        commanded = list[Future[float]]()
         with ExitStack() as stack:
             path = stack.enter_context(_throttler(testbed, self.rate, point))
             by_itself, installed = point["held"] in (ALWAYS, INSTALLED), point["held"] == INSTALLED

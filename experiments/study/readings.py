@@ -1,6 +1,6 @@
 """What an experiment measured, and what follows from it. Pure: no clock, no network, no file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import sqrt
@@ -137,14 +137,10 @@ class Repeated:
         return Estimate.of([*self.numbers.values()])
 
 
-class Readings:
+class Readings(tuple[Reading, ...]):
     """All readings of a run, or those at some points of it."""
 
-    def __init__(self, readings: Iterable[Reading]) -> None:
-        self._readings = list(readings)
-
-    def __iter__(self) -> Iterator[Reading]:
-        return iter(self._readings)
+    __slots__ = ()
 
     def at(self, **circumstances: str) -> "Readings":
         """Those whose point has all of these ``circumstances``."""

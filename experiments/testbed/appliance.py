@@ -53,7 +53,7 @@ def start_converter(testbed: Testbed, metrics: str | None = None) -> Process:
         tables["metrics"] = {"address": metrics}
     listener = {"kind": "http", "address": f"[::]:{NATIVE_PORT}"}
     text = converter.settings(gateway, "converter", topology.CLIENT_NETWORKS, listener, **tables)
-    return converter.start(gateway, "converter", text, testbed.programs().converter)
+    return converter.start(gateway, "converter", text, testbed.converter)
 
 
 def start_throttler(testbed: Testbed, policy: Path, *options: str) -> Process:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from experiments.testbed import native
 from experiments.testbed.links import connect, kernel_has_netem, set_mtu
-from experiments.testbed.native import Programs
 from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
@@ -57,9 +56,10 @@ class Testbed:
         by_emulator = [link.traced or not self.netem for link in self.topology.links]
         return " and ".join(["netem"] * (not all(by_emulator)) + ["link-emulator"] * any(by_emulator))
 
-    def programs(self) -> Programs:
-        """The Rust programs that run on the gateway; raises CommandError if there are none."""
-        return native.build()
+    @property
+    def converter(self) -> Path:
+        """The native converter that runs on the gateway; raises CommandError if there is none."""
+        return native.build().converter
 
     def offer(self, size: int, seed: int) -> None:
         """Have the random file of ``size`` bytes where the server serves it: namespaces share this machine's."""

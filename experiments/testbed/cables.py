@@ -13,12 +13,11 @@ figure. The nodes and the cable to the server are a testbed's, whose one emulate
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from experiments.testbed import network
+from experiments.testbed import native, network
 from experiments.testbed.build import Testbed, standing
-from experiments.testbed.native import Programs
+from experiments.testbed.server import start_origin
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import check
 
@@ -43,42 +42,32 @@ _HUNG = "40"
 IDLE = check({"links": {"idle": {"rate": "1gbit"}}}, Profile, "the unused link")
 
 
-@dataclass(frozen=True)
-class Cabling:
-    """The nodes, and the programs that make traffic on them."""
+def load(testbed: Testbed, *arguments: str) -> dict[str, Any]:
+    """Run tributary-load on the client; returns what it told last. Raises CommandError if it failed or hung."""
+    printed = testbed.client.run("timeout", _HUNG, *native.load(*arguments))
+    told: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return told
 
-    testbed: Testbed
-    programs: Programs
 
-    def load(self, *arguments: str) -> dict[str, Any]:
-        """Run tributary-load on the client; returns what it told last. Raises CommandError if it failed or hung."""
-        printed = self.testbed.client.run("timeout", _HUNG, str(self.programs.load), *arguments)
-        told: dict[str, Any] = json.loads(printed.splitlines()[-1])
-        return told
-
-    def starts(self, listens: str, times: int, command: Sequence[str]) -> tuple[float, ...]:
-        """Milliseconds from the start of ``command`` on the gateway until the port that it ``listens`` at takes a
-        connection, so many times.
-        """
-        measure = [str(self.programs.load), "start", "--listens", listens, "--times", str(times), "--"]
-        told: dict[str, Any] = json.loads(self.testbed.gateway.run(*measure, *command))
-        return tuple(told["milliseconds"])
+def starts(testbed: Testbed, listens: str, times: int, command: Sequence[str]) -> tuple[float, ...]:
+    """Milliseconds from the start of ``command`` on the gateway until the port that it ``listens`` at takes a
+    connection, so many times.
+    """
+    measure = native.load("start", "--listens", listens, "--times", str(times), "--")
+    told: dict[str, Any] = json.loads(testbed.gateway.run(*measure, *command))
+    return tuple(told["milliseconds"])
 
 
 @contextmanager
-def laid_out(programs: Programs, name: str) -> Iterator[Cabling]:
+def laid_out(name: str) -> Iterator[Testbed]:
     """The nodes for the length of the block, with an origin on the server: for TCP, and for MPTCP as well."""
     with standing(name, IDLE) as testbed:
         lay(testbed)
         testbed.client.ip("route", "add", f"{SERVER}/32", "via", LISTENER, "dev", CLIENT_SIDE)
         _make_room(testbed)
         testbed.server.sysctl(net__mptcp__enabled=1)  # for the direct connections; the listener ORIGIN stays TCP
-        origin = [str(programs.load), "origin", "--listen"]
-        with (
-            testbed.server.start("origin", [*origin, ORIGIN]).wait_until_ready(),
-            testbed.server.start("mptcp-origin", [*origin, MPTCP_ORIGIN, "--mptcp"]).wait_until_ready(),
-        ):
-            yield Cabling(testbed, programs)
+        with start_origin(testbed.server, ORIGIN), start_origin(testbed.server, MPTCP_ORIGIN, "--mptcp"):
+            yield testbed
 
 
 def lay(testbed: Testbed) -> None:

@@ -44,6 +44,11 @@ def build() -> Programs:
     return Programs(*_made("tributary-converter", "tributary-load"))
 
 
+def load(*words: str) -> list[str]:
+    """A command of tributary-load, which makes the traffic."""
+    return [str(build().load), *words]
+
+
 @cache
 def offload_relay() -> Path:
     """The example of converter/offload: a relay that offloads its work to the kernel. Raises CommandError as

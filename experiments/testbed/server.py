@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.nginx import start_nginx
-from experiments.testbed.node import Process
+from experiments.testbed.node import Node, Process
 from tributary.paths import CACHE
 
 FILES = CACHE / "files"
@@ -59,6 +60,14 @@ def start_server(testbed: Testbed, files: Path) -> Process:
     server = testbed.server
     http = f"    sendfile on;\n    server {{ listen 80; listen [::]:80; root {server.there(files)}; }}\n"
     return start_nginx(server, "nginx", http).wait_until(lambda: server.listens(80))
+
+
+def start_origin(node: Node, listen: str, *options: str) -> Process:
+    """Start tributary-load's server of files of any size at an address and port; raises CommandError if it does not
+    become ready.
+    """
+    command = native.load("origin", "--listen", listen, *options)
+    return node.start(f"origin-{listen.rpartition(':')[2]}", command).wait_until_ready()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from experiments.probes.http import Request, read_body, read_head
+from experiments.probes.download import Request, read_body, read_head
 
 
 @contextmanager

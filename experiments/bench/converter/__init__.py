@@ -47,7 +47,7 @@ from experiments.study.blueprint import Ground
 from experiments.study.experiment import Experiment, Repeat
 from experiments.study.metrics import Metric
 from experiments.study.readings import Point, Reading, Readings, name_of
-from experiments.testbed.cables import Cabling
+from experiments.testbed.build import Testbed
 from experiments.testbed.topology import Topology
 from tributary.settings.units import Size
 
@@ -66,7 +66,7 @@ _CONNECTIONS = "a whole number of connections, at least 1"
 class Contest:
     """The nodes with those who listen, all on the same ``processors``; readings of peers that were ``given_up``."""
 
-    cabling: Cabling
+    testbed: Testbed
     processors: Sequence[int]
     given_up: set[str] = field(default_factory=set)
 
@@ -76,13 +76,13 @@ def contending(listening: Sequence[str]) -> Ground[Contest]:
     processors = sorted(os.sched_getaffinity(0))[:_PROCESSORS]
 
     @contextmanager
-    def contest(cabling: Cabling) -> Iterator[Contest]:
+    def contest(testbed: Testbed) -> Iterator[Contest]:
         with ExitStack() as stack:
             for contender in present(
                 [CONTENDERS[each] for each in listening], lambda text: print(text, file=sys.stderr)
             ):
-                stack.enter_context(contender.running(cabling))
-            yield Contest(cabling, processors)
+                stack.enter_context(contender.running(testbed))
+            yield Contest(testbed, processors)
 
     return cables_with(contest, processors, listening=list(listening))
 
@@ -155,12 +155,12 @@ class Converter(Experiment):
         if (contender and contender.missing) or name_of(point) in built.given_up:
             values = {}
         elif contender and measurement == COSTS:
-            taken["start_ms"] = start_milliseconds(built.cabling, contender, self.starts)
-            values = {"start_ms": median(taken["start_ms"])} | self._memory(built.cabling, contender)
+            taken["start_ms"] = start_milliseconds(built.testbed, contender, self.starts)
+            values = {"start_ms": median(taken["start_ms"])} | self._memory(built.testbed, contender)
         elif contender and measurement == COUNTS:
             values = _counts(built, contender, self.count_seconds, name_of(point))
         elif contender and measurement == DELAY:
-            values = conversion_microseconds(built.cabling, contender, self.delay_seconds)
+            values = conversion_microseconds(built.testbed, contender, self.delay_seconds)
         else:
             values = self._reached(built, point)
         return Reading(point, repetition, values, {}, taken)
@@ -184,21 +184,21 @@ class Converter(Experiment):
             else:
                 yield {"measure": measurement}
 
-    def _memory(self, cabling: Cabling, contender: Contender) -> dict[str, float]:
+    def _memory(self, testbed: Testbed, contender: Contender) -> dict[str, float]:
         """What it takes before there is work."""
-        megabytes, kilobytes = idle(cabling, contender, self.idle)
+        megabytes, kilobytes = idle(testbed, contender, self.idle)
         values = {"idle_rss_mb": megabytes, "per_idle_connection_kb": kilobytes}
         if contender.name == NATIVE:
             held = most_held(self.held)
-            with contender.running(cabling), holding(cabling, contender.tunnel, held):
+            with contender.running(testbed), holding(testbed, contender.tunnel, held):
                 values["held_connections"] = float(held)
         return values
 
     def _reached(self, built: Contest, point: Point) -> dict[str, float]:
         load = load_of(point, self.size.amount, self.seconds)
-        steering = steered(built.cabling.testbed, built.processors)
+        steering = steered(built.testbed, built.processors)
         with nullcontext() if only_comes_down(point["measure"]) else steering:
-            reached = throughput(built.cabling, point, load, route_of(point["by"]))
+            reached = throughput(built.testbed, point, load, route_of(point["by"]))
         if not reached:
             built.given_up.add(name_of(point))
         return reached
@@ -219,7 +219,7 @@ def _counts(built: Contest, contender: Contender, seconds: float, name: str) -> 
         print(f"{name}: left out: {absent} is not here (apt-get install valgrind strace)", file=sys.stderr)
         built.given_up.add(name)
         return {}
-    return counts(built.cabling, contender, seconds)
+    return counts(built.testbed, contender, seconds)
 
 
 def _throughput(readings: Readings) -> Iterator[Metric]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.bench.parts import DIRECT, HAPROXY_HTTP, NATIVE, TUNNEL
-from experiments.testbed import native
-from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN, Cabling
+from experiments.testbed import cables, native
+from experiments.testbed.build import Testbed
+from experiments.testbed.cables import CLIENTS, LISTENER, MPTCP_ORIGIN, ORIGIN
 from experiments.testbed.node import Process, run
 
 Route = tuple[str, ...]
@@ -170,24 +171,24 @@ class Contender:
         return next((each for each in self.needs if not Path(each).exists() and shutil.which(each) is None), None)
 
     @contextmanager
-    def command(self, cabling: Cabling, *, mptcp: bool = True) -> Iterator[list[str]]:
+    def command(self, testbed: Testbed, *, mptcp: bool = True) -> Iterator[list[str]]:
         """What starts it, for the length of the block."""
-        with self.program.prepared(cabling.testbed.directory, f"tributary{self.name}", self.listens) as command:
+        with self.program.prepared(testbed.directory, f"tributary{self.name}", self.listens) as command:
             yield [*(_MPTCPIZE if mptcp and self.mptcpized else ()), *command]
 
     @contextmanager
-    def running(self, cabling: Cabling, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
+    def running(self, testbed: Testbed, *wrapper: str, mptcp: bool = True) -> Iterator[Process]:
         """It listens for the length of the block, started by ``wrapper``; raises CommandError if it does not begin to:
         by MPTCP, or by TCP at least without ``mptcp``.
         """
-        gateway = cabling.testbed.gateway
+        gateway = testbed.gateway
         with (
-            self.command(cabling, mptcp=mptcp) as command,
+            self.command(testbed, mptcp=mptcp) as command,
             gateway.start(self.name, [*wrapper, *command]) as process,
         ):
             process.wait_until(lambda: gateway.listens(self.port, mptcp=mptcp))
             # Varnish listens before the process is there that answers.
-            cabling.load("bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
+            cables.load(testbed, "bulk", "--bytes", "1", *self.route, *(["--mptcp"] if mptcp else []))
             yield process
 
 

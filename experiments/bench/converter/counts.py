@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 from experiments.bench.converter.contenders import Contender
 from experiments.bench.converter.footprint import family
-from experiments.testbed.cables import Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
 from tributary.kernel import process
 from tributary.settings.errors import CommandError, Exit
 
@@ -30,24 +31,24 @@ _ALONE = ("--clients", "1")
 Beside = Callable[[], AbstractContextManager[object]]
 
 
-def counts(cabling: Cabling, contender: Contender, seconds: float, beside: Beside = nullcontext) -> dict[str, float]:
+def counts(testbed: Testbed, contender: Contender, seconds: float, beside: Beside = nullcontext) -> dict[str, float]:
     """``KINDS``, each of a load of so many seconds, within a block of ``beside``."""
     found = {}
     for unit, command in UNITS.items():
         load = (command, *_ALONE, "--seconds", str(seconds), *contender.route)
-        found[f"instructions_per_{unit}"] = _instructions(cabling, contender, load, beside)
-        found[f"syscalls_per_{unit}"] = _syscalls(cabling, contender, load, beside)
+        found[f"instructions_per_{unit}"] = _instructions(testbed, contender, load, beside)
+        found[f"syscalls_per_{unit}"] = _syscalls(testbed, contender, load, beside)
     return found
 
 
-def _instructions(cabling: Cabling, contender: Contender, load: Sequence[str], beside: Beside) -> float:
-    with TemporaryDirectory(dir=cabling.testbed.directory) as folder:
+def _instructions(testbed: Testbed, contender: Contender, load: Sequence[str], beside: Beside) -> float:
+    with TemporaryDirectory(dir=testbed.directory) as folder:
         files = f"--callgrind-out-file={folder}/%p"
         watched = ("--tool=callgrind", "--instr-atstart=no", "--trace-children=yes", files)
-        with contender.running(cabling, "valgrind", "--quiet", *watched, mptcp=False) as running, beside():
+        with contender.running(testbed, "valgrind", "--quiet", *watched, mptcp=False) as running, beside():
             pids = family(running.popen.pid)
             _instrument("on", pids)
-            units = float(cabling.load(*load)["requests"])
+            units = float(cables.load(testbed, *load)["requests"])
             _instrument("off", pids)
         told = (_TOTAL.findall(file.read_text()) for file in Path(folder).iterdir())
         return sum(int(total) for totals in told for total in totals[-1:]) / units
@@ -59,14 +60,14 @@ def _instrument(whether: str, pids: Sequence[int]) -> None:
         raise CommandError(Exit.SYSTEM, f"callgrind_control -i {whether}: {done.stderr.strip()}")
 
 
-def _syscalls(cabling: Cabling, contender: Contender, load: Sequence[str], beside: Beside) -> float:
-    told = cabling.testbed.directory / "strace"
+def _syscalls(testbed: Testbed, contender: Contender, load: Sequence[str], beside: Beside) -> float:
+    told = testbed.directory / "strace"
     with (
-        contender.running(cabling, mptcp=False) as running,
+        contender.running(testbed, mptcp=False) as running,
         beside(),
-        _traced(cabling, family(running.popen.pid), told),
+        _traced(testbed, family(running.popen.pid), told),
     ):
-        units = float(cabling.load(*load)["requests"])
+        units = float(cables.load(testbed, *load)["requests"])
     calls = _CALLS.search(told.read_text())
     if calls is None:
         raise CommandError(Exit.SYSTEM, f"{contender.name}: strace counted nothing")
@@ -74,10 +75,10 @@ def _syscalls(cabling: Cabling, contender: Contender, load: Sequence[str], besid
 
 
 @contextmanager
-def _traced(cabling: Cabling, pids: Sequence[int], told: Path) -> Iterator[None]:
+def _traced(testbed: Testbed, pids: Sequence[int], told: Path) -> Iterator[None]:
     attached = [word for pid in pids for word in ("-p", str(pid))]
     command = ["strace", "-f", "-c", "-o", str(told), *attached]
-    with cabling.testbed.gateway.start("strace", command).wait_for_output() as tracer:
+    with testbed.gateway.start("strace", command).wait_for_output() as tracer:
         yield
         tracer.popen.send_signal(signal.SIGINT)
         tracer.popen.wait(20)

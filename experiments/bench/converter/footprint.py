@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.bench.converter.contenders import Contender, Route
-from experiments.testbed.cables import Cabling
+from experiments.testbed import cables, native
+from experiments.testbed.build import Testbed
 from experiments.testbed.node import Process
 from tributary.settings.errors import CommandError, Exit
 
@@ -16,28 +17,28 @@ _SPARE, _SPARE_PART = 500, 8
 """Descriptors that the converter keeps beside two for each connection: so many, and one in so many."""
 
 
-def start_milliseconds(cabling: Cabling, contender: Contender, times: int) -> tuple[float, ...]:
+def start_milliseconds(testbed: Testbed, contender: Contender, times: int) -> tuple[float, ...]:
     """From the start of its process, mptcpize included, until its port takes a connection."""
-    with contender.command(cabling) as command:
-        return cabling.starts(contender.listens, times, command)
+    with contender.command(testbed) as command:
+        return cables.starts(testbed, contender.listens, times, command)
 
 
-def idle(cabling: Cabling, contender: Contender, connections: int) -> tuple[float, float]:
+def idle(testbed: Testbed, contender: Contender, connections: int) -> tuple[float, float]:
     """Resident megabytes of a new process, and kilobytes more for each of so many idle connections."""
-    with contender.running(cabling) as process:
+    with contender.running(testbed) as process:
         time.sleep(_SETTLE)
         before = resident(process.popen.pid)
-        with holding(cabling, contender.tunnel, connections):
+        with holding(testbed, contender.tunnel, connections):
             time.sleep(_SETTLE)
             after = resident(process.popen.pid)
     return before / 1e6, (after - before) / 1e3 / connections
 
 
 @contextmanager
-def holding(cabling: Cabling, route: Route, connections: int) -> Iterator[Process]:
+def holding(testbed: Testbed, route: Route, connections: int) -> Iterator[Process]:
     """So many idle connections for the length of the block; raises CommandError unless all are alive at its end."""
-    command = [str(cabling.programs.load), "idle-connections", "--connections", str(connections), *route, "--mptcp"]
-    with cabling.testbed.client.start("idle-connections", command) as process:
+    command = native.load("idle-connections", "--connections", str(connections), *route, "--mptcp")
+    with testbed.client.start("idle-connections", command) as process:
         yield process.wait_until(lambda: "connections" in process.output())
         if process.stop(60) != 0:
             raise CommandError(Exit.WRONG_RESULT, f"not all connections stayed alive: {process.output().strip()}")

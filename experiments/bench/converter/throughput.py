@@ -8,7 +8,8 @@ from typing import Any
 from experiments.bench.converter.contenders import Route
 from experiments.bench.parts import BULK, BULK_MANY, CONNECTIONS, NATIVE, REQUESTS, UPLOAD
 from experiments.study.readings import Point, name_of
-from experiments.testbed.cables import Cabling
+from experiments.testbed import cables
+from experiments.testbed.build import Testbed
 from tributary.settings.errors import CommandError
 
 _BYTES = (BULK, BULK_MANY, UPLOAD)
@@ -46,12 +47,12 @@ def load_of(point: Point, size: int, seconds: float) -> tuple[str, ...]:
     return ("bulk", *each, *(["--upload"] if measurement == UPLOAD else []))
 
 
-def throughput(cabling: Cabling, point: Point, load: tuple[str, ...], route: Route) -> dict[str, float]:
+def throughput(testbed: Testbed, point: Point, load: tuple[str, ...], route: Route) -> dict[str, float]:
     """``mbps`` or ``per_second``; nothing of a peer that failed each time. Raises CommandError if ours failed once."""
     time.sleep(_PAUSE)
     for _ in range(_TRIES):
         try:
-            return _figure(point, cabling.load(*load, *route, "--mptcp"))
+            return _figure(point, cables.load(testbed, *load, *route, "--mptcp"))
         except CommandError as failure:
             if point["by"] == NATIVE:
                 raise
