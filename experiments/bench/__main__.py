@@ -1,7 +1,6 @@
 """The command ``bench``: experiments whose points are contenders, told by their medians and ratios."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,74 +28,42 @@ Results go to results/experiment/EXPERIMENT/TIME/, as those of scripts/experimen
 that was stopped goes on where it stopped when it is asked for again in the same way.
 """
 _TESTBED = "bench"
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """The experiments by their names in the catalogue; what they give is told together."""
-
-    about: str
-    scenarios: tuple[str, ...]
-
-
-_ALL = {
-    "aggregation": Benchmark("MPTCP through Squid over both links, against legacy TCP over each", ("multipath",)),
-    "enforcement": Benchmark(
-        "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second", ("bench-enforcement",)
+_ABOUT = {
+    "aggregation": "MPTCP through Squid over both links, against legacy TCP over each",
+    "enforcement": "from a join's third ACK on the wire to its enforcement, at 1,000 joins a second",
+    "converter": "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay",
+    "converter-growth": "connections and requests beside 100 to 50,000 open ones: rates, instructions, system calls",
+    "throttler-scale": "memory, time and throughput with 100,000 throttled subflows",
+    "queueing-delay": "how long packets wait in a held class, and would in a long queue",
+    "converter-soak": "ten minutes of random connections through it: bytes, ends, memory, descriptors",
+    "acceleration": "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
+    "overlay": "chains of all pairs, a look-up; a converter started by a client; a dead node; `offload`",
+    "offload": "processor time and throughput before and after a relay offloads to the kernel",
+    "offload-soak": "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
+    "handoff": "requests handed over with their connections, beside nginx and HAProxy as proxies and back ends alone",
+    "handoff-soak": "a million requests for random objects that are handed over: is every byte of every answer right?",
+    "steering": "links drawn by lot, beside the best one alone and the sum; what steering costs, and how soon it acts",
+    "home": (
+        "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost"
     ),
-    "converter": Benchmark(
-        "the native converter beside Squid, HAProxy, Varnish, nginx and a plain relay", ("bench-converter",)
-    ),
-    "converter-growth": Benchmark(
-        "connections and requests beside 100 to 50,000 open ones: rates, instructions, system calls",
-        ("bench-converter-growth",),
-    ),
-    "throttler-scale": Benchmark(
-        "memory, time and throughput with 100,000 throttled subflows", ("bench-throttler-scale",)
-    ),
-    "queueing-delay": Benchmark(
-        "how long packets wait in a held class, and would in a long queue", ("bench-queueing-delay",)
-    ),
-    "converter-soak": Benchmark(
-        "ten minutes of random connections through it: bytes, ends, memory, descriptors", ("bench-converter-soak",)
-    ),
-    "acceleration": Benchmark(
-        "split TCP: short transfers, set-up, start, memory; one core beside Varnish, HAProxy, nginx",
-        (
-            *("acceleration", "acceleration-setup", "acceleration-start"),
-            *("bench-acceleration-instances", "bench-acceleration-one-core"),
-        ),
-    ),
-    "overlay": Benchmark(
-        "chains of all pairs, a look-up; a converter started by a client; a dead node; `offload`",
-        ("bench-overlay", "bench-overlay-on-demand", "bench-overlay-node-out", "bench-offload"),
-    ),
-    "offload": Benchmark(
-        "processor time and throughput before and after a relay offloads to the kernel", ("bench-offload",)
-    ),
-    "offload-soak": Benchmark(
-        "transfers over a link that loses and reorders, until their relay has left 10,000 in their midst",
-        ("bench-offload-soak",),
-    ),
-    "handoff": Benchmark(
-        "requests handed over with their connections, beside nginx and HAProxy as proxies and back ends alone",
-        ("handoff-sizes",),
-    ),
-    "handoff-soak": Benchmark(
-        "a million requests for random objects that are handed over: is every byte of every answer right?",
-        ("bench-handoff-soak",),
-    ),
-    "steering": Benchmark(
-        "links drawn by lot, beside the best one alone and the sum; what steering costs, and how soon it acts",
-        ("never-below", "bench-steered"),
-    ),
-    "home": Benchmark(
-        "a home router's links bonded through tunnels, beside the plain leg; a cut link, a revoked router, their cost",
-        ("home",),
-    ),
-    "console": Benchmark("what it takes beside 10,000 sessions, with 100 pages open", ("bench-console",)),
-    "accuracy": Benchmark("held rates and a quota against what passes on the wire", ("bench-accuracy",)),
+    "console": "what it takes beside 10,000 sessions, with 100 pages open",
+    "accuracy": "held rates and a quota against what passes on the wire",
 }
+_OF = {
+    "aggregation": ("multipath",),
+    "acceleration": (
+        "acceleration",
+        "acceleration-setup",
+        "acceleration-start",
+        "bench-acceleration-instances",
+        "bench-acceleration-one-core",
+    ),
+    "overlay": ("bench-overlay", "bench-overlay-on-demand", "bench-overlay-node-out", "bench-offload"),
+    "handoff": ("handoff-sizes",),
+    "steering": ("never-below", "bench-steered"),
+    "home": ("home",),
+}
+"""Experiments by their names in the catalogue, whose figures a benchmark tells together: without any, its own."""
 
 
 def parser() -> Arguments:
@@ -108,7 +75,7 @@ def parser() -> Arguments:
     listing.set_handler(_list)
     measure = commands.add_parser("run", help="run one of them", description=_DESCRIPTION, epilog=_EPILOG)
     measure.set_handler(_run)
-    measure.add_argument("name", choices=_ALL, metavar="NAME", help=", ".join(_ALL))
+    measure.add_argument("name", choices=_ABOUT, metavar="NAME", help=", ".join(_ABOUT))
     only = f"of converter, some measurements: {', '.join(MEASUREMENTS)}"
     measure.add_argument("--only", type=_names, default=(), metavar="NAME,...", help=only)
     peers = f"of converter, beside some peers: {', '.join(PEERS)}"
@@ -119,10 +86,10 @@ def parser() -> Arguments:
 
 def _list(json: bool) -> None:
     if json:
-        print(dumps({name: benchmark.about for name, benchmark in _ALL.items()}, indent=2))
+        print(dumps(_ABOUT, indent=2))
         return
-    for name, benchmark in _ALL.items():
-        print(f"{name:20} {benchmark.about}")
+    for name, about in _ABOUT.items():
+        print(f"{name:20} {about}")
 
 
 def _run(
@@ -142,7 +109,7 @@ def _run(
     from experiments.testbed.build import take_down_orphans
     from experiments.testbed.native import measure_released
 
-    scenarios, changes = _ALL[name].scenarios, _changes(name, {"only": only, "peers": peers})
+    scenarios, changes = _OF.get(name, (f"bench-{name}",)), _changes(name, {"only": only, "peers": peers})
     preflight.need_all("bench run")
     measure_released()
     take_down_orphans()

@@ -67,7 +67,8 @@ class Host:
     about: dict[str, Any]
     _caretaker: subprocess.Popen[str]
     _speaking: threading.Lock
-    _silence: int
+    silence: int
+    """Standard input for commands: open and silent until the connection is given up."""
 
     @property
     def directory(self) -> Path:
@@ -78,11 +79,6 @@ class Host:
     def cache(self) -> Path:
         """Where the checkout there keeps what takes long to make."""
         return Path(self.about["cache"])
-
-    @property
-    def silence(self) -> int:
-        """Standard input for commands: open and silent until the connection is given up."""
-        return self._silence
 
     def command(self, words: Sequence[str]) -> list[str]:
         """``words`` as a command here that runs them there, in the checkout, until standard input closes."""

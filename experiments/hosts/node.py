@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from experiments.hosts.caretaker import MARK
 from experiments.hosts.connection import Host
@@ -40,11 +40,6 @@ class HostNode(Node):
 
     host: Host
     logs: Path
-
-    @classmethod
-    def of(cls, host: Host, logs: Path) -> Self:
-        """The node that ``host`` is."""
-        return cls(host.tag, host.directory, host, logs)
 
     def command(self, arguments: Sequence[str]) -> list[str]:
         """``arguments`` as a command that runs there; the Python, checkout and cache of here are those of there."""

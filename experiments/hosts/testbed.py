@@ -77,7 +77,8 @@ class HostsTestbed(Testbed):
 
     def node(self, name: str) -> HostNode:
         """The machine of a role."""
-        return HostNode.of(self.hosts[name], self.directory)
+        host = self.hosts[name]
+        return HostNode(host.tag, host.directory, host, self.directory)
 
     @property
     def emulation(self) -> str:

@@ -49,14 +49,8 @@ class Reading:
 
     def as_json(self) -> dict[str, Any]:
         """For a file."""
-        return {
-            "point": dict(self.point),
-            "repetition": self.repetition,
-            "values": dict(self.values),
-            "series": {path: list(rates) for path, rates in self.series.items()},
-            **({"samples": {name: list(numbers) for name, numbers in self.samples.items()}} if self.samples else {}),
-            **({"sending": {name: list(known) for name, known in self.sending.items()}} if self.sending else {}),
-        }
+        kept = asdict(self)
+        return {name: each for name, each in kept.items() if each or name not in ("samples", "sending")}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def value(point: Point) -> Mapping[str, float]:
 
 
 def told(*absent: str) -> dict[str, float]:
-    return quoted(HandoffSizes(), lambda point: {} if point["by"] in absent else value(point))
+    return quoted(HandoffSizes, lambda point: {} if point["by"] in absent else value(point))
 
 
 def test_ratios_are_to_the_better_proxy_and_to_direct_and_larger_is_better() -> None:

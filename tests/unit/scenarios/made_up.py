@@ -16,46 +16,46 @@ Rule = Callable[[Point], Mapping[str, float]]
 SERIES = {"wired": [(0.1, 90.0), (0.2, 95.0)]}
 
 
-def topology(experiment: Experiment) -> Topology:
+def topology(experiment: type[Experiment]) -> Topology:
     """The links that ``experiment`` has unless told otherwise."""
     return Topology.of(load(experiment.profile, Profile))
 
 
-def readings(experiment: Experiment, rule: Rule) -> Readings:
+def readings(experiment: type[Experiment], rule: Rule) -> Readings:
     """Three repetitions at every point, as ``rule`` has it."""
-    points = experiment.points(topology(experiment))
+    points = experiment().points(topology(experiment))
     return Readings(Reading(point, n, rule(point), SERIES) for point in points for n in (1, 2, 3))
 
 
-def judged(experiment: Experiment, rule: Rule) -> Sequence[Verdict]:
+def judged(experiment: type[Experiment], rule: Rule) -> Sequence[Verdict]:
     """What ``experiment`` says of them."""
-    return list(experiment.judge(topology(experiment), readings(experiment, rule)))
+    return list(experiment().judge(topology(experiment), readings(experiment, rule)))
 
 
-def failed(experiment: Experiment, rule: Rule) -> list[str]:
+def failed(experiment: type[Experiment], rule: Rule) -> list[str]:
     """The claims that do not hold, but for those of a paper that are known to differ here."""
     return [verdict.claim for verdict in judged(experiment, rule) if not (verdict.holds or verdict.differs)]
 
 
-def differing(experiment: Experiment, rule: Rule) -> list[str]:
+def differing(experiment: type[Experiment], rule: Rule) -> list[str]:
     """The claims of a paper that do not hold here, for a reason that is known."""
     return [verdict.claim for verdict in judged(experiment, rule) if verdict.differs]
 
 
-def quoted(experiment: Experiment, rule: Rule) -> dict[str, float]:
+def quoted(experiment: type[Experiment], rule: Rule) -> dict[str, float]:
     """The metrics, each by its name."""
-    return {metric.name: metric.median for metric in experiment.quoted(readings(experiment, rule))}
+    return {metric.name: metric.median for metric in experiment().quoted(readings(experiment, rule))}
 
 
-def drawn(experiment: Experiment, rule: Rule) -> Figure:
+def drawn(experiment: type[Experiment], rule: Rule) -> Figure:
     """The plot."""
     figure = Figure()
-    experiment.draw(figure, topology(experiment), readings(experiment, rule))
+    experiment().draw(figure, topology(experiment), readings(experiment, rule))
     return figure
 
 
 def claims_test(
-    experiment: Experiment,
+    experiment: type[Experiment],
     good: Rule,
     *broken: tuple[Rule, *tuple[str, ...]],
     panels: int = 0,

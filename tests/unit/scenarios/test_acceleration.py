@@ -7,10 +7,8 @@ from experiments.study.readings import Point
 from experiments.testbed.chain import By, split
 from tests.unit.scenarios.made_up import but, claims_test, topology
 
-EXPERIMENT = Acceleration()
-
-LINK = topology(EXPERIMENT).links[0]
-SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
+LINK = topology(Acceleration).links[0]
+SIZES = [size.amount // 1000 for size in Acceleration().size]
 
 
 def good(point: Point) -> dict[str, float]:
@@ -22,7 +20,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Acceleration,
     good,
     (
         but(good, {"proxies": "1", "by": By.EARLY.value}, first_byte_ms_10=152),

@@ -11,7 +11,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    AccelerationBuffer(),
+    AccelerationBuffer,
     good,
     (but(good, {"ratio": "4"}, rate_mbps=95), "twice the receive buffer reaches 97 % of the most"),
     (but(good, {"ratio": "0.5"}, rate_mbps=89), "half of it does not reach 80 %"),

@@ -13,14 +13,12 @@ from tests.unit.scenarios.made_up import readings as made_up
 from tributary.settings.files import load
 from tributary.settings.units import Duration
 
-EXPERIMENT = AccelerationOffPath()
-
-SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
+SIZES = [size.amount // 1000 for size in AccelerationOffPath().size]
 
 
 def link_of(point: Point) -> Link:
     """The way that it is measured on."""
-    return detour(topology(EXPERIMENT).links[0], Duration.parse(point["side"]))
+    return detour(topology(AccelerationOffPath).links[0], Duration.parse(point["side"]))
 
 
 def good(point: Point) -> dict[str, float]:
@@ -30,9 +28,9 @@ def good(point: Point) -> dict[str, float]:
     return firsts | {f"whole_ms_{size}": model.whole(1000 * size) for size in SIZES}
 
 
-LAST = EXPERIMENT.points(Topology(()))[-1]["side"]
+LAST = AccelerationOffPath().points(Topology(()))[-1]["side"]
 test_claims = claims_test(
-    EXPERIMENT,
+    AccelerationOffPath,
     good,
     (
         but(good, {"side": LAST, "by": By.EARLY.value}, first_byte_ms_10=190),
@@ -47,19 +45,19 @@ def test_detours_alone_can_be_drawn() -> None:
     def without_the_nearest(point: Point) -> bool:
         return point["side"] != "25ms" or point["by"] == By.DIRECT.value
 
-    readings = made_up(EXPERIMENT, good)
+    readings = made_up(AccelerationOffPath, good)
     figure = Figure()
     kept = Readings(reading for reading in readings if without_the_nearest(reading.point))
-    EXPERIMENT.draw(figure, topology(EXPERIMENT), kept)
+    AccelerationOffPath().draw(figure, topology(AccelerationOffPath), kept)
     assert len(figure.axes) == 2
 
 
 def test_the_way_round_takes_as_long_as_its_sides() -> None:
-    link = Topology.of(load(EXPERIMENT.profile, Profile)).links[0]
-    points = EXPERIMENT.points(Topology((link,)))
+    link = Topology.of(load(AccelerationOffPath.profile, Profile)).links[0]
+    points = AccelerationOffPath().points(Topology((link,)))
     ways = {point["side"]: link_of(point) for point in points}
     assert ways["25ms"].rtt == link.rtt == 0.1
     assert max(way.rtt for way in ways.values()) == 0.15
     for point in points:
-        ground = EXPERIMENT.blueprint(load(EXPERIMENT.profile, Profile), point)
+        ground = AccelerationOffPath().blueprint(load(AccelerationOffPath.profile, Profile), point)
         assert ground.as_json() == {"proxies": 1, "round_trip_ms": pytest.approx(1000 * ways[point["side"]].rtt)}

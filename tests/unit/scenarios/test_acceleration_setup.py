@@ -4,8 +4,6 @@ from experiments.scenarios.acceleration_setup import AccelerationSetup
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, drawn
 
-EXPERIMENT = AccelerationSetup()
-
 
 def good(point: Point) -> dict[str, float]:
     """Flat beside others, in proportion to them at once, and half of both without a converter."""
@@ -14,11 +12,11 @@ def good(point: Point) -> dict[str, float]:
 
 
 def test_each_way_has_its_line() -> None:
-    assert len(drawn(EXPERIMENT, good).axes[0].containers) == 4
+    assert len(drawn(AccelerationSetup, good).axes[0].containers) == 4
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    AccelerationSetup,
     good,
     (
         but(good, {"by": "converter", "connections": "230"}, beside_ms=3.5),

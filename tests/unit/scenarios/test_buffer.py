@@ -9,8 +9,6 @@ from experiments.testbed.topology import Topology
 from tests.unit.scenarios.made_up import but, claims_test, readings, topology
 from tributary.settings.units import Size
 
-EXPERIMENT = Buffer()
-
 
 def good(point: Point) -> dict[str, float]:
     """60 Mbit/s from 0.48 MB on, and less in proportion below."""
@@ -20,7 +18,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Buffer,
     good,
     (
         but(good, {"buffer": "180kB", "family": "ipv6", "by": "squid"}, steady_mbps=49),
@@ -40,9 +38,9 @@ test_claims = claims_test(
 
 def test_sizes_that_were_not_asked_for_are_not_judged() -> None:
     options = Buffer.model_validate({"buffer": "0.72MB"})
-    points = options.points(topology(EXPERIMENT))
+    points = options.points(topology(Buffer))
     assert {point["buffer"] for point in points} == {"720kB"}
-    verdicts = options.judge(topology(EXPERIMENT), readings(EXPERIMENT, good).at(buffer="720kB"))
+    verdicts = options.judge(topology(Buffer), readings(Buffer, good).at(buffer="720kB"))
     assert [verdict.claim for verdict in verdicts] == [
         "0.72 MB are enough: 95 % of the best size (squid)",
         "0.72 MB are enough: 95 % of the best size (native)",
@@ -51,7 +49,7 @@ def test_sizes_that_were_not_asked_for_are_not_judged() -> None:
 
 def test_what_theory_needs_follows_the_links() -> None:
     """A longer link moves the theory with it: the knee is held against the links that were measured."""
-    links = topology(EXPERIMENT)
+    links = topology(Buffer)
     assert needed(links) == pytest.approx(480_000, rel=0.01)
-    (longer,) = orders([EXPERIMENT], ["wireless.delay=30ms"])
+    (longer,) = orders([Buffer()], ["wireless.delay=30ms"])
     assert needed(Topology.of(longer.profile)) == pytest.approx(2 * 64e6 * 0.075 / 8, rel=0.01)

@@ -20,7 +20,7 @@ GOOD = {1500: 0.48, 1280: 0.48, 1000: 0.68, 576: 1.36}
 
 
 test_claims = claims_test(
-    BufferMtu(),
+    BufferMtu,
     needing(GOOD),
     (needing(GOOD | {1000: 0.34}), "packets of 1000 bytes need no smaller buffer than those of 1500"),
     (

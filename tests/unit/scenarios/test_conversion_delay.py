@@ -15,7 +15,7 @@ def good(point: Point) -> dict[str, float]:
 
 IPV6 = {"family": "ipv6"}
 test_claims = claims_test(
-    ConversionDelay(),
+    ConversionDelay,
     good,
     (
         but(good, IPV6 | {"by": "squid"}, own_syn_p50_us=5100.0),

@@ -8,8 +8,6 @@ from tests.unit.scenarios.made_up import but, claims_test, differing, failed, to
 from tributary.settings.files import check, load
 from tributary.settings.units import Duration
 
-EXPERIMENT = Delays()
-
 
 def good(point: Point) -> dict[str, float]:
     """What 40 Mbit/s bring in half of the difference, and a half more in memory."""
@@ -18,7 +16,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Delays,
     good,
     (
         but(good, {"difference": "0s"}, waiting_kb=250.0),
@@ -34,18 +32,18 @@ test_claims = claims_test(
 
 def test_a_burst_that_waits_differs_from_the_paper_and_fails_nothing() -> None:
     rule = but(good, {"difference": "0s"}, waiting_kb=100.0)
-    assert failed(EXPERIMENT, rule) == []
-    assert differing(EXPERIMENT, rule) == ["with delays that are alike hardly anything waits, beside that"]
+    assert failed(Delays, rule) == []
+    assert differing(Delays, rule) == ["with delays that are alike hardly anything waits, beside that"]
 
 
 def test_the_second_link_is_longer_by_the_difference_of_the_round_trips() -> None:
-    profile = load(EXPERIMENT.profile, Profile)
+    profile = load(Delays.profile, Profile)
     for difference, each_way in (("0ms", "5ms"), ("80ms", "45ms")):
-        ground = EXPERIMENT.blueprint(profile, {"difference": difference})
+        ground = Delays().blueprint(profile, {"difference": difference})
         assert isinstance(ground, TestbedBlueprint)
         assert [str(link.delay) for link in ground.profile.links.values()] == ["5ms", each_way]
 
 
 def test_one_difference_alone_judges_nothing_that_it_cannot() -> None:
     options = check({"difference": "0ms"}, Delays, "--set")
-    assert len(options.points(topology(EXPERIMENT))) == 1
+    assert len(options.points(topology(Delays))) == 1

@@ -8,8 +8,6 @@ from experiments.scenarios.failover import Failover, values_of
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, failed
 
-EXPERIMENT = Failover()
-
 CUT = {"event": "cut", "converter": "native", "family": "ipv4"}
 
 
@@ -21,7 +19,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Failover,
     good,
     (but(good, {"event": "flap", "converter": "squid"}, whole=0), "every byte is right (flap, squid, ipv4, appliance)"),
     (but(good, CUT | {"settings": "kernel"}, whole=0), "every byte is right (cut, native, ipv4, kernel)"),
@@ -45,11 +43,11 @@ test_claims = claims_test(
 
 @pytest.mark.parametrize("event", ["cut", "flap", "half-dead", "address-change"])
 def test_a_gap_is_held_against_cuts_alone(event: str) -> None:
-    assert (failed(EXPERIMENT, but(good, {"event": event}, gap_s=5)) != []) == (event == "cut")
+    assert (failed(Failover, but(good, {"event": event}, gap_s=5)) != []) == (event == "cut")
 
 
 def test_without_the_appliances_settings_a_path_may_take_its_time() -> None:
-    assert failed(EXPERIMENT, but(good, {"settings": "kernel"}, back_s=60, dip_mbps=0)) == []
+    assert failed(Failover, but(good, {"settings": "kernel"}, back_s=60, dip_mbps=0)) == []
 
 
 def download(*states: tuple[float, int, int]) -> Download:

@@ -9,9 +9,7 @@ from experiments.testbed.topology import Profile, Topology
 from tests.unit.scenarios.made_up import but, claims_test, judged
 from tributary.settings.files import load
 
-EXPERIMENT = Grid()
-
-PROFILE = load(EXPERIMENT.profile, Profile)
+PROFILE = load(Grid.profile, Profile)
 HARD = {"links": "2", "rate": "50mbit", "rtt": "200ms", "loss": "1%"}
 
 
@@ -23,13 +21,13 @@ def good(point: Point) -> dict[str, float]:
 
 
 def ground_of(point: Point) -> TestbedBlueprint:
-    blueprint = EXPERIMENT.blueprint(PROFILE, point)
+    blueprint = Grid().blueprint(PROFILE, point)
     assert isinstance(blueprint, TestbedBlueprint)
     return blueprint
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Grid,
     good,
     (
         but(good, HARD | {"by": "squid"}, steady_mbps=45.5),
@@ -62,7 +60,7 @@ test_claims = claims_test(
 def test_a_slow_pair_is_explained_by_a_larger_send_buffer_or_not(ample: float, because: str) -> None:
     slow = but(good, HARD | {"settings": "appliance", "by": "squid"}, steady_mbps=45.5)
     slow = but(slow, HARD | {"settings": "ample"}, steady_mbps=ample)
-    assert {verdict.because for verdict in judged(EXPERIMENT, slow)} == {"", because}
+    assert {verdict.because for verdict in judged(Grid, slow)} == {"", because}
 
 
 def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() -> None:
@@ -75,7 +73,7 @@ def test_the_second_link_is_as_the_point_says_and_its_queue_holds_its_product() 
 
 
 def test_one_pair_is_tried_with_three_links() -> None:
-    points = [each for each in EXPERIMENT.points(Topology.of(PROFILE)) if each["links"] == "3"]
+    points = [each for each in Grid().points(Topology.of(PROFILE)) if each["links"] == "3"]
     assert {(point["rate"], point["rtt"], point["loss"]) for point in points} == {("50mbit", "200ms", "1%")}
     blueprint = ground_of(points[0])
     assert list(blueprint.profile.links) == ["first", "second", "third"]

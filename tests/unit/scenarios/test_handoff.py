@@ -26,7 +26,7 @@ def sizes(point: Point, cost: float = 30_000) -> Mapping[str, float]:
 
 
 def test_a_hand_off_that_costs_little_gives_twice_what_a_proxy_does() -> None:
-    experiment = HandoffSizes()
+    experiment = HandoffSizes
     assert failed(experiment, sizes) == []
     # By two proxies from 256 kB on, and directly from 2 MB on.
     assert len(judged(experiment, sizes)) == 2 * 6 + 3
@@ -34,7 +34,7 @@ def test_a_hand_off_that_costs_little_gives_twice_what_a_proxy_does() -> None:
 
 
 def test_one_that_costs_much_is_seen_at_small_sizes() -> None:
-    claims = failed(HandoffSizes(), lambda point: sizes(point, cost=300_000))
+    claims = failed(HandoffSizes, lambda point: sizes(point, cost=300_000))
     assert "clients get more by hand-off than by nginx at 256 kB" in claims
     assert "and nearly what they get directly at 2000 kB" in claims
     assert not any("64000 kB" in claim for claim in claims)
@@ -44,9 +44,9 @@ def test_a_proxy_that_is_not_here_is_no_claim() -> None:
     def rule(point: Point) -> Mapping[str, float]:
         return {} if point["by"] == "nginx" else sizes(point)
 
-    assert failed(HandoffSizes(), rule) == []
-    assert not any("nginx" in verdict.claim for verdict in judged(HandoffSizes(), rule))
-    drawn(HandoffSizes(), rule)
+    assert failed(HandoffSizes, rule) == []
+    assert not any("nginx" in verdict.claim for verdict in judged(HandoffSizes, rule))
+    drawn(HandoffSizes, rule)
 
 
 def backends(point: Point) -> Mapping[str, float]:
@@ -57,7 +57,7 @@ def backends(point: Point) -> Mapping[str, float]:
 
 OURS = {"by": "handoff", "next": "another"}
 test_claims_on_back_ends = claims_test(
-    HandoffBackends(),
+    HandoffBackends,
     backends,
     (but(backends, OURS, request_us=4000), "another back end costs a request less than a millisecond"),
     (but(backends, OURS, front_percent=100), "no answer passes the front"),
@@ -66,7 +66,7 @@ test_claims_on_back_ends = claims_test(
 
 
 def test_each_back_end_has_its_bar_by_each_contender() -> None:
-    assert len(drawn(HandoffBackends(), backends).axes[0].patches) == 6
+    assert len(drawn(HandoffBackends, backends).axes[0].patches) == 6
 
 
 def test_the_first_request_of_a_connection_is_not_counted() -> None:
@@ -81,7 +81,7 @@ def scale(point: Point, most: float = 8) -> Mapping[str, float]:
 
 
 test_claims_on_scale = claims_test(
-    HandoffScale(),
+    HandoffScale,
     scale,
     (lambda point: scale(point, most=5), "8 back ends give nearly 8 times what one gives"),
     (but(scale, {"by": "handoff"}, front_percent=100), "the front's link idles"),
@@ -99,7 +99,7 @@ def faults(point: Point, reset: float = 0.7, wrong: float = 0, whole: float = 1)
 
 
 def test_what_fails_costs_a_reset_soon_or_a_pause() -> None:
-    experiment = HandoffFaults()
+    experiment = HandoffFaults
     assert failed(experiment, faults) == []
     late = ["and soon (back-end-killed)", "and soon (back-end-cut-off)"]
     assert failed(experiment, lambda point: faults(point, reset=1.1)) == late[:1]
@@ -116,7 +116,7 @@ def test_what_a_client_saw_is_told_by_when_the_fault_began() -> None:
 
 @pytest.mark.parametrize("experiment", [HandoffSizes(), HandoffBackends(), HandoffScale(), HandoffFaults()])
 def test_what_it_stands_on_is_the_same_for_all_points(experiment: Experiment) -> None:
-    links = topology(experiment)
+    links = topology(type(experiment))
     profile = load(experiment.profile, Profile)
     first, *others = (experiment.blueprint(profile, point) for point in experiment.points(links))
     assert all(other == first for other in others)

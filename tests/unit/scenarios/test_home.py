@@ -9,8 +9,6 @@ from experiments.study.changes import orders
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import SERIES, but, claims_test, judged, quoted
 
-EXPERIMENT = Home()
-
 
 def good(point: Point) -> Mapping[str, float]:
     tunnels = point["leg"] == "wireguard"
@@ -33,15 +31,15 @@ def good(point: Point) -> Mapping[str, float]:
 
 
 def test_rates_cuts_and_waiting_are_judged() -> None:
-    assert len(judged(EXPERIMENT, good)) == 4 + 2 + 2 * 4 + 2
+    assert len(judged(Home, good)) == 4 + 2 + 2 * 4 + 2
 
 
 def test_one_leg_over_two_links_alone_is_judged_quoted_and_drawn() -> None:
-    (order,) = orders([EXPERIMENT], ["legs=wireguard", "links=2"])
+    (order,) = orders([Home()], ["legs=wireguard", "links=2"])
     assert len(order.points) == 1 + 3 + 3 + 2
     taken = Readings(Reading(point, 1, good(point), SERIES) for point in order.points)
     assert all(verdict.holds for verdict in order.judged(taken))
-    assert "wireguard_vs_plain" not in {metric.name for metric in EXPERIMENT.quoted(taken)}
+    assert "wireguard_vs_plain" not in {metric.name for metric in Home().quoted(taken)}
     figure = Figure()
     order.drawn(figure, taken)
     assert len(figure.axes) == 2
@@ -49,7 +47,7 @@ def test_one_leg_over_two_links_alone_is_judged_quoted_and_drawn() -> None:
 
 WIREGUARD, PLAIN = {"leg": "wireguard"}, {"leg": "plain"}
 test_claims = claims_test(
-    EXPERIMENT,
+    Home,
     good,
     (but(good, WIREGUARD | {"links": "3"}, share_percent=94), "3 links are bonded (wireguard)"),
     (
@@ -74,7 +72,7 @@ test_claims = claims_test(
 
 def test_shares_gaps_and_what_a_tunnel_costs_are_quoted() -> None:
     assert (
-        quoted(EXPERIMENT, but(good, {"leg": "plain", "what": "bonded"}, bonded_mbps=57)).items()
+        quoted(Home, but(good, {"leg": "plain", "what": "bonded"}, bonded_mbps=57)).items()
         >= {
             "wireguard_vs_plain": 56 / 57,
             "bonded_vs_tunnels": 56 / 57,

@@ -4,8 +4,6 @@ from experiments.scenarios.integrity import Integrity
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, drawn, failed, judged
 
-EXPERIMENT = Integrity()
-
 
 def good(_point: Point) -> dict[str, float]:
     return {
@@ -20,11 +18,11 @@ def good(_point: Point) -> dict[str, float]:
 
 
 def test_each_kind_of_fault_has_its_bars() -> None:
-    assert len(drawn(EXPERIMENT, good).axes[0].containers) == 3
+    assert len(drawn(Integrity, good).axes[0].containers) == 3
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Integrity,
     good,
     # Of another kind than the kernel's known fault; and with a delay that one is no excuse.
     (
@@ -41,5 +39,5 @@ test_claims = claims_test(
 
 def test_without_a_delay_the_kernels_fault_is_named_and_holds() -> None:
     rule = but(good, {"rtt": "0s"}, wrong=6, explained=6)
-    assert failed(EXPERIMENT, rule) == []
-    assert judged(EXPERIMENT, rule)[0].measured.startswith("18 of 3000 transfers wrong, 18 of them displaced")
+    assert failed(Integrity, rule) == []
+    assert judged(Integrity, rule)[0].measured.startswith("18 of 3000 transfers wrong, 18 of them displaced")

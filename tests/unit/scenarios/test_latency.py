@@ -6,8 +6,6 @@ from experiments.scenarios.latency import Latency
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, drawn, judged
 
-EXPERIMENT = Latency()
-
 NATIVE = {"converter": "native", "request": "legacy"}
 MEDIANS = {
     "idle": 21.5,
@@ -30,7 +28,7 @@ def without_fq_codel(point: Point) -> Mapping[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Latency,
     good,
     (but(good, {"load": "bulk", **NATIVE}, p50_ms=26), "a bulk download makes requests wait (native, legacy)"),
     (
@@ -54,8 +52,8 @@ test_claims = claims_test(
 
 
 def test_what_a_kernel_without_fair_queues_could_not_measure_is_not_judged() -> None:
-    verdicts = judged(EXPERIMENT, without_fq_codel)
+    verdicts = judged(Latency, without_fq_codel)
     assert all(verdict.holds for verdict in verdicts)
-    assert len(verdicts) == len(judged(EXPERIMENT, good)) - 4
+    assert len(verdicts) == len(judged(Latency, good)) - 4
     assert not [verdict for verdict in verdicts if verdict.claim.startswith("fair queues")]
-    assert len(drawn(EXPERIMENT, without_fq_codel).axes) == 4
+    assert len(drawn(Latency, without_fq_codel).axes) == 4

@@ -8,8 +8,6 @@ from tests.unit.scenarios.made_up import but, claims_test, judged, topology
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
 
-EXPERIMENT = Mtu()
-
 
 def good(point: Point) -> dict[str, float]:
     """All of the rate but for the headers."""
@@ -23,7 +21,7 @@ def good(point: Point) -> dict[str, float]:
 
 SMALL = {"mtu": "1000", "family": "ipv4"}
 test_claims = claims_test(
-    EXPERIMENT,
+    Mtu,
     good,
     (
         but(good, SMALL | {"by": "squid", "buffer": "4MB"}, steady_mbps=57),
@@ -50,9 +48,9 @@ test_claims = claims_test(
 
 def test_legacy_tcp_is_measured_with_both_buffers() -> None:
     """The comparison is with legacy TCP under the same scarce buffer, which has to be measured for it."""
-    points = EXPERIMENT.points(topology(EXPERIMENT))
+    points = Mtu().points(topology(Mtu))
     assert {point["buffer"] for point in points if point["by"] == "legacy"} == {"720kB", "4MB"}
-    claims = {verdict.claim for verdict in judged(EXPERIMENT, good)}
+    claims = {verdict.claim for verdict in judged(Mtu, good)}
     assert "with 720kB MPTCP loses more than legacy TCP (native)" in claims
 
 
@@ -60,7 +58,7 @@ def test_one_size_may_be_given_and_ipv6_has_none_below_1280() -> None:
     options = check({"mtu": 1000}, Mtu, "--set")
     assert options.mtu == (1000,)
     small = check({"mtu": "1500,1000"}, Mtu, "--set")
-    points = small.points(topology(EXPERIMENT))
+    points = small.points(topology(Mtu))
     assert {point["mtu"] for point in points if point["family"] == "ipv6"} == {"1500"}
 
 

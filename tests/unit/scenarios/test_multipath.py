@@ -4,8 +4,6 @@ from experiments.scenarios.multipath import Multipath
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, differing
 
-EXPERIMENT = Multipath()
-
 
 def good(point: Point) -> dict[str, float]:
     """What 100 and 20 Mbit/s give: 95 and 19 alone, 112 together."""
@@ -17,13 +15,13 @@ def good(point: Point) -> dict[str, float]:
 
 def test_a_second_link_that_is_full_differs_from_the_paper_and_fails_nothing() -> None:
     idle = "the slower one is hardly used"
-    assert {claim.partition(" (")[0] for claim in differing(EXPERIMENT, good)} == {idle}
+    assert {claim.partition(" (")[0] for claim in differing(Multipath, good)} == {idle}
     unused = but(good, {}, wireless_bytes=1e6)
-    assert not any(claim.startswith(idle) for claim in differing(EXPERIMENT, lambda point: dict(unused(point))))
+    assert not any(claim.startswith(idle) for claim in differing(Multipath, lambda point: dict(unused(point))))
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    Multipath,
     good,
     (
         but(good, {"by": "squid", "family": "ipv4"}, steady_mbps=100),

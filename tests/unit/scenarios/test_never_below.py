@@ -12,10 +12,8 @@ from tributary.settings.errors import CommandError
 from tributary.settings.files import load
 from tributary.settings.units import Share, Size
 
-EXPERIMENT = NeverBelow()
-
-PROFILE = load(EXPERIMENT.profile, Profile)
-POINTS = EXPERIMENT.points(Topology.of(PROFILE))
+PROFILE = load(NeverBelow.profile, Profile)
+POINTS = NeverBelow().points(Topology.of(PROFILE))
 
 
 def good(point: Point) -> dict[str, float]:
@@ -25,7 +23,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 def ground_of(point: Point) -> TestbedBlueprint:
-    blueprint = EXPERIMENT.blueprint(PROFILE, point)
+    blueprint = NeverBelow().blueprint(PROFILE, point)
     assert isinstance(blueprint, TestbedBlueprint)
     return blueprint
 
@@ -53,7 +51,7 @@ def test_no_size_takes_the_fastest_link_longer_than_six_seconds() -> None:
 
 
 def test_the_links_of_a_point_are_those_of_its_case() -> None:
-    cases = drawn_cases(EXPERIMENT.cases, EXPERIMENT.seed)
+    cases = drawn_cases(NeverBelow().cases, NeverBelow().seed)
     for point in POINTS:
         if point["settings"] not in ("router", "steered"):
             assert ground_of(point).profile.links == cases[int(point["case"])].links
@@ -64,7 +62,7 @@ def test_only_what_is_steered_has_a_throttler() -> None:
 
 
 def test_at_a_router_the_link_of_the_shortest_round_trip_time_begins() -> None:
-    cases = drawn_cases(EXPERIMENT.cases, EXPERIMENT.seed)
+    cases = drawn_cases(NeverBelow().cases, NeverBelow().seed)
     begun = [point for point in POINTS if point["settings"] == "router"]
     assert len(begun) == 60
     for point in begun:
@@ -88,16 +86,16 @@ def test_settings_are_the_kernels_own_the_appliances_or_the_routers_with_another
 
 
 def test_one_low_mark_alone_may_be_compared() -> None:
-    (order,) = orders([EXPERIMENT], ["settings=4096"])
+    (order,) = orders([NeverBelow()], ["settings=4096"])
     assert {point["settings"] for point in order.points if point["by"] == "native"} == {"4096"}
     with pytest.raises(CommandError, match="or bytes of a low mark"):
-        orders([EXPERIMENT], ["settings=4096,fast"])
+        orders([NeverBelow()], ["settings=4096,fast"])
 
 
 def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
-    assert failed(EXPERIMENT, good) == differing(EXPERIMENT, good) == []
-    assert len(drawn(EXPERIMENT, good).axes) == 2
-    assert quoted(EXPERIMENT, good) == {
+    assert failed(NeverBelow, good) == differing(NeverBelow, good) == []
+    assert len(drawn(NeverBelow, good).axes) == 2
+    assert quoted(NeverBelow, good) == {
         "worst_vs_best_link": 1.25,
         "p5_vs_best_link": 1.25,
         "median_vs_sum": 1,
@@ -108,18 +106,18 @@ def test_good_readings_hold_every_claim_and_can_be_drawn() -> None:
 def test_a_case_below_its_best_link_is_named_and_counts() -> None:
     slow = next(point for point in POINTS if Size.parse(point["size"]) > Size.parse("1MB"))
     rule = but(good, {"case": slow["case"], "by": "native", "settings": "router"}, mbps=20.0)
-    assert quoted(EXPERIMENT, rule)["worst_vs_best_link"] == 0.5
-    verdicts = [verdict for verdict in judged(EXPERIMENT, rule) if not verdict.holds]
+    assert quoted(NeverBelow, rule)["worst_vs_best_link"] == 0.5
+    verdicts = [verdict for verdict in judged(NeverBelow, rule) if not verdict.holds]
     assert all(f"{slow['size']} over {slow['links']}" in verdict.measured for verdict in verdicts)
     assert verdicts[0].claim == "a long download has 97 % of the best link or more"
-    assert failed(EXPERIMENT, rule) == []
+    assert failed(NeverBelow, rule) == []
 
 
 def test_what_is_below_in_most_cases_fails() -> None:
     slow = but(good, {"by": "native", "settings": "router"}, mbps=20.0)
-    assert failed(EXPERIMENT, slow) == [
+    assert failed(NeverBelow, slow) == [
         "a long download has 97 % of the best link or more",
         "so has one of 1MB or less",
     ]
     costly = but(good, {"by": "native", "settings": "kernel"}, mbps=80.0)
-    assert failed(EXPERIMENT, costly) == ["the appliance's settings cost nothing beside the kernel's own"]
+    assert failed(NeverBelow, costly) == ["the appliance's settings cost nothing beside the kernel's own"]

@@ -7,8 +7,6 @@ from experiments.scenarios.overlay_faults import OverlayFaults, of_answers, of_c
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import but, claims_test, topology
 
-EXPERIMENT = OverlayFaults()
-
 DIES = ("node-killed", "node-hung")
 
 
@@ -30,14 +28,16 @@ def good(point: Point) -> dict[str, float]:
 
 def test_they_can_be_drawn() -> None:
     series = {"answers": [(0.1, 130.0)], "failures": [(2.1, 30.0)]}
-    points = EXPERIMENT.points(topology(EXPERIMENT))
+    points = OverlayFaults().points(topology(OverlayFaults))
     figure = Figure()
-    EXPERIMENT.draw(figure, topology(EXPERIMENT), Readings(Reading(each, 1, good(each), series) for each in points))
+    OverlayFaults().draw(
+        figure, topology(OverlayFaults), Readings(Reading(each, 1, good(each), series) for each in points)
+    )
     assert [axes.get_title() for axes in figure.axes] == [each["fault"] for each in points]
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    OverlayFaults,
     good,
     (but(good, {"fault": "node-killed"}, beside_cut=1.0), "the download beside is not cut (node-killed)"),
     (but(good, {"fault": "etcd-away"}, through_cut=1.0), "the download by the best chain is not cut (etcd-away)"),

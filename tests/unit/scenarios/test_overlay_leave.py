@@ -9,15 +9,13 @@ from experiments.scenarios.overlay_leave import OverlayLeave, received, told
 from experiments.study.readings import Point, Reading, Readings
 from tests.unit.scenarios.made_up import but, claims_test, topology
 
-EXPERIMENT = OverlayLeave()
-
 
 def good(_point: Point) -> dict[str, float]:
     return {"kept": 0.98, "timers": 0.0}
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    OverlayLeave,
     good,
     (but(good, {"rtt": "20", "steps": "none"}, kept=0.5), "throughput comes back (20 ms, no steps)"),
     (but(good, {"rtt": "100", "steps": "10 ms"}, kept=0.5), "throughput comes back (100 ms, steps of 10 ms)"),
@@ -28,8 +26,10 @@ test_claims = claims_test(
 
 def test_far_away_a_timer_may_end_without_steps_alone() -> None:
     options = OverlayLeave.model_validate({"rtt": "300"})
-    readings = [Reading(point, 1, {"kept": 0.98, "timers": 1.0}, {}) for point in options.points(topology(EXPERIMENT))]
-    verdicts = options.judge(topology(EXPERIMENT), Readings(readings))
+    readings = [
+        Reading(point, 1, {"kept": 0.98, "timers": 1.0}, {}) for point in options.points(topology(OverlayLeave))
+    ]
+    verdicts = options.judge(topology(OverlayLeave), Readings(readings))
     assert [verdict.claim for verdict in verdicts if not verdict.holds] == ["no timer ends (300 ms, steps of 10 ms)"]
 
 

@@ -18,7 +18,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    OverlayPaths(),
+    OverlayPaths,
     good,
     (
         but(good, {"rounds": "1"}, shortest_longer_p100_percent=0.1),

@@ -4,9 +4,7 @@ from experiments.scenarios.overlay_transfer import CDN, DIRECT, NEW, ONE, THREE,
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test
 
-EXPERIMENT = OverlayTransfer()
-
-SIZES = [size.amount // 1000 for size in EXPERIMENT.size]
+SIZES = [size.amount // 1000 for size in OverlayTransfer().size]
 TAKES = {DIRECT: 400.0, ONE: 230.0, THREE: 200.0, NEW: 300.0, CDN: 200.0}
 
 
@@ -15,7 +13,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    OverlayTransfer,
     good,
     (but(good, {"by": DIRECT}, whole_ms_50=310.0), "50 kB come 60 % faster by three converters than directly"),
     (but(good, {"by": ONE}, whole_ms_50=280.0), "50 kB by one converter: within 35 % of a warm CDN"),

@@ -4,8 +4,6 @@ from experiments.scenarios.shared_bottleneck import SharedBottleneck
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import but, claims_test, differing, failed
 
-EXPERIMENT = SharedBottleneck()
-
 COUPLED = "a session of two subflows has no more than legacy TCP, as coupled congestion control would have it"
 
 
@@ -16,7 +14,7 @@ def good(point: Point) -> dict[str, float]:
 
 
 test_claims = claims_test(
-    EXPERIMENT,
+    SharedBottleneck,
     good,
     (
         but(good, {"subflows": "1"}, share_percent=70.0),
@@ -28,6 +26,6 @@ test_claims = claims_test(
 
 
 def test_a_kernel_that_couples_subflows_holds_the_papers_claim() -> None:
-    assert differing(EXPERIMENT, good) == [COUPLED]
+    assert differing(SharedBottleneck, good) == [COUPLED]
     coupled = but(good, {"subflows": "2"}, share_percent=52.0)
-    assert (differing(EXPERIMENT, coupled), failed(EXPERIMENT, coupled)) == ([], [])
+    assert (differing(SharedBottleneck, coupled), failed(SharedBottleneck, coupled)) == ([], [])

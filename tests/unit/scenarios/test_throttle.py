@@ -8,7 +8,6 @@ from experiments.scenarios.throttling import ThrottleExperiment, policy_for
 from experiments.study.readings import Point
 from tests.unit.scenarios.made_up import Rule, but, claims_test, differing, topology
 
-FIRST, AGAIN, LONG, MIDWAY = ThrottleFirst(), ThrottleAgain(), ThrottleLong(), ThrottleMidway()
 HELD = {
     "throttle-first": "always",
     "throttle-again": "installed",
@@ -17,10 +16,10 @@ HELD = {
 }
 
 
-def good(experiment: ThrottleExperiment) -> Rule:
+def good(experiment: type[ThrottleExperiment]) -> Rule:
     """What the links and the hold allow."""
     wired, wireless = (link.down.rate.amount / 1e6 for link in topology(experiment).links)
-    held = experiment.rate.amount / 1e6
+    held = experiment().rate.amount / 1e6
 
     def rule(point: Point) -> dict[str, float]:
         values = {"seconds": 5.0, "held_after_s": 1.0, "subflows": 2.0, "wired_before_mbps": wired}
@@ -38,7 +37,7 @@ def good(experiment: ThrottleExperiment) -> Rule:
 
 
 def claims(
-    experiment: ThrottleExperiment, *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2
+    experiment: type[ThrottleExperiment], *own: tuple[dict[str, str], dict[str, float], str], panels: int = 2
 ) -> object:
     """A test of what each hold claims, and of an ``own`` claim: where which values break it."""
     rule, native = good(experiment), {"by": "native", "family": "ipv6", "held": HELD[experiment.name]}
@@ -59,11 +58,15 @@ STAYS = (
 )
 SQUID = {"by": "squid", "family": "ipv4"}
 LATE = "the hold comes by itself, soon after the join (squid, ipv4)"
-test_first = claims(FIRST, STAYS, (SQUID, {"enforcement_ms": 120.0}, LATE))
-test_again = claims(AGAIN, STAYS, (SQUID, {"enforcement_ms": 0.4}, "the hold does not wait for the join (squid, ipv4)"))
-test_midway = claims(MIDWAY, STAYS, (SQUID, {"wired_before_mbps": 1.9}, "wired carried far more before (squid, ipv4)"))
+test_first = claims(ThrottleFirst, STAYS, (SQUID, {"enforcement_ms": 120.0}, LATE))
+test_again = claims(
+    ThrottleAgain, STAYS, (SQUID, {"enforcement_ms": 0.4}, "the hold does not wait for the join (squid, ipv4)")
+)
+test_midway = claims(
+    ThrottleMidway, STAYS, (SQUID, {"wired_before_mbps": 1.9}, "wired carried far more before (squid, ipv4)")
+)
 test_long = claims(
-    LONG,
+    ThrottleLong,
     *(
         (SQUID | {"held": "always"}, changed, f"{claim} (squid, ipv4)")
         for changed, claim in (
@@ -78,8 +81,8 @@ test_long = claims(
 
 def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subflow_alone() -> None:
     """The first download's rule waits for a second subflow, the next one's does not; an operator's is dry before."""
-    links = topology(FIRST)
-    rules = {held: policy_for(links, "wired", FIRST.rate, held) for held in HELD.values()}
+    links = topology(ThrottleFirst)
+    rules = {held: policy_for(links, "wired", ThrottleFirst().rate, held) for held in HELD.values()}
     assert "min_subflows = 2\n" in rules["always"] and "dry_run = false" in rules["always"]
     assert "min_subflows = 1\n" in rules["installed"] and "dry_run = false" in rules["installed"]
     assert "dry_run = true" in rules["midway"]
@@ -87,9 +90,9 @@ def test_only_a_rule_that_stands_before_the_session_takes_hold_of_its_first_subf
 
 def test_the_long_download_is_held_against_legacy_tcp_over_each_link() -> None:
     """Slower than legacy TCP over the link that nobody holds: that differs from the paper, for a reason given."""
-    points = LONG.points(topology(LONG))
+    points = ThrottleLong().points(topology(ThrottleLong))
     assert {point["link"] for point in points if point["by"] == "legacy"} == {"wired", "wireless"}
-    claims = {claim.rpartition(" (")[0] for claim in differing(LONG, good(LONG))}
+    claims = {claim.rpartition(" (")[0] for claim in differing(ThrottleLong, good(ThrottleLong))}
     assert claims == {
         "wireless is faster than without throttling, on the wire",
         "the whole is a little slower than without throttling",

@@ -55,12 +55,12 @@ def test_what_claims_nothing_quotes_metrics() -> None:
 def test_metrics_have_names_of_their_own_and_are_drawn_where_there_is_no_plot(name: str) -> None:
     experiment = EVERYTHING[name]
     assert experiment.name == name
-    made_up = readings(experiment, everything)
+    made_up = readings(type(experiment), everything)
     metrics = experiment.quoted(made_up)
     assert metrics and len({each.name for each in metrics}) == len(metrics)
     if type(experiment).draw is Experiment.draw:
         figure = Figure()
-        experiment.draw(figure, topology(experiment), made_up)
+        experiment.draw(figure, topology(type(experiment)), made_up)
         assert len(figure.axes) == len({each.unit for each in metrics} - {RATIO, "1"})
 
 

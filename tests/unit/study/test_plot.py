@@ -7,9 +7,8 @@ from tests.unit.scenarios.test_legacy import good
 
 
 def test_the_same_readings_give_the_same_bytes() -> None:
-    legacy = Legacy()
-    links, taken = topology(legacy), readings(legacy, good)
-    first, again = (plot("legacy", lambda figure: legacy.draw(figure, links, taken)) for _ in range(2))
+    links, taken = topology(Legacy), readings(Legacy, good)
+    first, again = (plot("legacy", lambda figure: Legacy().draw(figure, links, taken)) for _ in range(2))
     assert first == again
     # Outlines, which need no font.
     assert "<text" not in first

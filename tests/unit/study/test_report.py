@@ -46,10 +46,10 @@ def write_run(
     write_json(folder.path / "manifest.json", manifest | about)
     for testbed in TESTBEDS:
         folder.note_testbed(testbed)
-    made_up = readings(scenario, rule)
+    made_up = readings(type(scenario), rule)
     for reading in made_up:
         folder.add(replace(reading, values={**reading.values, "stolen_percent": 1.5}))
-    verdicts = scenario.judge(topology(scenario), made_up)
+    verdicts = scenario.judge(topology(type(scenario)), made_up)
     write_json(folder.path / "verdicts.json", [verdict.as_json() for verdict in verdicts])
     (folder.path / "plot.svg").write_text(PLOT)
     return folder.path
