@@ -217,10 +217,12 @@ impl HeadReader {
         self.line_start = self.scanned;
         match line {
             [] if self.lines > 0 => return Ok(true),
-            [] if self.empty_lines == most_empty_lines => {
-                return Err(Refused::bad_request("empty line before the message"));
+            [] => {
+                (self.start, self.empty_lines) = (self.scanned, self.empty_lines + 1);
+                if self.empty_lines > most_empty_lines {
+                    return Err(Refused::bad_request("empty line before the message"));
+                }
             }
-            [] => (self.start, self.empty_lines) = (self.scanned, self.empty_lines + 1),
             // RFC 9112 sections 2.2 and 5.2: white space before the first field, or obs-fold
             [b' ' | b'\t', ..] if self.lines > 0 => {
                 return Err(Refused::bad_request("line folding"));

@@ -261,6 +261,12 @@ fn test_up_to_two_empty_lines_before_a_request_are_skipped() {
 }
 
 #[test]
+fn test_a_head_behind_too_many_empty_lines_is_refused_without_content() {
+    let refused = parse_request(b"\r\n\r\n\r\nHEAD / HTTP/1.1\r\n\r\n", &limits());
+    assert!(refused.expect_err("too many").to_head);
+}
+
+#[test]
 fn test_one_reader_reads_pipelined_requests_one_after_the_other() {
     let bytes = [BEHIND, b"\r\n", &get("http://second.example/"), BEHIND].concat();
     let (mut reader, mut rest, mut seen) = (HeadReader::new(), &bytes[..], Vec::new());

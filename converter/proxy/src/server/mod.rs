@@ -183,10 +183,11 @@ impl Service {
         );
         let end = loop {
             tokio::select! {
+                biased; // a successor that is ready takes over before another one is started in its place
+                _ = superseded.recv() => if let Some(id) = self.successor_id() { break ShutdownReason::Superseded(id) },
                 _ = hangup.recv() => self.reload().await,
                 _ = hand_over.recv() => self.start_successor(),
                 status = ended(&mut self.successor) => self.go_on_without_successor(&status),
-                _ = superseded.recv() => if let Some(id) = self.successor_id() { break ShutdownReason::Superseded(id) },
                 () = first(&mut terminate, &mut interrupt) => break ShutdownReason::Signalled,
                 _ = look.tick() => if self.is_unused(&mut last_use) { break ShutdownReason::Signalled },
                 _ = watchdog.tick() => notify(&[NotifyState::Watchdog]),
@@ -228,7 +229,7 @@ impl Service {
 
     /// Replaces one that did not get ready.
     fn start_successor(&mut self) {
-        if let Some(successor) = &mut self.successor {
+        if let Some(successor) = self.successor.take() {
             successor.kill();
         }
         let (ours, others): (Vec<_>, Vec<_>) =
@@ -257,7 +258,7 @@ impl Service {
     fn begin_shutdown(&mut self, end: &ShutdownReason) {
         match end {
             ShutdownReason::Signalled => {
-                if let Some(successor) = &mut self.successor {
+                if let Some(successor) = self.successor.take() {
                     successor.kill();
                 }
                 notify(&[NotifyState::Stopping]);

@@ -15,7 +15,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::{env, io};
+use std::{env, io, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, kill_process};
@@ -57,9 +57,12 @@ impl Successor {
             .env_remove("WATCHDOG_PID");
         let changes = unix::signal(SignalKind::child())?;
         keep_over_exec(&sockets, true)?;
-        let child = command.spawn();
-        keep_over_exec(&sockets, false)?;
-        child.map(|child| Self { child, changes })
+        let started = command.spawn().map(|child| Self { child, changes });
+        if let Err(error) = keep_over_exec(&sockets, false) {
+            started.map(Self::kill)?;
+            return Err(error);
+        }
+        started
     }
 
     /// Its process number.
@@ -77,10 +80,11 @@ impl Successor {
         }
     }
 
-    /// Kills it before it serves.
-    pub fn kill(&mut self) {
+    /// Kills it before it serves. Its end may take a while, for which nobody here waits.
+    pub fn kill(mut self) {
         // One that has ended already is as good.
-        let _ = self.child.kill().and_then(|()| self.child.wait());
+        let _ = self.child.kill();
+        thread::spawn(move || self.child.wait());
     }
 }
 

@@ -114,13 +114,14 @@ impl IdleUpstream {
         by_its_size: bool,
     ) -> Option<Box<ServerConnection>> {
         if let Some(own) = self.connection.take() {
-            let can_serve = own.authority == *authority
-                && (repeatable || own.rests_since.elapsed() < RESTED)
-                && own.server.stream.is_quiet();
-            if can_serve {
+            let can_serve =
+                own.authority == *authority && (repeatable || own.rests_since.elapsed() < RESTED);
+            if !can_serve {
+                self.pool.park(own, None);
+            } else if own.server.stream.is_quiet() {
                 return Some(rearmed(own));
             }
-            self.pool.park(own, None);
+            // One that is not quiet is closed: to look took a byte of what its server said unasked.
         }
         if by_its_size {
             return None;
@@ -319,7 +320,7 @@ async fn watch(pool: Weak<IdlePool>) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{Shutdown, TcpStream};
 
     use tokio::time::{pause, sleep};
@@ -542,6 +543,20 @@ mod tests {
             );
             let others: Vec<_> = std::iter::from_fn(|| fd_pool.one()).collect();
             assert_eq!(others.len(), 10);
+        });
+    }
+    /// Looking takes the byte: who looks next would find nothing.
+    #[test]
+    fn a_server_that_says_a_byte_unasked_is_not_asked_again() {
+        block_on(async {
+            let pool = IdlePool::watched(Reuse::Safe, TO_SERVERS, FdPool::new(10));
+            let (own, mut peer) = connection(0);
+            let mut client = IdleUpstream::of(&pool);
+            client.keep(own);
+            peer.write_all(b"x").expect("taken");
+            moment().await;
+            assert!(client.take(&authority(0), true, false).is_none());
+            assert!(next_client(&pool, 0, true).is_none());
         });
     }
 }
