@@ -171,7 +171,10 @@ def _of_all(relay: Process, transfers: float) -> list[dict[str, Any]]:
     def are_over() -> bool:
         return sum("relayed" in line for line in told()) == transfers
 
-    wait_until(are_over, _LAST, f"some of {transfers:g} connections are not over", Exit.WRONG_RESULT)
+    try:
+        wait_until(are_over, _LAST, f"some of {transfers:g} connections are not over", Exit.WRONG_RESULT)
+    except CommandError as failure:
+        raise CommandError(failure.code, f"{failure}: {told()[-3:]}") from failure
     return told()
 
 

@@ -81,7 +81,7 @@ def from_file(path: Path) -> "Experiment":
     accepted = "accepted: a file that says class NAME(Experiment); scripts/experiment new NAME writes one"
     if not path.is_file():
         raise CommandError(Exit.NO_INPUT, f"{path}: cannot be read: no such file")
-    spec = spec_from_file_location(path.stem.replace("-", "_"), path)
+    spec = spec_from_file_location(path.stem.replace("-", "_").replace(".", "_"), path)
     assert spec is not None and spec.loader is not None, "a name that ends in .py has a loader"
     module = module_from_spec(spec)
     try:
@@ -95,6 +95,8 @@ def from_file(path: Path) -> "Experiment":
         raise CommandError(Exit.USAGE, f"{path}{at}: {type(error).__name__}: {error}: {accepted}") from error
     if found is None:
         raise CommandError(Exit.USAGE, f"{path}: has no experiment: {accepted}")
+    if not hasattr(found, "claim"):
+        raise CommandError(Exit.USAGE, f'{path}: {type(found).__name__} has no claim: accepted: claim = "..."')
     if found.name in EVERYTHING:
         raise CommandError(Exit.USAGE, f"{path}: name = {found.name!r}: accepted: a name that no experiment here has")
     type(found).files = _digests(path)

@@ -49,7 +49,8 @@ def orders(
 
 
 def _links(experiment: Experiment, over: Path | None) -> Iterable[str]:
-    return read(_file(experiment, over))["links"].keys()  # type: ignore[no-any-return]
+    links = read(_file(experiment, over)).get("links")  # what is wrong with it, check() says
+    return links.keys() if isinstance(links, dict) else ()
 
 
 def _file(experiment: Experiment, over: Path | None) -> Path:
@@ -89,7 +90,7 @@ def _options(experiment: Experiment, changes: Iterable[str], quick: bool, repeat
 
 def _profile(experiment: Experiment, over: Path | None, quick: bool, changes: Iterable[str]) -> Profile:
     file = _file(experiment, over)
-    shorter = experiment.quick_links if quick and file == experiment.profile else ()
+    shorter = experiment.quick_links if quick and not (over and experiment.any_links) else ()
     return changed_profile(file, [*shorter, *changes])
 
 
@@ -99,6 +100,8 @@ def _order(order: Order) -> Order:
     if len(links) < least:
         accepted = f"a profile of {least} links or more"
         raise CommandError(Exit.USAGE, f"{order.experiment.name}: links: {', '.join(links)}: accepted: {accepted}")
+    if not order.points:
+        raise CommandError(Exit.USAGE, f"{order.experiment.name}: has no points: accepted: some in `at` or of points()")
     order.blueprint(order.points[0])
     return order
 

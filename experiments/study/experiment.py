@@ -69,9 +69,12 @@ class Experiment(Settings):
         room, _, module = cls.__module__.rpartition(".")
         if "name" not in cls.__dict__:
             cls.name = f"{'bench-' * (room == 'experiments.bench')}{module.replace('_', '-')}"
-        if "paper" not in cls.__dict__:
+        # What a class says itself holds for those that are made of it.
+        if "paper" not in cls.__dict__ and getattr(cls, "paper", NEW) in (BENCHMARK, NEW):
             cls.paper = BENCHMARK if cls.judge is Experiment.judge else NEW
-        if "any_links" not in cls.__dict__:
+        if "any_links" not in cls.__dict__ and (
+            {"ground", "blueprint"} & cls.__dict__.keys() or not hasattr(cls, "any_links")
+        ):
             cls.any_links = cls.ground is None and cls.blueprint is Experiment.blueprint
 
     def points(self, _topology: Topology) -> Sequence[Point]:

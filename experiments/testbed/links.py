@@ -77,7 +77,7 @@ def connect(link: Link, client: Node, node: Node, gateway: Node, *, netem: bool,
 
 
 def set_delay(link: Link, node: Node, *, netem: bool) -> None:
-    """Give a link without jitter that connect() made the delays of ``link``, for what comes from now on."""
+    """Give a link without jitter that connect() made the delays of ``link``; by an emulator also what is under way."""
     if netem and not link.traced:
         for port, direction in _ports(link):
             node.run("tc", *delay_command(port, direction).split())

@@ -100,7 +100,7 @@ def _cable(line: str, nodes: Mapping[str, Node]) -> None:
         added = (f"address add {address} dev {interface} nodad" for address in addresses)
         node.batch([*added, f"link set {interface} up"])
     # Until the kernel has taken note of the carrier, the interface drops all frames (net/core/link_watch.c).
-    wait_until(lambda: all(_is_up(*end) for end in here), _UP_WITHIN, f"{line}: not up")
+    wait_until(lambda: all(_is_up(*end) for end in here), _UP_WITHIN, f"{line}: not up", every=0.01)
 
 
 def _is_up(node: Node, interface: str) -> bool:

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -42,10 +42,8 @@ pub fn forward(
                 path.read(&mut buffer)?;
             }
         }
-        if let Some(control) = control.filter(|_| control_ready)
-            && let Err(error) = change_delays(paths, control)
-        {
-            eprintln!("link-emulator: {error}");
+        if let Some(control) = control.filter(|_| control_ready) {
+            change_delays(paths, control);
         }
     }
 }
@@ -95,10 +93,15 @@ impl Path<'_> {
     }
 }
 
-fn change_delays(paths: &mut [Path; 2], control: &Control) -> Result<(), String> {
-    let both: [Duration; 2] = control.receive()?;
-    for (path, delay) in paths.iter_mut().zip(both) {
-        path.direction.set_delay(delay)?;
+/// What cannot be done is said on standard error.
+fn change_delays(paths: &mut [Path; 2], control: &Control) {
+    let complain = |error| eprintln!("link-emulator: {error}");
+    match control.receive() {
+        Ok(both) => {
+            for (path, delay) in paths.iter_mut().zip(both) {
+                path.direction.set_delay(delay).unwrap_or_else(complain);
+            }
+        }
+        Err(error) => complain(error),
     }
-    Ok(())
 }

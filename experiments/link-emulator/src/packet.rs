@@ -19,7 +19,7 @@ use nix::sys::time::TimeSpec;
 pub const MAX_FRAME_BYTES: usize = 65_535;
 /// The kernel doubles it and books a full frame as 2304 bytes: room for 7280 of them, 0.4 s at 200 Mbit/s, which outlasts
 /// any pause of this process.
-const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
+const BUFFER_BYTES: usize = 8 << 20;
 
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -57,7 +57,9 @@ impl PacketSocket {
             SockFlag::SOCK_CLOEXEC,
             None,
         )?;
-        setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
+        setsockopt(&fd, sockopt::RcvBufForce, &BUFFER_BYTES)?;
+        // What waits in a queue where it enters the far end is still this socket's: it must not stop the other direction.
+        setsockopt(&fd, sockopt::SndBufForce, &BUFFER_BYTES)?;
         setsockopt(&fd, sockopt::ReceiveTimestampns, &true)?;
         set_packet_option(&fd, libc::PACKET_IGNORE_OUTGOING, &1)?;
         set_packet_option(&fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuous(index))?;

@@ -95,3 +95,12 @@ def test_a_profile_takes_the_place_of_the_links_of_those_that_run_over_any() -> 
 def test_true_and_false_are_no_text(text: str, expected: bool) -> None:
     (order,) = orders([Grid()], [f"three={text}"])
     assert isinstance(order.experiment, Grid) and order.experiment.three is expected
+
+
+@pytest.mark.parametrize("text", ['[link.wired]\nrate = "1mbit"\n', "links = 3\n"])
+def test_a_profile_without_links_is_refused_by_its_key(text: str, tmp_path: Path) -> None:
+    profile = tmp_path / "bad.toml"
+    profile.write_text(text)
+    with pytest.raises(CommandError, match=r"bad\.toml: link") as caught:
+        orders([Legacy()], [], over=profile)
+    assert caught.value.code == Exit.USAGE

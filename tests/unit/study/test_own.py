@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from experiments.study.__main__ import main
-from experiments.study.catalogue import from_file
+from experiments.study.catalogue import EVERYTHING, from_file
 from tributary.settings.errors import CommandError, Exit
 
 LEGACY = "from experiments.scenarios.legacy import Legacy\n"
+DOWNLOAD = "from experiments.scenarios.downloads import DownloadExperiment\nclass Mine(DownloadExperiment):\n"
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def test_a_name_that_no_new_one_can_have(name: str, capsys: pytest.CaptureFixtur
         ("from experiments.scenarios.legacy import Legacy", "has no experiment"),
         (f"{LEGACY}class Mine(Legacy):\n    name = 'legacy'", "name = 'legacy': accepted: a name that no"),
         ("from experiments.study.experiment import Experiment\nclass Mine(Experiment):\n    pass", "Can't instantiate"),
+        (f"{DOWNLOAD}    at = [{{}}]", 'Mine has no claim: accepted: claim = "..."'),
     ],
 )
 def test_what_is_no_experiment_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
@@ -68,3 +70,24 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no such file") as caught:
         main(["run", str(tmp_path / "mine.py"), "--dry-run"])
     assert caught.value.code == Exit.NO_INPUT
+
+
+def test_one_without_circumstances_is_refused_before_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"{DOWNLOAD}    claim = 'c'")
+    with pytest.raises(CommandError, match=r"mine: has no points: accepted: some in `at` or of points\(\)") as caught:
+        main(["run", str(path), "--dry-run"])
+    assert caught.value.code == Exit.USAGE
+
+
+def test_its_name_is_the_files_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "v2.legacy.py"
+    path.write_text(f"{LEGACY}class Mine(Legacy):\n    pass")
+    assert from_file(path).name == "v2-legacy"
+
+
+def test_what_it_is_made_of_says_still_holds(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from experiments.scenarios.failover import Failover\nclass Mine(Failover):\n    claim = 'c'")
+    made, found = EVERYTHING["failover"], from_file(path)
+    assert (found.paper, found.any_links) == (made.paper, made.any_links)
