@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 import uvicorn
@@ -202,7 +201,7 @@ class Console:
 
 def _application(api: Api) -> Starlette:
     pages = files.load()
-    description = cache(lambda: openapi.document(api.calls))
+    description: dict[str, object] = {}  # made when it is first asked for
 
     async def page(request: HttpRequest) -> Response:
         return pages["index.html"].response(request)
@@ -212,7 +211,9 @@ def _application(api: Api) -> Starlette:
         return found.response(request) if found else await missing(request, None)
 
     async def described(_request: HttpRequest) -> Response:
-        return JSONResponse(await asyncio.to_thread(description))
+        if not description:
+            description.update(await asyncio.to_thread(openapi.document, api.calls))
+        return JSONResponse(description)
 
     async def missing(_request: HttpRequest, _error: object) -> Response:
         return JSONResponse({"error": "there is nothing here: the page is at /, the API at /api/v1/openapi.json"}, 404)

@@ -57,7 +57,7 @@ def _build(board: str, merge_only: bool, output: Path, jobs: int, dry_run: bool)
             print(f"would apply {', '.join(patches)}")
         return
     need_root("build-kernel")
-    with refused(Exit.SYSTEM, output, "accepted with --output: a folder"):
+    with refused(Exit.SYSTEM, output, "cannot be made"):
         output.mkdir(parents=True, exist_ok=True)
     with unpacked(base(CACHE, build.SUITE, build.ARCHITECTURES, packages), CACHE) as system:
         build.unpack_source(system, only=build.KCONFIG if merge_only else ())

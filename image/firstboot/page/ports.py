@@ -2,7 +2,7 @@
 
 The page must never be where strangers are, nor may the box give addresses in somebody else's network. A link to the
 Internet answers whoever asks for an address, mostly within a second. So a port on the board counts as the LAN's once
-something has been connected to it for half a minute, and nobody has answered the box's own asking, nor asks by PPPoE.
+something has been connected to it for half a minute, and nobody has answered the box's own asking, nor by PPPoE.
 USB adapters and Wi-Fi never do.
 """
 
