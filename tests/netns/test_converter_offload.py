@@ -15,7 +15,7 @@ import pytest
 
 from experiments.testbed import native
 from experiments.testbed.node import Node
-from tests.netns.connections import read_all, reset, seconds_to_reset, take
+from tests.netns.connections import read_all, reset, take
 from tests.netns.converter_clients import ask
 from tests.netns.converter_process import SERVER, Converter, complaint
 from tests.netns.converter_services import stream
@@ -154,7 +154,8 @@ def test_a_reset_of_either_end_is_told_the_other_one(conv: World, who: str) -> N
         with offloaded_half_way(conv, converter) as (client, server):
             if who == "client":
                 reset(client)
-                seconds_to_reset(server)
+                # Who sends meets the reset, and closes.
+                eventually(lambda: server.fileno() < 0)
             else:
                 reset(server)
                 assert read_all(client)[1] == "reset"

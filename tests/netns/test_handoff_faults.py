@@ -119,14 +119,19 @@ def test_a_back_end_that_is_told_to_end_ends_its_answers_and_new_requests_go_els
                 with handoff.connection() if client is None else nullcontext(client) as asking:
                     asking.sendall(request(path))
                     assert answer(asking) == pattern("shared", 1000)
-        served = Counter(line["target"] for line in handoff.lines()[before:] if line["outcome"] == "handed-over")
+
+        def served() -> Counter[str]:
+            return Counter(line["target"] for line in handoff.lines()[before:] if line["outcome"] == "handed-over")
+
+        # A connection is logged once it is over.
+        eventually(lambda: served()["b"] >= len(paths) / 2)
+        at_a = served()["a"]
         # What only this one has is relayed meanwhile.
         get(resting, "a", 1000)
     assert download.content == pattern("a", LARGE)
     assert leaving.popen.wait(10) == 0
     # The front hears of an answer's end when its client asks again: of the one before as well.
-    assert served["a"] <= 1
-    assert served["b"] >= len(paths) / 2
+    assert at_a <= 1
     assert handoff.outcomes("back-end-lost") == []
     handoff.start("a")
     handoff.wait_for("a")
