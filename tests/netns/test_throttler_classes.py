@@ -188,8 +188,9 @@ def test_a_limit_lasts_until_all_is_sent_that_was_written_before_the_close(sourc
                 server.recv(1)
                 server.sendall(bytes(1000))
                 reader.recv(1000, socket.MSG_WAITALL)
+                # Once the server has closed, none comes any more.
+                eventually(elements)
                 server.sendall(bytes(2_000_000))
-            eventually(elements)
             time.sleep(1.5)
             assert len(elements()) == 1
             assert sum(iter(lambda: len(reader.recv(65536)), 0)) == 2_000_000
