@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.firstboot.memory import Memory
-from tributary.settings.errors import Exit, refused
+from tributary.settings.errors import CommandError, Exit
 
 _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
 """Names below a root. The rest of the settings comes from the boot partition when the new system first starts."""
@@ -52,11 +52,14 @@ def carry(source: Path, target: Path) -> list[Path]:
     """
     carried = list(paths(source))
     for name in carried:
-        with refused(Exit.SYSTEM, target / name, "cannot be written"):
+        try:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / name, target / name)
             found = (source / name).stat()
             os.chown(target / name, found.st_uid, found.st_gid)
+        except OSError as error:
+            # Of a copy it names the source first, and here the target is full.
+            raise CommandError(Exit.SYSTEM, f"{target / name}: cannot be written: {error.strerror}") from error
     return carried
 
 

@@ -51,11 +51,11 @@ class CommandError(Exception):
 
 @contextmanager
 def refused(code: Exit, where: object, what: str = "cannot be read") -> Iterator[None]:
-    """An OSError of the block becomes a CommandError: of the file that it names, of two the target, or of ``where``."""
+    """An OSError of the block becomes a CommandError: of the file that it names, or of ``where``."""
     try:
         yield
     except OSError as error:
-        message = filter(None, (str(error.filename2 or error.filename or where), what, str(error.strerror)))
+        message = filter(None, (str(error.filename or where), what, str(error.strerror)))
         raise CommandError(code, ": ".join(message)) from error
 
 

@@ -1,11 +1,16 @@
 """What goes along from one slot into another."""
 
+import errno
+import os
 from hashlib import md5
 from pathlib import Path
+
+import pytest
 
 from image.firstboot.actions import WriteFile
 from image.firstboot.memory import PLACE, Memory
 from image.upgrade.own import Trial, carry
+from tributary.settings.errors import CommandError
 
 
 def put(root: Path, name: str, text: str, mode: int = 0o644) -> None:
@@ -64,3 +69,17 @@ def test_a_setting_as_its_package_brought_it_stays_behind(tmp_path: Path) -> Non
     (source / "var/lib/dpkg/status").write_text(f"Package: tributary-throttler\nConffiles:\n{lines}Version: 1\n")
     assert {path.name for path in carry(source, target)} == {"squid.toml", "routers.toml"}
     assert not (target / "etc/tributary/throttler.toml").exists()
+
+
+def test_a_full_slot_is_named_and_not_what_was_to_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "etc").mkdir(parents=True)
+    (source / "etc/machine-id").write_text("1")
+
+    def full(copied: Path, to: Path) -> None:
+        # As shutil's fast copy does (_fastcopy_sendfile).
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), copied, None, to)
+
+    monkeypatch.setattr("shutil.copy2", full)
+    with pytest.raises(CommandError, match=f"^{target}/etc/machine-id: cannot be written: No space left on device$"):
+        carry(source, target)
