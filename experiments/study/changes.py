@@ -100,9 +100,10 @@ def _order(order: Order) -> Order:
     if len(links) < least:
         accepted = f"a profile of {least} links or more"
         raise CommandError(Exit.USAGE, f"{order.experiment.name}: links: {', '.join(links)}: accepted: {accepted}")
-    if not order.points:
+    points = order.points
+    if not points:
         raise CommandError(Exit.USAGE, f"{order.experiment.name}: has no points: accepted: some in `at` or of points()")
-    order.blueprint(order.points[0])
+    order.blueprint(points[0])
     return order
 
 
