@@ -26,6 +26,7 @@ from experiments.scenarios.sweeps import Sizes
 from experiments.study.blueprint import Ground, Standing
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
+from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Reading, Readings, Repeated, Verdict, at_least, at_most
 from experiments.testbed import native
 from experiments.testbed.chain import PORT, By, Chain, split, standing_chain
@@ -136,7 +137,7 @@ class Acceleration(TransferExperiment):
         ]
 
     def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
-        figure.set_size_inches(10, 4.5)
+        resize(figure, 10, 4.5)
         sizes = sizes_in(readings)
         panels = figure.subplots(1, 2)
         for axes, kind, title in zip(panels, ("first_byte", "whole"), ("first byte", "last byte"), strict=True):

@@ -22,6 +22,7 @@ from experiments.plots import line, theory, tidy
 from experiments.scenarios.acceleration import Model, TransferExperiment, gain, segments, sizes_in
 from experiments.scenarios.sweeps import Durations, Sizes
 from experiments.study.blueprint import Ground
+from experiments.study.plot import resize
 from experiments.study.readings import (
     Decision,
     Estimate,
@@ -89,7 +90,7 @@ class AccelerationOffPath(TransferExperiment):
             yield at_most(claim, gain(direct, early[farthest], first_byte), 0, "%")
 
     def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
-        figure.set_size_inches(10, 4.5)
+        resize(figure, 10, 4.5)
         link, direct = topology.links[0], readings.at(by=By.DIRECT.value)
         first, *sizes = sizes_in(readings)
         lines = {"first byte": f"first_byte_ms_{first}", **{f"{size} kB": f"whole_ms_{size}" for size in sizes}}

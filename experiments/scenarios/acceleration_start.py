@@ -25,6 +25,7 @@ from experiments.scenarios.cabled import cabled
 from experiments.scenarios.sweeps import Shares, Sizes
 from experiments.study.experiment import Experiment
 from experiments.study.metrics import Metric
+from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most
 from experiments.testbed import cables
 from experiments.testbed.build import Testbed
@@ -88,7 +89,7 @@ class AccelerationStart(Experiment):
         return [Metric("rss_mb", readings.values("rss_mb")), *starts]
 
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
-        figure.set_size_inches(10, 4)
+        resize(figure, 10, 4)
         unlimited = readings.at(memory=UNLIMITED, processor=UNLIMITED).estimate("start_ms").mean
         panels = figure.subplots(1, 2)
         kinds = (("memory", Size, "memory"), ("processor", Share, "share of a processor"))

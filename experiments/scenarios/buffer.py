@@ -24,6 +24,7 @@ from experiments.scenarios.sweeps import (
     megabytes,
 )
 from experiments.study.blueprint import CONVERTERS
+from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Repeated, Verdict, at_least, at_most, within
 from experiments.testbed.build import Testbed
 from experiments.testbed.profile import PROFILES
@@ -81,7 +82,7 @@ class Buffer(TimedExperiment):
             yield from self._on_the_knee(needed(topology), ours.at(family="ipv4"), converter)
 
     def draw(self, figure: Figure, topology: Topology, readings: Readings) -> None:
-        figure.set_size_inches(10, 6)
+        resize(figure, 10, 6)
         panels: dict[str, Axes] = figure.subplot_mosaic([["throughput", "small"], ["waited", "large"]])
         _draw_sweeps(panels["throughput"], panels["waited"], readings.at(family="ipv4"), needed(topology))
         colours = colours_of(link.name for link in topology.links)

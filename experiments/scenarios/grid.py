@@ -23,6 +23,7 @@ from experiments.plots import tidy
 from experiments.scenarios.downloads import LEGACY
 from experiments.scenarios.sweeps import Durations, Rates, Shares, TimedExperiment
 from experiments.study.blueprint import CONVERTERS, TestbedBlueprint
+from experiments.study.plot import resize
 from experiments.study.readings import Estimate, Point, Readings, Repeated, Verdict, at_least, name_of
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.topology import LinkSettings, Profile, Topology
@@ -85,7 +86,7 @@ class Grid(TimedExperiment):
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
         every = ({key: each.point[key] for key in _KEYS} for each in readings)
         pairs = list({name_of(pair): pair for pair in every}.values())
-        figure.set_size_inches(10, 1.5 + 0.35 * len(pairs))
+        resize(figure, 10, 1.5 + 0.35 * len(pairs))
         axes = figure.subplots()
         shown = {
             "native, appliance's settings": ("native", _APPLIANCE, "black", "o"),

@@ -37,6 +37,7 @@ from experiments.scenarios.sweeps import NO_MARK, listed
 from experiments.study.blueprint import TestbedBlueprint
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.metrics import RATIO, Metric
+from experiments.study.plot import resize
 from experiments.study.readings import Decision, Point, Reading, Readings, Repeated, Verdict
 from experiments.testbed.build import Testbed
 from experiments.testbed.server import random_file
@@ -176,7 +177,7 @@ class NeverBelow(Experiment):
     def draw(self, figure: Figure, _topology: Topology, readings: Readings) -> None:
         """The share of cases below each share of the best link."""
         found = results(readings)
-        figure.set_size_inches(10, 4.5)
+        resize(figure, 10, 4.5)
         panels = figure.subplots(1, 2, sharey=True)
         _draw_shares(panels[0], "longer than 1 MB", [each for each in found if not each.short])
         _draw_shares(panels[1], "1 MB and less", [each for each in found if each.short])

@@ -6,6 +6,7 @@ from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING
 
+from experiments.study.plot import resize
 from experiments.study.readings import STOLEN, Readings, Repeated
 from experiments.study.tidy import COUNT, quantity
 
@@ -77,7 +78,7 @@ def draw(figure: "Figure", metrics: Sequence[Metric]) -> None:
     if not by_unit:
         return
     heights = [1 + len(those) for those in by_unit.values()]
-    figure.set_size_inches(10, 1 + 0.3 * sum(heights))
+    resize(figure, 10, 1 + 0.3 * sum(heights))
     panels = figure.subplots(len(by_unit), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (unit, those) in zip(panels, by_unit.items(), strict=True):
         below = [each.median - min(each.numbers) for each in those]

@@ -11,6 +11,7 @@ from experiments.results import commit, uncommitted
 from experiments.study.axes import put
 from experiments.study.blueprint import Blueprint, TestbedBlueprint
 from experiments.study.experiment import Experiment
+from experiments.study.plot import resize
 from experiments.study.readings import Point, Readings, Verdict
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.errors import invalid_value
@@ -98,9 +99,9 @@ class Order:
             self.experiment.draw(figure, combinations[0].topology, readings)
             return
         width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height * len(combinations))
         parts = figure.subfigures(len(combinations), 1, squeeze=False)[:, 0]
         for part, combination in zip(parts, combinations, strict=True):
+            resize(part, width, height)
             part.suptitle(str(combination))
             self.experiment.draw(part, combination.topology, readings.at(**combination.values))
 

@@ -34,6 +34,12 @@ def plot(name: str, draw: "Callable[[Figure], None]") -> str:
     return _PRECISE.sub(r"\1", document.getvalue())
 
 
+def resize(figure: "Figure", width: float, height: float) -> None:
+    """Give a figure, or one of several of the same height below each other in a figure, its size, in inches."""
+    whole = figure.get_figure(root=True)
+    whole.set_size_inches(width, height * whole.bbox.height / figure.bbox.height)
+
+
 def inline(document: str, prefix: str, label: str) -> Markup:
     """The SVG ``document`` as an element of an HTML page, which sets its size; ``label`` is read out in its place.
 

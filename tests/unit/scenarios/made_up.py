@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.study.experiment import Experiment
+from experiments.study.plot import resize
 from experiments.study.readings import Point, Reading, Readings, Verdict
 from experiments.testbed.topology import Profile, Topology
 from tributary.settings.files import load
@@ -48,10 +49,15 @@ def quoted(experiment: type[Experiment], rule: Rule) -> dict[str, float]:
 
 
 def drawn(experiment: type[Experiment], rule: Rule) -> Figure:
-    """The plot."""
-    figure = Figure()
-    experiment().draw(figure, topology(experiment), readings(experiment, rule))
-    return figure
+    """The plot, as one of two in a figure, which is twice as high."""
+    alone, figure = Figure(), Figure()
+    upper = figure.subfigures(2, 1, squeeze=False)[0, 0]
+    resize(upper, *figure.get_size_inches())
+    for each in (alone, upper):
+        experiment().draw(each, topology(experiment), readings(experiment, rule))
+    width, height = alone.get_size_inches()
+    assert tuple(figure.get_size_inches()) == (width, 2 * height)
+    return alone
 
 
 def claims_test(
