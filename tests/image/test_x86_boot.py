@@ -12,7 +12,7 @@ from tests.netns.world import needs
 
 pytestmark = needs("qemu-system-x86_64")
 
-ALL = ("system", "features", "network", "downloads", "doctor", "tenants")
+ALL = ("system", "features", "network", "downloads", "doctor", "fixed", "tenants")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,15 @@ def test_the_doctor_finds_nothing_wrong(bios: str) -> None:
     assert {"kernel, mptcp", "MPTCP", "kernel settings", "firewall", "limits", "clock"} <= {
         each["check"] for each in found["findings"]
     }
+
+
+def test_the_page_has_the_doctor_fix_a_setting(bios: str) -> None:
+    found = section(bios, "fixed")
+    assert any("tcp_notsent_lowat" in message for message in found["wrong"]), found
+    assert [each["failure"] for each in found["answer"]["ran"]] == [None] and found["answer"]["left"] == []
+    assert (found["now"], found["left"], found["failed"]) == (found["right"], [], [])
+    (entry,) = found["journal"]
+    assert (entry["subject"], entry["before"], entry["after"]) == ("check settings", "wrong", "ok")
 
 
 def test_each_tenant_has_a_converter_of_its_own_in_its_network(bios: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from network import LINKS, SERVER, build, run  # the folder of this file is Python's first place
+from page import fixed
 from tenants import tenants
 from upgrades import back, broken, kernel, refusals, slots, upgrade
 
@@ -180,7 +181,7 @@ def links() -> dict[str, Any]:
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     each.__name__: each
     for each in (
-        *(system, features, network, downloads, doctor, tenants, links),
+        *(system, features, network, downloads, doctor, fixed, tenants, links),
         *(slots, refusals, broken, upgrade, back, kernel),
     )
 }
