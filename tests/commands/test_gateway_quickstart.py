@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ansible.playbooks import needs_ansible, program
 from tributary.paths import ROOT
 
 
@@ -20,10 +21,26 @@ def quickstart(*words: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def variables(*words: str, **environment: str) -> dict[str, object]:
-    """What the playbook is told."""
+    """What the playbook is told, whatever the inventory says."""
     done = quickstart("--dry-run", *words, **environment)
     assert done.returncode == 0, done.stderr
     told: dict[str, object] = json.loads(shlex.split(done.stdout.splitlines()[-1])[-1])
+    return told
+
+
+def written(folder: Path, *words: str) -> Path:
+    """The settings that the first run writes."""
+    settings = folder / "settings.yml"
+    _, text = quickstart("--dry-run", "--settings", str(settings), *words).stdout.split(f"/dev/stdin {settings} \n")
+    settings.write_text(text[: text.rindex("env ANSIBLE_CONFIG=")])
+    return settings
+
+
+def inventory(settings: Path) -> dict[str, object]:
+    """The variables of the machine, as the playbook gets them with ``settings``."""
+    files = ["-i", str(ROOT / "ansible/inventory/routers.yml"), "-i", str(settings)]
+    command = [str(Path(program()).with_name("ansible-inventory")), *files, "--host", "gw1.example.net"]
+    told: dict[str, object] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return told
 
 
@@ -38,10 +55,28 @@ def test_a_dry_run_prints_the_commands(tmp_path: Path) -> None:
 
 def test_the_playbook_is_told_how_routers_find_the_machine_and_how_you_do() -> None:
     told = variables("--name", "2001:db8::5", SSH_CONNECTION="203.0.113.9 50000 2001:db8::5 2222")
-    assert told["gateway_settings"] == {"name": "2001:db8::5"}
     assert told["tributary_ssh_port"] == 2222
-    assert told["tributary_admin_networks"] == ["0.0.0.0/0", "::/0"]
     assert variables("--name", "gateway.example.net")["tributary_ssh_port"]
+
+
+@needs_ansible
+def test_the_first_run_writes_settings_that_count_more_than_the_example(tmp_path: Path) -> None:
+    told = inventory(written(tmp_path, "--name", "2001:db8::5"))
+    assert told["gateway_settings"] == {"name": "2001:db8::5"}
+    assert told["tributary_admin_networks"] == ["0.0.0.0/0", "::/0"]
+    assert told["tributary_parts"] == ["converter", "gateway", "console"]
+
+
+def test_later_runs_leave_the_settings_as_they_are(tmp_path: Path) -> None:
+    settings = written(tmp_path, "--name", "gateway.example.net")
+    for words in ([], ["--name", "gateway.example.net"]):
+        printed = quickstart("--dry-run", "--settings", str(settings), *words).stdout
+        assert "/dev/stdin" not in printed
+        assert f"-i {settings} " in printed.splitlines()[-1]
+    assert not {"gateway_settings", "tributary_admin_networks"} & variables("--settings", str(settings)).keys()
+    done = quickstart("--dry-run", "--settings", str(settings), "--name", "other.example.net")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert f"not the one in {settings}: change it there" in done.stderr
 
 
 def test_the_key_that_counts_is_that_of_whoever_logged_in() -> None:
@@ -64,8 +99,9 @@ def test_packages_made_elsewhere_are_taken_from_there(tmp_path: Path) -> None:
         (["--name", "100.80.0.5"], 64, "routers do not find"),
         (["--name", 'a", "b'], 64, "accepted: a name or an address"),
         (["--name"], 64, "a value is missing"),
+        (["--settings"], 64, "a value is missing"),
         (["--packages", "/none/such"], 66, "no such folder"),
-        (["--nmae", "x"], 64, "accepted: --name HOST, --packages DIR, --dry-run"),
+        (["--nmae", "x"], 64, "accepted: --name HOST, --packages DIR, --settings FILE, --dry-run"),
     ],
 )
 def test_what_is_wrong_is_refused(words: list[str], code: int, complaint: str) -> None:

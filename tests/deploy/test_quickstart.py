@@ -131,3 +131,13 @@ def test_the_second_run_changes_nothing(guest: Guest, ready: str) -> None:
     again = guest.ask(f"{QUICKSTART} 2>&1", WITHIN)
     assert "failed=0" in ready
     assert re.search(r"\bchanged=0 .*\bfailed=0\b", again), again
+
+
+@pytest.mark.usefixtures("ready")
+def test_a_later_run_takes_up_what_you_have_set(guest: Guest) -> None:
+    settings, prefix = "/etc/tributary/gateway-quickstart.yml", "fd12:3456:789a::/48"
+    guest.ask(f"echo '      lan_prefix: \"{prefix}\"' >> {settings}")
+    guest.ask(f"sed -i 's|tributary_admin_networks: .*|tributary_admin_networks: [10.77.0.0/24]|' {settings}")
+    again = guest.ask(f"{QUICKSTART} 2>&1", WITHIN)
+    assert f'lan_prefix = "{prefix}"' in guest.ask("cat /etc/tributary/gateway.toml"), again
+    assert not answers(guest, 22), again
