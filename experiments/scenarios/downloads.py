@@ -10,7 +10,7 @@ from pydantic import Field
 
 from experiments.fetch import fetch
 from experiments.plots import colours_of, paths
-from experiments.record import Download
+from experiments.record import Download, Sample
 from experiments.study.blueprint import CONVERTERS
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings
@@ -89,7 +89,8 @@ def values_of(download: Download, warm_up: float) -> dict[str, float]:
     Raises CommandError (exit 64) if nothing is left behind the warm-up.
     """
     end = download.samples[-1]
-    begin = next(sample for sample in download.samples if sample.at >= min(warm_up, end.at))
+    # Nothing has come at the request; all of a short answer may come with its head, in one sample.
+    begin = next(sample for sample in (Sample(0, {}, {}), *download.samples) if sample.at >= min(warm_up, end.at))
     if begin.at >= end.at:
         took = f"the download took {end.at:.2f} s, warm_up is {warm_up:g} s"
         raise CommandError(Exit.USAGE, f"{took}: accepted: a larger size, or a shorter warm_up")

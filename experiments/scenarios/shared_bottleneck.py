@@ -21,7 +21,7 @@ from pydantic import Field
 
 from experiments.plots import colours_of, paths
 from experiments.record import Download
-from experiments.scenarios.downloads import LEGACY, fetched, file_lasting
+from experiments.scenarios.downloads import LEGACY, fetched, file_lasting, values_of
 from experiments.study.experiment import Experiment, Seconds
 from experiments.study.readings import Point, Reading, Readings, Verdict, at_most, within
 from experiments.testbed.build import Testbed
@@ -64,7 +64,7 @@ class SharedBottleneck(Experiment):
         with ThreadPoolExecutor(len(points)) as pool:
             running = {name: pool.submit(fetched, testbed, each, file, self.seconds) for name, each in points.items()}
             downloads = {name: each.result() for name, each in running.items()}
-        rates = {f"{name}_mbps": _steady(each, self.warm_up) for name, each in downloads.items()}
+        rates = {f"{name}_mbps": values_of(each, self.warm_up)["steady_mbps"] for name, each in downloads.items()}
         session = downloads["session"]
         values = {
             "seconds": session.seconds,
@@ -106,14 +106,6 @@ def _allow(testbed: Testbed, subflows: int) -> None:
     client.ip("address", "replace", f"{second}/24", "dev", link.name)
     if subflows > 1:
         client.ip("mptcp", "endpoint", "add", second, "dev", link.name, "subflow")
-
-
-def _steady(download: Download, warm_up: float) -> float:
-    """Mbit/s of payload behind the warm-up."""
-    begin = next(sample for sample in download.samples if sample.at >= warm_up)
-    end = download.samples[-1]
-    moved = sum(end.by_path().values()) - sum(begin.by_path().values())
-    return 8e-6 * moved / (end.at - begin.at)
 
 
 def _whole(download: Download) -> list[tuple[float, float]]:

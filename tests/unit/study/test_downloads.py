@@ -44,6 +44,13 @@ def test_what_senders_knew_is_told_by_subflow_and_of_this_download_alone() -> No
     }
 
 
+def test_an_answer_that_comes_all_at_once_has_its_rates() -> None:
+    """Head and body in one piece: the only sample is the last one."""
+    made = Download("native", 100.0, 200, 16_000, "", [Sample(0.128, {AGAIN: 16_000}, {"wired": 17_000})])
+    values = values_of(made, warm_up=0)
+    assert [values["mbps"], values["steady_mbps"]] == pytest.approx([1.0, 1.0])
+
+
 def test_a_warm_up_that_takes_it_all_is_refused() -> None:
     with pytest.raises(CommandError, match="a larger size, or a shorter warm_up") as failure:
         values_of(download("mptcp", 0.8, 8_000_000, 2_000_000), warm_up=1.0)
