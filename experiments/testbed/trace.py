@@ -52,8 +52,9 @@ class Trace(Text):
     def peak(self, seconds: float) -> float:
         """The most that the link carries in so short a time, in IP bits per second on an average of that time."""
         window = round(1000 * seconds)
-        twice = (*self.times, *(self.times[-1] + time for time in self.times))
-        most = max(bisect_left(twice, time + window) - first for first, time in enumerate(self.times))
+        starts = range(0, self.times[-1] + window + 1, self.times[-1])
+        repeated = [start + time for start in starts for time in self.times]
+        most = max(bisect_left(repeated, time + window) - first for first, time in enumerate(self.times))
         return most * _OPPORTUNITY_BITS / seconds
 
     def turn(self, seconds: float) -> float:

@@ -52,6 +52,13 @@ def test_a_trace_knows_its_period_and_its_best_moments(trace: Path) -> None:
     assert (read.turn(0.003), read.turn(0.01)) == (0.001, 0.002)
 
 
+def test_the_best_moment_of_a_short_trace_is_as_good_as_all_of_it(tmp_path: Path) -> None:
+    """One line is a constant rate: the window has many of its periods."""
+    one_line = Trace.read(written(tmp_path / "one.trace", "1\n"))
+    assert (one_line.peak(0.1), one_line.turn(0.1)) == (12e6, 0.001)
+    assert Trace.read(written(tmp_path / "short.trace", "2\n3\n30\n")).peak(0.1) == pytest.approx(12 * 12e6 / 100)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
