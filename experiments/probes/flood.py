@@ -1,10 +1,11 @@
 """UDP at more than a link's rate, and what of it arrives, in IP bytes.
 
     python -m experiments.probes.flood send ADDRESS PORT BITS_PER_SECOND SECONDS
-    python -m experiments.probes.flood receive ADDRESS PORT                       prints ready, then one JSON line
+    python -m experiments.probes.flood receive ADDRESS PORT SILENCE               prints ready, then one JSON line
     python -m experiments.probes.flood arrivals ADDRESS PORT SETTLING SECONDS     prints ready, then one JSON line
 
-``receive`` measures ``bits_per_second`` from the first packet to the last, and ends when none has come for a while.
+``receive`` measures ``bits_per_second`` from the first packet to the last, and ends when none has come for SILENCE
+seconds.
 For ``arrivals`` the first packet starts the clock: after SETTLING seconds, for SECONDS, ``bytes`` gets those of each
 millisecond.
 """
@@ -19,14 +20,15 @@ from contextlib import suppress
 
 _PAYLOAD = 1400
 _HEADERS = 20 + 8  # IPv4 and UDP
+PACKET = _PAYLOAD + _HEADERS
+"""IP bytes of each packet."""
 _FIRST = 15.0  # seconds until the first packet
-_SILENCE = 0.3  # seconds without a packet after which the flood is over
 
 
 def send(address: str, port: int, bits_per_second: float, seconds: float) -> None:
     """Send evenly, in bursts of at most a millisecond's worth, until the time is over or nobody receives any more."""
     packet = bytes(_PAYLOAD)
-    per_second = bits_per_second / 8 / (_PAYLOAD + _HEADERS)
+    per_second = bits_per_second / 8 / PACKET
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, suppress(ConnectionRefusedError):
         sender.connect((address, port))
         start, sent = time.monotonic(), 0
@@ -53,9 +55,9 @@ def _packets(address: str, port: int, silence: float, seconds: float) -> Iterato
             wait = min(silence, end - time.monotonic())
 
 
-def receive(address: str, port: int) -> float:
+def receive(address: str, port: int, silence: float) -> float:
     """The arrival rate in IP bits per second; 0 if fewer than two packets came."""
-    arrived = list(_packets(address, port, _SILENCE, math.inf))
+    arrived = list(_packets(address, port, silence, math.inf))
     if len(arrived) < 2:
         return 0
     (first, size), (last, _) = arrived[0], arrived[-1]
@@ -79,7 +81,7 @@ def main(what: str, address: str, port: str, *numbers: str) -> None:
     if what == "send":
         send(address, int(port), *map(float, numbers))
     elif what == "receive":
-        print(json.dumps({"bits_per_second": receive(address, int(port))}))
+        print(json.dumps({"bits_per_second": receive(address, int(port), *map(float, numbers))}))
     else:
         print(json.dumps({"bytes": arrivals(address, int(port), *map(float, numbers))}))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.probes.flood import PACKET
 from experiments.testbed.build import Testbed, standing
 from experiments.testbed.profile import PROFILES
 from experiments.testbed.selfcheck import check_links
@@ -17,7 +18,6 @@ from tributary.settings.files import check, load
 pytestmark = [pytest.mark.slow, pytest.mark.calm]
 
 PORT = 5202
-PACKET = 1428  # IP bytes of each packet of the flood
 
 
 def traced(path: Path, times: Sequence[int]) -> Profile:
