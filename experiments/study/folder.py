@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from experiments.results import partial_folder, write_json
 from experiments.study import tidy
-from experiments.study.readings import Point, Reading, Readings, Verdict, name_of
+from experiments.study.readings import Point, Reading, Readings, Verdict, file_name
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -94,7 +94,7 @@ class Folder:
         _write_table(self.path / "sending.csv", tidy.sending(experiment, readings))
 
     def _file(self, point: Point, repetition: int) -> Path:
-        return self.path / "readings" / f"{name_of(point)}-{repetition:02}.json"
+        return self.path / "readings" / f"{file_name(point, repetition)}.json"
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:

@@ -23,6 +23,11 @@ def name_of(point: Point) -> str:
     return ",".join(f"{key}={value}" for key, value in point.items())
 
 
+def file_name(point: Point, repetition: int) -> str:
+    """``converter=native,family=ipv4-01``: of the files of a reading, without their suffix; a path in it is quoted."""
+    return f"{name_of(point).replace('/', '%2F')}-{repetition:02}"
+
+
 @dataclass(frozen=True)
 class Reading:
     """What one repetition at one point gave.

@@ -15,7 +15,7 @@ from experiments.study.blueprint import Blueprint, Standing
 from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.plot import plot
-from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, name_of
+from experiments.study.readings import STOLEN, Point, Reading, Readings, Verdict, file_name, name_of
 from experiments.study.steal import stolen, wait_for_calm
 from experiments.testbed import native
 from experiments.testbed.build import Testbed
@@ -90,7 +90,7 @@ class _Measurement:
         if not (self.pcap and isinstance(built, Testbed)):
             return nullcontext()
         nodes = (built.client, built.gateway, built.server)
-        return captured(nodes, self.folder.path / "pcap", f"{name_of(point)}-{repetition:02}")
+        return captured(nodes, self.folder.path / "pcap", file_name(point, repetition))
 
     def _note(self, standing: Standing[object], blueprint: Blueprint, seed: int) -> None:
         about = {"seed": seed, "emulated_by": standing.emulation, "measured": as_json(standing.links)}

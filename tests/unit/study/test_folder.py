@@ -4,6 +4,7 @@ from pathlib import Path
 
 from experiments.results import finish
 from experiments.study.folder import Folder
+from experiments.study.readings import Reading
 from tests.unit.study.test_readings import reading
 
 PLAN = {"scenario": "made up", "options": {"repeat": 2}}
@@ -17,6 +18,15 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert again.has({"by": "squid", "family": "ipv4"}, 1)
     assert not again.has({"by": "squid", "family": "ipv4"}, 2)
     assert [each.values["mbps"] for each in again.readings()] == [10.0]
+
+
+def test_a_path_among_the_circumstances_is_part_of_a_file_s_name(tmp_path: Path) -> None:
+    """As of --sweep wired.trace=DIR/FILE."""
+    folder = Folder.resume_or_begin(tmp_path, PLAN)
+    point = {"wired.trace": "traces/lte.trace"}
+    folder.add(Reading(point, 1, {"mbps": 10.0}, {}))
+    assert folder.has(point, 1)
+    assert [each.point for each in folder.readings()] == [point]
 
 
 def test_another_plan_or_a_whole_run_is_not_gone_on_with(tmp_path: Path) -> None:
