@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tributary.daemons.state_file import write_atomic
 from tributary.paths import ROOT
 
 
@@ -103,8 +104,8 @@ def machine() -> dict[str, object]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write ``value`` as indented JSON."""
-    path.write_text(json.dumps(value, indent=2) + "\n")
+    """Write ``value`` as indented JSON: whole, or not at all; raises CommandError (exit 71)."""
+    write_atomic(path, f"{json.dumps(value, indent=2)}\n".encode(), mode=0o666)
 
 
 def _processor() -> str | None:

@@ -69,18 +69,17 @@ class Folder:
 
     def readings(self) -> Readings:
         """What is there so far."""
-        return Readings(Reading.read(_read(path)) for path in sorted((self.path / "readings").glob("*.json")))
+        return Readings(
+            Reading.read(json.loads(path.read_text())) for path in sorted((self.path / "readings").glob("*.json"))
+        )
 
     def has(self, point: Point, repetition: int) -> bool:
-        """Whether this reading is there."""
-        return self._file(point, repetition).exists()
+        """Whether this reading is there, and can be read."""
+        return _read(self._file(point, repetition)) is not None
 
     def add(self, reading: Reading) -> None:
         """Keep ``reading``: whole, or not at all."""
-        path = self._file(reading.point, reading.repetition)
-        new = path.with_suffix(".new")
-        write_json(new, reading.as_json())
-        new.replace(path)
+        write_json(self._file(reading.point, reading.repetition), reading.as_json())
 
     def note_testbed(self, about: Mapping[str, Any]) -> None:
         """Add a line to testbeds.jsonl: what some of the readings were measured on."""
@@ -103,4 +102,8 @@ def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
+    """None if it is not there, or torn: the machine may have stopped before its bytes were on the disk."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None

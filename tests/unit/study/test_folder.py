@@ -29,6 +29,20 @@ def test_a_path_among_the_circumstances_is_part_of_a_file_s_name(tmp_path: Path)
     assert [each.point for each in folder.readings()] == [point]
 
 
+def test_a_torn_file_counts_as_missing(tmp_path: Path) -> None:
+    """What a machine may leave that stops, and keeps a file's name before its bytes."""
+    first = Folder.resume_or_begin(tmp_path, PLAN)
+    first.add(reading("squid", 1, 10.0))
+    (torn,) = (first.path / "readings").iterdir()
+    torn.write_text("")
+    again = Folder.resume_or_begin(tmp_path, PLAN)
+    assert not again.has({"by": "squid", "family": "ipv4"}, 1)
+    again.add(reading("squid", 1, 11.0))
+    assert [each.values["mbps"] for each in again.readings()] == [11.0]
+    (first.path / "plan.json").write_text("")
+    assert Folder.resume_or_begin(tmp_path, PLAN) != first
+
+
 def test_another_plan_or_a_whole_run_is_not_gone_on_with(tmp_path: Path) -> None:
     first = Folder.resume_or_begin(tmp_path, PLAN)
     assert Folder.resume_or_begin(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
