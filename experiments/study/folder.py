@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +11,7 @@ from typing import Any, Self
 from experiments.results import partial_folder, write_json
 from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, file_name
+from tributary.daemons.directories import lock_file
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -43,15 +45,24 @@ class Folder:
     path: Path
 
     @classmethod
-    def resume_or_begin(cls, parent: Path, plan: Mapping[str, Any]) -> Self:
-        """The newest unfinished run of ``plan`` in ``parent``, or a new one."""
+    @contextmanager
+    def resumed_or_begun(cls, parent: Path, plan: Mapping[str, Any]) -> Iterator[Self]:
+        """The newest unfinished run of ``plan`` in ``parent``, or a new one: nobody else's for the length of the block.
+
+        Raises CommandError (exit 75) if another command goes on with that run.
+        """
         for path in sorted(parent.glob("*.partial"), reverse=True):
-            if _read(path / "plan.json") == plan:
-                return cls(path)
+            if _read(path / "plan.json") != plan:
+                continue
+            with _locked(path):
+                if path.exists():  # else it has become whole meanwhile
+                    yield cls(path)
+                    return
         path = partial_folder(parent)
-        (path / "readings").mkdir()
-        write_json(path / "plan.json", plan)
-        return cls(path)
+        with _locked(path):
+            (path / "readings").mkdir()
+            write_json(path / "plan.json", plan)
+            yield cls(path)
 
     @classmethod
     def newest(cls, parent: Path) -> Self | None:
@@ -94,6 +105,18 @@ class Folder:
 
     def _file(self, point: Point, repetition: int) -> Path:
         return self.path / "readings" / f"{file_name(point, repetition)}.json"
+
+
+@contextmanager
+def _locked(partial: Path) -> Iterator[None]:
+    """The lock is beside the folder, which has another name once it is whole."""
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(lock_file(partial.with_name(f"{partial.name}.lock")))
+        except BlockingIOError as error:
+            message = f"{partial}: another command goes on with this run: accepted: other options, or other --results"
+            raise CommandError(Exit.IN_USE, message) from error
+        yield
 
 
 def _write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:

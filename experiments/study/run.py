@@ -42,12 +42,12 @@ def perform(
     again if the hypervisor took more meanwhile than is ``allowed``.
     """
     plan = order.plan()
-    folder = Folder.resume_or_begin(results / order.experiment.name, plan)
-    wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
-    if wanted:
-        write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.experiment.paper))
-        _Measurement(order, name, folder, console, allowed, pcap).measure(wanted)
-    return _conclude(order, folder)
+    with Folder.resumed_or_begun(results / order.experiment.name, plan) as folder:
+        wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
+        if wanted:
+            write_json(folder.path / "manifest.json", manifest(script, plan=plan, paper=order.experiment.paper))
+            _Measurement(order, name, folder, console, allowed, pcap).measure(wanted)
+        return _conclude(order, folder)
 
 
 @dataclass(frozen=True)

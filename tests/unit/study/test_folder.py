@@ -1,19 +1,29 @@
 """A run's folder: what is there stays there, and only a run of the same plan goes on with it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from experiments.results import finish
 from experiments.study.folder import Folder
 from experiments.study.readings import Reading
 from tests.unit.study.test_readings import reading
+from tributary.settings.errors import CommandError, Exit
 
 PLAN = {"scenario": "made up", "options": {"repeat": 2}}
 
 
+def begun(parent: Path, plan: Mapping[str, object] = PLAN) -> Folder:
+    """As a run that stopped leaves it."""
+    with Folder.resumed_or_begun(parent, plan) as folder:
+        return folder
+
+
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    first = Folder.resume_or_begin(tmp_path, PLAN)
+    first = begun(tmp_path)
     first.add(reading("squid", 1, 10.0))
-    again = Folder.resume_or_begin(tmp_path, PLAN)
+    again = begun(tmp_path)
     assert again == first
     assert again.has({"by": "squid", "family": "ipv4"}, 1)
     assert not again.has({"by": "squid", "family": "ipv4"}, 2)
@@ -22,7 +32,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_path_among_the_circumstances_is_part_of_a_file_s_name(tmp_path: Path) -> None:
     """As of --sweep wired.trace=DIR/FILE."""
-    folder = Folder.resume_or_begin(tmp_path, PLAN)
+    folder = begun(tmp_path)
     point = {"wired.trace": "traces/lte.trace"}
     folder.add(Reading(point, 1, {"mbps": 10.0}, {}))
     assert folder.has(point, 1)
@@ -31,30 +41,44 @@ def test_a_path_among_the_circumstances_is_part_of_a_file_s_name(tmp_path: Path)
 
 def test_a_torn_file_counts_as_missing(tmp_path: Path) -> None:
     """What a machine may leave that stops, and keeps a file's name before its bytes."""
-    first = Folder.resume_or_begin(tmp_path, PLAN)
+    first = begun(tmp_path)
     first.add(reading("squid", 1, 10.0))
     (torn,) = (first.path / "readings").iterdir()
     torn.write_text("")
-    again = Folder.resume_or_begin(tmp_path, PLAN)
+    again = begun(tmp_path)
     assert not again.has({"by": "squid", "family": "ipv4"}, 1)
     again.add(reading("squid", 1, 11.0))
     assert [each.values["mbps"] for each in again.readings()] == [11.0]
     (first.path / "plan.json").write_text("")
-    assert Folder.resume_or_begin(tmp_path, PLAN) != first
+    assert begun(tmp_path) != first
+
+
+def test_a_run_that_goes_on_is_nobody_else_s(tmp_path: Path) -> None:
+    """A second command of the same plan writes nothing; one of another plan has a folder of its own."""
+    begun(tmp_path, PLAN | {"options": {"repeat": 3}})
+    with Folder.resumed_or_begun(tmp_path, PLAN) as first:
+        (first.path / "manifest.json").write_text("of the first")
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(CommandError, match="another command goes on with this run") as failure:
+            begun(tmp_path)
+        assert (failure.value.code, sorted(tmp_path.rglob("*"))) == (Exit.IN_USE, before)
+        assert begun(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
+    assert begun(tmp_path) == first
 
 
 def test_another_plan_or_a_whole_run_is_not_gone_on_with(tmp_path: Path) -> None:
-    first = Folder.resume_or_begin(tmp_path, PLAN)
-    assert Folder.resume_or_begin(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
-    finish(first.path)
+    with Folder.resumed_or_begun(tmp_path, PLAN) as first:
+        assert begun(tmp_path, PLAN | {"options": {"repeat": 3}}) != first
+        finish(first.path)
     whole = first.path.with_suffix("")
     assert whole.suffix != ".partial"
     assert whole.exists()
-    assert Folder.resume_or_begin(tmp_path, PLAN).path != whole
+    assert begun(tmp_path).path != whole
+    assert not [*tmp_path.glob("*.lock")]
 
 
 def test_tables_have_every_number(tmp_path: Path) -> None:
-    folder = Folder.resume_or_begin(tmp_path, PLAN)
+    folder = begun(tmp_path)
     for repetition in (1, 2):
         folder.add(reading("squid", repetition, 10.0 * repetition))
     folder.write_tables("mine", folder.readings())
