@@ -106,15 +106,16 @@ def _run(
     # Here and below, not at the top: what measures takes a second to load, and help measures nothing.
     from experiments.study.changes import orders
     from experiments.testbed import preflight
-    from experiments.testbed.build import take_down_orphans
+    from experiments.testbed.build import alone, take_down_orphans
     from experiments.testbed.native import measure_released
 
     scenarios, changes = _OF.get(name, (f"bench-{name}",)), _changes(name, {"only": only, "peers": peers})
     preflight.need_all("bench run")
     measure_released()
-    take_down_orphans()
     wanted = orders([EVERYTHING[each] for each in scenarios], changes, quick)
-    metrics, absent = _measured(wanted, results / "experiment", Allowed(most_stolen, tolerance))
+    with alone(_TESTBED):
+        take_down_orphans()
+        metrics, absent = _measured(wanted, results / "experiment", Allowed(most_stolen, tolerance))
     if json:
         from experiments.results import machine
         from experiments.study.metrics import as_json

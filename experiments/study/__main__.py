@@ -18,7 +18,7 @@ from experiments.study.order import Order
 from experiments.study.published import publish, published
 from experiments.study.readings import Verdict, name_of
 from experiments.testbed import preflight
-from experiments.testbed.build import take_down_orphans
+from experiments.testbed.build import alone, take_down_orphans
 from experiments.testbed.native import measure_released
 from tributary.settings.cli import Arguments, Contradiction, program, run
 from tributary.settings.errors import CommandError, Exit
@@ -250,8 +250,9 @@ def _run(
         return 0
     preflight.need_all("experiment run")
     need_settings(order.blueprint(point) for order in wanted for point in order.points)
-    take_down_orphans()
-    return perform(wanted)
+    with alone(testbed):
+        take_down_orphans()
+        return perform(wanted)
 
 
 def _run_on_hosts(

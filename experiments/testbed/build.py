@@ -109,6 +109,22 @@ def reserved(name: str, keep: bool = False) -> Iterator[Path]:
                 take_down(name)
 
 
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Testbeds called ``name`` are this command's for the length of the block, also between one and the next.
+
+    Raises CommandError: exit 75 if they are another command's.
+    """
+    check_name(name)
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(directories.lock_file(_RUN / f"tributary-run-{name}.lock"))
+        except BlockingIOError as error:
+            message = f"another command measures on testbeds {name!r}: accepted: another name, or when that has ended"
+            raise CommandError(Exit.IN_USE, message) from error
+        yield
+
+
 def take_down(name: str) -> None:
     """Remove the testbed ``name`` with its processes and files; every part is tried, the first error raised."""
     errors: list[CommandError] = []

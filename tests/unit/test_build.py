@@ -1,0 +1,26 @@
+"""Whose a testbed is: names and locks, without a network."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.testbed import build
+from experiments.testbed.build import alone
+from tributary.settings.errors import CommandError, Exit
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is /run to the testbeds of a machine that has no namespaces."""
+    monkeypatch.setattr(build, "_RUN", tmp_path)
+    monkeypatch.setattr(build, "_all_namespaces", lambda: [])
+    return tmp_path
+
+
+def test_the_testbeds_of_a_name_are_one_command_s_also_between_one_and_the_next(run: Path) -> None:
+    with alone("mine"), alone("other"):
+        with pytest.raises(CommandError, match="another command measures on testbeds 'mine'") as caught, alone("mine"):
+            pass
+        assert caught.value.code == Exit.IN_USE
+        assert build.names() == []
+    assert [*run.iterdir()] == []
