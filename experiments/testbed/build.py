@@ -143,16 +143,21 @@ def take_down(name: str) -> None:
 
 def take_down_orphans() -> list[str]:
     """Remove every testbed whose run was killed; returns their names."""
-    found = orphans()
-    for name in found:
-        take_down(name)
+    with standing_alone():  # else another command takes the name meanwhile, once it has removed the same
+        found = _orphans()
+        for name in found:
+            take_down(name)
     return found
 
 
 def orphans() -> list[str]:
     """The names of testbeds whose run was killed."""
     with standing_alone():
-        return [name for name in names() if _is_orphan(_directory(name))]
+        return _orphans()
+
+
+def _orphans() -> list[str]:
+    return [name for name in names() if _is_orphan(_directory(name))]
 
 
 def names() -> list[str]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from experiments.testbed import build
-from experiments.testbed.build import alone
+from experiments.testbed.build import alone, take_down_orphans
+from tributary.daemons.directories import lock_file
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -13,7 +14,7 @@ from tributary.settings.errors import CommandError, Exit
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is /run to the testbeds of a machine that has no namespaces."""
     monkeypatch.setattr(build, "_RUN", tmp_path)
-    monkeypatch.setattr(build, "_all_namespaces", lambda: [])
+    monkeypatch.setattr(build, "_all_namespaces", list)
     return tmp_path
 
 
@@ -24,3 +25,19 @@ def test_the_testbeds_of_a_name_are_one_command_s_also_between_one_and_the_next(
         assert caught.value.code == Exit.IN_USE
         assert build.names() == []
     assert [*run.iterdir()] == []
+
+
+def test_nobody_makes_a_testbed_anew_while_what_a_killed_run_left_of_it_goes(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "tributary-testbed-killed").mkdir()
+    removed = build.take_down
+
+    def take_down(name: str) -> None:
+        with pytest.raises(BlockingIOError), lock_file(run / "tributary-testbeds.lock"):
+            pass
+        removed(name)
+
+    monkeypatch.setattr(build, "take_down", take_down)
+    assert take_down_orphans() == ["killed"]
+    assert build.names() == []
