@@ -25,7 +25,8 @@ _EPILOG = """\
 "series" (every single measurement), "missing" (peers that are not installed, to which there is no ratio) and "machine".
 
 Results go to results/experiment/EXPERIMENT/TIME/, as those of scripts/experiment do, whose report has them too. A run
-that was stopped goes on where it stopped when it is asked for again in the same way.
+that was stopped goes on where it stopped when it is asked for again in the same way. Of several experiments one that
+cannot be measured is named at once, and the others go on: the command ends with the exit code of the first.
 """
 _TESTBED = "bench"
 _ABOUT = {
@@ -115,14 +116,7 @@ def _run(
     wanted = orders([EVERYTHING[each] for each in scenarios], changes, quick)
     with alone(_TESTBED):
         take_down_orphans()
-        metrics, absent = _measured(wanted, results / "experiment", Allowed(most_stolen, tolerance))
-    if json:
-        from experiments.results import machine
-        from experiments.study.metrics import as_json
-
-        print(dumps({**as_json(metrics), "missing": absent, "machine": machine()}, indent=2))
-    else:
-        _show(name, metrics, absent)
+        _measure(name, wanted, results / "experiment", Allowed(most_stolen, tolerance), json)
 
 
 def _changes(name: str, given: Mapping[str, Sequence[str]]) -> list[str]:
@@ -136,21 +130,24 @@ def _changes(name: str, given: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{option}={','.join(names)}" for option, names in given.items() if names]
 
 
-def _measured(wanted: "Sequence[Order]", results: Path, allowed: Allowed) -> "tuple[list[Metric], list[str]]":
-    """What the experiments give together, and the peers that are missing."""
+def _measure(name: str, wanted: "Sequence[Order]", results: Path, allowed: Allowed, as_json: bool) -> None:
+    """Shows what the experiments give together, and the peers that are missing: of those that could be measured."""
     from rich.console import Console
 
     from experiments.study.metrics import missing
-    from experiments.study.run import perform
+    from experiments.study.run import perform_all
 
-    where = (_TESTBED, results, Console(stderr=True), allowed)
     metrics: list[Metric] = []
     absent: dict[str, None] = {}
-    for order in wanted:
-        readings = perform("bench", order, *where).readings
-        metrics += order.experiment.quoted(readings)
-        absent |= dict.fromkeys(missing(readings))
-    return metrics, list(absent)
+    done = 0
+    try:
+        for order, outcome in perform_all("bench", wanted, _TESTBED, results, Console(stderr=True), allowed):
+            done += 1
+            metrics += order.experiment.quoted(outcome.readings)
+            absent |= dict.fromkeys(missing(outcome.readings))
+    finally:
+        if done:
+            _show(name, metrics, [*absent], as_json)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -158,7 +155,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str]) -> None:
+def _show(name: str, metrics: "Sequence[Metric]", absent: Sequence[str], json: bool) -> None:
+    if json:
+        from experiments.results import machine
+        from experiments.study.metrics import as_json
+
+        print(dumps({**as_json(metrics), "missing": absent, "machine": machine()}, indent=2))
+        return
     from rich.console import Console
     from rich.table import Table
 

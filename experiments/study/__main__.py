@@ -47,7 +47,8 @@ _RUN_END = """\
 
 Results go to results/experiment/NAME/TIME/: manifest.json, testbeds.jsonl, readings/*.json, values.csv, series.csv,
 sending.csv, verdicts.json, plot.svg. A run that was stopped goes on where it stopped when it is asked for again in the
-same way, with the same files.
+same way, with the same files; of all, those that had come to their end are measured anew. One of all that cannot be
+measured is named at once, and the others go on: the command ends with the exit code of the first.
 
 exit codes:
   0 every claim holds     1 a claim does not hold     64 wrong arguments
@@ -284,16 +285,17 @@ def _run_on_hosts(
 def _perform(testbed: str, results: Path, allowed: Allowed, pcap: bool, as_json: bool, wanted: Sequence[Order]) -> int:
     from rich.console import Console
 
-    from experiments.study.run import perform
+    from experiments.study.run import perform_all
     from experiments.study.telling import exit_code
 
     measure_released()
-    where = (testbed, results, Console(stderr=True), allowed, pcap)
-    verdicts = {order.experiment.name: perform("experiment", order, *where).verdicts for order in wanted}
-    if as_json:
-        print(dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
-    else:
-        _show(verdicts)
+    verdicts: dict[str, Sequence[Verdict]] = {}
+    try:
+        for order, outcome in perform_all("experiment", wanted, testbed, results, Console(stderr=True), allowed, pcap):
+            verdicts[order.experiment.name] = outcome.verdicts
+    finally:
+        if verdicts:
+            _show(verdicts, as_json)
     return exit_code(verdict for each in verdicts.values() for verdict in each)
 
 
@@ -364,7 +366,10 @@ def _show_orders(orders: Sequence[Order]) -> None:
             print(f"  {name_of(point)}")
 
 
-def _show(verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+def _show(verdicts: Mapping[str, Sequence[Verdict]], as_json: bool) -> None:
+    if as_json:
+        print(dumps({name: [verdict.as_json() for verdict in each] for name, each in verdicts.items()}, indent=2))
+        return
     from rich.console import Console
 
     from experiments.study.telling import tell

@@ -1,6 +1,6 @@
 """One run of an experiment: what is missing is measured, then judged and drawn from the readings alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,6 +21,7 @@ from experiments.testbed import native
 from experiments.testbed.build import Testbed
 from experiments.testbed.captures import captured
 from experiments.testbed.selfcheck import as_json
+from tributary.settings.errors import CommandError
 
 _ATTEMPTS = 3
 
@@ -31,6 +32,34 @@ class Outcome:
 
     readings: Readings
     verdicts: Sequence[Verdict]
+
+
+def perform_all(
+    script: str,
+    orders: Sequence[Order],
+    name: str,
+    results: Path,
+    console: Console,
+    allowed: Allowed,
+    pcap: bool = False,
+) -> Iterator[tuple[Order, Outcome]]:
+    """Those of ``orders`` that can be performed, and what each gave.
+
+    Of several, one that cannot is told, and the others go on; then raises CommandError, with the first one's exit code.
+    """
+    failures: dict[str, CommandError] = {}
+    for order in orders:
+        try:
+            outcome = perform(script, order, name, results, console, allowed, pcap)
+        except CommandError as failure:
+            if len(orders) == 1:
+                raise
+            console.print(f"{order.experiment.name}: {failure}", markup=False, highlight=False, soft_wrap=True)
+            failures[order.experiment.name] = failure
+        else:
+            yield order, outcome
+    if failures:
+        raise CommandError(next(iter(failures.values())).code, f"not measured to the end: {', '.join(failures)}")
 
 
 def perform(

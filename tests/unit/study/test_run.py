@@ -1,0 +1,64 @@
+"""Several experiments in a row: one that cannot be measured costs the others nothing."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.bench import __main__ as bench
+from experiments.study import __main__ as study
+from experiments.study import run
+from experiments.study.arguments import Allowed
+from experiments.study.catalogue import SCENARIOS
+from experiments.study.changes import orders
+from experiments.study.order import Order
+from experiments.study.readings import Readings, exactly
+from experiments.study.run import Outcome
+from tributary.settings.errors import CommandError, Exit
+from tributary.settings.units import Share
+
+ALLOWED = Allowed(Share(20_000), Share(50_000))
+NAMES = ("legacy", "multipath", "mtu", "delays")
+
+
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Sequence[Order]:
+    """Four experiments, of which the second and the last cannot be measured."""
+
+    def perform(_script: str, order: Order, *_: object) -> Outcome:
+        if order.experiment.name in ("multipath", "delays"):
+            code = Exit.IN_USE if order.experiment.name == "multipath" else Exit.SYSTEM
+            raise CommandError(code, f"link of {order.experiment.name}: [off] by 9%")
+        return Outcome(Readings(), [exactly("the same", "1", "1")])
+
+    monkeypatch.setattr(run, "perform", perform)
+    monkeypatch.setattr(study, "measure_released", lambda: None)
+    return orders([SCENARIOS[name] for name in NAMES], ())
+
+
+def test_of_all_those_that_can_be_measured_are_shown_and_the_first_failure_is_the_exit_code(
+    wanted: Sequence[Order], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError, match="not measured to the end: multipath, delays") as failure:
+        study._perform("none", tmp_path, ALLOWED, False, True, wanted)
+    told = capsys.readouterr()
+    assert failure.value.code == Exit.IN_USE
+    assert list(json.loads(told.out)) == ["legacy", "mtu"]
+    assert told.err.splitlines() == ["multipath: link of multipath: [off] by 9%", "delays: link of delays: [off] by 9%"]
+
+
+def test_a_single_one_says_why_and_nothing_else(
+    wanted: Sequence[Order], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError, match="link of multipath") as failure:
+        study._perform("none", tmp_path, ALLOWED, False, True, wanted[1:2])
+    assert (failure.value.code, *capsys.readouterr()) == (Exit.IN_USE, "", "")
+
+
+def test_a_benchmark_of_several_shows_what_there_is(
+    wanted: Sequence[Order], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError, match="not measured to the end: multipath, delays"):
+        bench._measure("any", wanted, tmp_path, ALLOWED, True)
+    assert json.loads(capsys.readouterr().out)["values"] == {}
