@@ -51,7 +51,8 @@ same way, with the same files; of all, those that had come to their end are meas
 measured is named at once, and the others go on: the command ends with the exit code of the first.
 
 exit codes:
-  0 every claim holds     1 a claim does not hold     64 wrong arguments
+  0 no claim fails: each holds, or differs for a known reason; or there was none to judge
+  1 a claim fails         64 wrong arguments
   3 none fails, and one is undecided: its 95 % interval has the bound in it; more repetitions make it narrower
   69 something is missing 71 the system refused       77 not root
   75 an experiment runs already, or a link is not as described (is the machine busy?)

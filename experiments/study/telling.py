@@ -25,7 +25,7 @@ def tell(console: Console, verdicts: Iterable[Verdict]) -> None:
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """What a command that judged them ends with: 0 if all of them hold, 1 if one fails, 3 if one is undecided."""
+    """What a command that judged them ends with: 1 if one fails, 3 if one is undecided, 0 if all hold or differ."""
     decisions = {verdict.decision for verdict in verdicts}
     if Decision.FAILS in decisions:
         return Exit.WRONG_RESULT
