@@ -38,7 +38,6 @@ from tributary.settings.units import Share, Size
 
 UNLIMITED = "unlimited"
 LISTENS = f"{LISTENER}:3128"
-_GROUP = "tributary-start"
 _MOST = 12.0  # milliseconds
 
 
@@ -107,7 +106,7 @@ def start_milliseconds(testbed: Testbed, limit: Point, count: int) -> tuple[floa
     """Of so many starts; raises CommandError if the system does not let itself be limited, or the converter fails."""
     memory = None if limit["memory"] == UNLIMITED else Size.parse(limit["memory"]).amount
     processor = None if limit["processor"] == UNLIMITED else Share.parse(limit["processor"]).fraction
-    with limited(_GROUP, memory, processor) as wrapper:
+    with limited(f"tributary-start-{testbed.name}", memory, processor) as wrapper:
         return cables.starts(testbed, LISTENS, count, [*wrapper, *converter(testbed)])
 
 

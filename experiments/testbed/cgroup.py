@@ -1,14 +1,17 @@
 """Limits for a process and its children: memory and processor time, by a control group (cgroups(7))."""
 
 import os
+import signal
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tributary.settings.errors import CommandError, Exit
 
 _PERIOD = 10_000  # microseconds: a share of a processor is given out every hundredth of a second,
 _LEAST = 1000  # or more seldom: the kernel takes no smaller one (sched/sched-bwc.rst)
+_GONE_WITHIN = 5.0  # seconds
 # A share of a processor is for ordinary processes: where real-time ones have shares of their own, none may enter.
 _ENTER = """chrt --other --pid 0 $$ &&
 for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done; exec "$@"
@@ -19,7 +22,8 @@ for group in $TRIBUTARY_GROUPS; do echo $$ >"$group/cgroup.procs" || exit; done;
 def limited(name: str, memory: int | None = None, processor: float | None = None) -> Iterator[list[str]]:
     """What to put before a command so that it runs with at most ``memory`` bytes and ``processor`` of one processor.
 
-    It must have ended when the block does. Raises CommandError (71) if the system does not let its groups be limited.
+    What still runs of it when the block ends is killed. Raises CommandError (71) if the system does not let its groups
+    be limited.
     """
     limits = {}
     if memory is not None:
@@ -36,7 +40,7 @@ def limited(name: str, memory: int | None = None, processor: float | None = None
             group = parent / name
             if group not in groups.values():
                 _make(group)
-                stack.callback(group.rmdir)
+                stack.callback(_remove, group)
             groups[controller] = group
             for file, value in (second if unified else first).items():
                 _write(group / file, value)
@@ -65,6 +69,21 @@ def _make(group: Path) -> None:
         raise CommandError(
             Exit.SYSTEM, f"{group}: {os.strerror(error.errno or 0)}: no control group can be made"
         ) from error
+
+
+def _remove(group: Path) -> None:
+    deadline = time.monotonic() + _GONE_WITHIN
+    while True:
+        # A 0 stands for who belongs to another PID namespace.
+        for pid in filter(None, map(int, (group / "cgroup.procs").read_text().split())):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            return group.rmdir()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise CommandError(Exit.SYSTEM, f"{group}: {os.strerror(error.errno or 0)}: not removed") from error
+        time.sleep(0.01)
 
 
 def _write(file: Path, value: str) -> None:
