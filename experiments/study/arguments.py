@@ -21,6 +21,10 @@ class Allowed:
     most_stolen: Share
     tolerance: Share
 
+    def as_json(self) -> dict[str, object]:
+        """For a plan."""
+        return {"most_stolen": str(self.most_stolen), "tolerance": str(self.tolerance)}
+
 
 def add_measuring(parser: Arguments, printed: str) -> None:
     """--quick, --results, those of Allowed, and --json, which prints what is ``printed``."""

@@ -136,10 +136,12 @@ class Order:
 
     def plan(self) -> dict[str, object]:
         """What two runs must agree in for one to go on where the other stopped."""
+        directions = [way for each in self.combinations for link in each.topology.links for way in (link.down, link.up)]
         optional = {
             "axes": {key: list(values) for key, values in self.axes.items()},
             "hosts": dict(self.place.described),
             "files": dict(self.experiment.files),
+            "traces": {str(way.trace): way.trace.digest for way in directions if way.trace},
         }
         return {
             "scenario": self.experiment.name,

@@ -70,7 +70,8 @@ def perform(
     All that was measured and concluded is in ``results``, with captures of each reading if ``pcap``. A reading is taken
     again if the hypervisor took more meanwhile than is ``allowed``.
     """
-    plan = order.plan()
+    # Captures take processor time from what is measured.
+    plan = order.plan() | allowed.as_json() | ({"pcap": True} if pcap else {})
     with Folder.resumed_or_begun(results / order.experiment.name, plan) as folder:
         wanted = [(repetition, point) for repetition, point in order.readings if not folder.has(point, repetition)]
         if wanted:

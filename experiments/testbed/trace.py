@@ -5,6 +5,7 @@ the link can deliver 1,500 bytes of IP packets. After its last time the trace be
 experiments/link-emulator/src/trace.rs has the details, and replays it.
 """
 
+import hashlib
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,11 @@ class Trace(Text):
     def turn(self, seconds: float) -> float:
         """Seconds from one opportunity to the next where in so short a time the link carries most, on an average."""
         return _OPPORTUNITY_BITS / self.peak(seconds)
+
+    @property
+    def digest(self) -> str:
+        """Of its times: a file of the same path may have others later."""
+        return hashlib.sha256(" ".join(map(str, self.times)).encode()).hexdigest()[:12]
 
     def __str__(self) -> str:
         return str(self.path)

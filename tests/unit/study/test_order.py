@@ -80,6 +80,15 @@ def test_a_file_that_was_edited_is_another_plan(mine: Path, changed: str) -> Non
     assert plan_of(mine) != before
 
 
+def test_another_trace_of_the_same_path_is_another_plan(tmp_path: Path) -> None:
+    trace, plans = tmp_path / "own.trace", []
+    for text in ("1\n", "2\n", "1\n"):
+        trace.write_text(text)
+        (made,) = orders([EVERYTHING["legacy"]], (), sweeps=[f"wired.trace={trace}"])
+        plans.append(made.plan())
+    assert plans[0] == plans[2] != plans[1]
+
+
 def test_what_is_not_committed_is_another_plan(tmp_path: Path) -> None:
     """The commit alone does not say what ran: a changed file, and one that git does not know, are told by a digest."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from experiments.bench import __main__ as bench
 from experiments.study import __main__ as study
@@ -12,6 +14,7 @@ from experiments.study import run
 from experiments.study.arguments import Allowed
 from experiments.study.catalogue import SCENARIOS
 from experiments.study.changes import orders
+from experiments.study.folder import Folder
 from experiments.study.order import Order
 from experiments.study.readings import Readings, exactly
 from experiments.study.run import Outcome
@@ -62,3 +65,21 @@ def test_a_benchmark_of_several_shows_what_there_is(
     with pytest.raises(CommandError, match="not measured to the end: multipath, delays"):
         bench._measure("any", wanted, tmp_path, ALLOWED, True)
     assert json.loads(capsys.readouterr().out)["values"] == {}
+
+
+def test_readings_by_other_limits_are_another_run_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken with more stolen, over links that are more off, or beside captures, is not mixed with the rest."""
+    plans: list[object] = []
+
+    def begun(_parent: Path, plan: object) -> None:
+        plans.append(plan)
+        raise CommandError(Exit.IN_USE, "no more is asked here")
+
+    monkeypatch.setattr(Folder, "resumed_or_begun", begun)
+    (order,) = orders([SCENARIOS["legacy"]], ())
+    half = Share(500_000)
+    for allowed, pcap in ((ALLOWED, False), (replace(ALLOWED, most_stolen=half), False), (ALLOWED, True)):
+        for each in (allowed, replace(allowed, tolerance=half)):
+            with pytest.raises(CommandError):
+                run.perform("experiment", order, "none", tmp_path, Console(), each, pcap)
+    assert all(plan not in plans[:number] for number, plan in enumerate(plans))
