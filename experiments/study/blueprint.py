@@ -94,14 +94,14 @@ class TestbedBlueprint:
         topology = Topology.of(self.profile)
         left_out = [link.name for link in topology.links[1:] if link not in topology.joining]
         swept = {
-            "without_endpoint": left_out,
-            "everywhere": dict(self.everywhere),
+            "without_endpoint": left_out or None,
+            "everywhere": dict(self.everywhere) or None,
             "subflows": self.subflows,
             "mtu": self.mtu,
-            "steered": self.steered,
+            "steered": self.steered or None,
         }
         described = {"links": links, "tuned": self.tuned, "sysctls": dict(self.sysctls)}
-        return described | {key: value for key, value in swept.items() if value}
+        return described | {key: value for key, value in swept.items() if value is not None}
 
     @contextmanager
     def standing(self, name: str, seed: int, tolerance: float = TOLERANCE) -> Iterator[Standing[Testbed]]:

@@ -44,6 +44,13 @@ def test_each_axis_changes_what_it_says() -> None:
     assert blueprint.as_json()["mtu"] == 1000
 
 
+def test_a_swept_number_is_noted_also_where_it_is_0() -> None:
+    made = order("subflows=0")
+    noted = made.blueprint(made.points[0]).as_json()
+    assert noted["subflows"] == 0
+    assert not {"mtu", "steered", "everywhere", "without_endpoint"} & noted.keys()
+
+
 @pytest.mark.parametrize(
     ("sweep", "complaint"),
     [
