@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.testbed import native
-from experiments.testbed.links import connect, kernel_has_netem, set_mtu
+from experiments.testbed.links import PROBE, connect, kernel_has_netem, set_mtu
 from experiments.testbed.network import lay
 from experiments.testbed.node import Node, end_processes, run
 from experiments.testbed.topology import CLIENT, GATEWAY, MPTCP_MOST, SERVER, Profile, Topology
@@ -147,6 +147,8 @@ def take_down_orphans() -> list[str]:
         found = _orphans()
         for name in found:
             take_down(name)
+        for probe in _probes_left():
+            probe.delete()
     return found
 
 
@@ -154,6 +156,12 @@ def orphans() -> list[str]:
     """The names of testbeds whose run was killed."""
     with standing_alone():
         return _orphans()
+
+
+def _probes_left() -> list[Node]:
+    """The namespaces in which killed processes tried what the kernel can do."""
+    found = {ns: match[1] for ns in _all_namespaces() if (match := re.fullmatch(rf"{PROBE}(\d+)", ns))}
+    return [Node(namespace, _RUN) for namespace, pid in found.items() if not Path("/proc", pid).exists()]
 
 
 def _orphans() -> list[str]:

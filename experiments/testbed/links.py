@@ -11,6 +11,8 @@ link with a trace always runs it: netem and tbf have no rates that change by the
 
 import os
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from experiments.testbed.node import Node, run
@@ -20,6 +22,8 @@ from tributary.settings.errors import CommandError, Exit
 
 # Frames in netem's delay line: a bound on memory, never the link's queue. 250 ms at 1 Gbit/s is 21,000 frames.
 _DELAY_LINE = 100_000
+PROBE = "tributary-probe-"
+"""What the namespaces are called in which something is tried, with the number of the process that does."""
 _MTU, _ETHERNET_HEADER = 1500, 14  # bytes
 
 
@@ -35,14 +39,20 @@ def kernel_has_netem() -> bool:
 
 def kernel_has_qdisc(*words: str) -> bool:
     """Whether this kernel can make a qdisc such as ``netem delay 1ms``, tried in a namespace of its own."""
-    probe = Node(f"tributary-probe-{os.getpid()}", Path("/"))
-    probe.create()
+    probe = Node(f"{PROBE}{os.getpid()}", Path("/"))
+    try:
+        probe.create()
+        return _takes(probe, words)
+    finally:
+        with suppress(CommandError):  # that it is not there: it may have been interrupted on its way
+            probe.delete()
+
+
+def _takes(probe: Node, words: Sequence[str]) -> bool:
     try:
         probe.run("tc", "qdisc", "add", "dev", "lo", "root", *words)
     except CommandError:
         return False
-    finally:
-        probe.delete()
     return True
 
 
