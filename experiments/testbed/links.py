@@ -99,7 +99,7 @@ def set_delay(link: Link, node: Node, *, netem: bool) -> None:
 def set_mtu(link: Link, client: Node, node: Node, gateway: Node, mtu: int, *, netem: bool) -> None:
     """Let a link that connect() made carry packets of up to ``mtu`` bytes; its rate is true for those of that size."""
     for end, interface in ((client, link.name), (node, "client"), (node, "gateway"), (gateway, link.name)):
-        end.ip("link", "set", interface, "mtu", str(mtu))
+        end.ip("link", "set", "dev", interface, "mtu", str(mtu))
     if netem and not link.traced:
         for port, direction in _ports(link):
             for command in rate_commands(port, direction, mtu):
@@ -117,7 +117,7 @@ def _cable(end: Node, interface: str, node: Node, port: str) -> None:
     for side, name in ((end, interface), (node, port)):
         # A link carries packets as they would be on a wire: no super-frames, whole checksums.
         side.run("ethtool", "-K", name, "tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off")
-        side.ip("link", "set", name, "up")
+        side.ip("link", "set", "dev", name, "up")
 
 
 def _bridge(link: Link, node: Node) -> None:

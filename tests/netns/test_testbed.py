@@ -79,7 +79,8 @@ def test_loss_loses_its_share_of_packets(name: str) -> None:
 
 
 def test_two_testbeds_of_three_links_stand_side_by_side(name: str) -> None:
-    three = {f"l{number}": {"rate": "10mbit", "delay": "1ms"} for number in (1, 2, 3)}
+    # Two of them are words of ip-link(8).
+    three = {link: {"rate": "10mbit", "delay": "1ms"} for link in ("l", "up", "l3")}
     profile = check({"links": three}, Profile, "p")
     with standing(f"{name}a", profile) as one, standing(f"{name}b", profile) as other:
         for testbed in (one, other):
