@@ -12,6 +12,7 @@ from experiments.results import partial_folder, write_json
 from experiments.study import tidy
 from experiments.study.readings import Point, Reading, Readings, Verdict, file_name
 from tributary.daemons.directories import lock_file
+from tributary.daemons.state_file import write_atomic
 from tributary.settings.errors import CommandError, Exit
 
 
@@ -94,8 +95,9 @@ class Folder:
 
     def note_testbed(self, about: Mapping[str, Any]) -> None:
         """Add a line to testbeds.jsonl: what some of the readings were measured on."""
-        with (self.path / "testbeds.jsonl").open("a") as file:
-            file.write(json.dumps(about) + "\n")
+        path = self.path / "testbeds.jsonl"
+        before = path.read_text() if path.exists() else ""
+        write_atomic(path, f"{before}{json.dumps(about)}\n".encode(), mode=0o666)
 
     def write_tables(self, experiment: str, readings: Readings) -> None:
         """values.csv, series.csv and sending.csv: the same as the readings' files, tidy."""

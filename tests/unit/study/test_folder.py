@@ -53,6 +53,16 @@ def test_a_torn_file_counts_as_missing(tmp_path: Path) -> None:
     assert begun(tmp_path) != first
 
 
+def test_testbeds_are_noted_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A torn line would make all of the run unreadable once it is whole."""
+    folder, kept = begun(tmp_path), tmp_path / "kept"
+    folder.note_testbed({"seed": 1})
+    kept.hardlink_to(folder.path / "testbeds.jsonl")
+    folder.note_testbed({"seed": 2})
+    assert kept.read_text() == '{"seed": 1}\n'
+    assert (folder.path / "testbeds.jsonl").read_text() == '{"seed": 1}\n{"seed": 2}\n'
+
+
 def test_a_run_that_goes_on_is_nobody_else_s(tmp_path: Path) -> None:
     """A second command of the same plan writes nothing; one of another plan has a folder of its own."""
     begun(tmp_path, PLAN | {"options": {"repeat": 3}})
