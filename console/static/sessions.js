@@ -118,6 +118,8 @@ function Pages({ found: { offset, sessions, total }, turn }) {
 /** All sessions, with a filter. */
 export function Sessions({ look }) {
   const [asked, setAsked] = useState({ client: "", path: "", rule: "", sort: "-sent_rate", offset: 0 });
+  // What is typed has a state of its own: each look draws the page anew, and would take back what is not yet asked.
+  const [typed, setTyped] = useState("");
   const given = Object.entries(asked).filter(([, value]) => value !== "");
   const { data, error } = usePolled(`sessions?${new URLSearchParams([...given, ["limit", PAGE]])}`, 2);
   const set = (key) => ({ target }) => setAsked({ ...asked, offset: 0, [key]: target.value.trim() });
@@ -131,7 +133,8 @@ export function Sessions({ look }) {
   return html`<section aria-labelledby="sessions">
     <h2 id="sessions">Sessions</h2>
     <form class="filter" onSubmit=${(event) => event.preventDefault()}>
-      <label>Client (address or network)<input type="search" value=${asked.client} onChange=${set("client")} /></label>
+      <label>Client (address or network)<input type="search" value=${typed} onChange=${set("client")}
+        onInput=${({ target }) => setTyped(target.value)} /></label>
       ${select("path", "Path", named("any path", look.links.filter((link) => link.kind === "path")))}
       ${select("rule", "Rule", named("any rule", look.rules))}
       ${select("sort", "Sort by", ORDERS)}

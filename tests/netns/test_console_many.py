@@ -128,3 +128,12 @@ def test_the_page_is_turned_by_keyboard(browser: Browser, chromium: Chromium) ->
     page.get_by_role("searchbox").fill("10.9.12.0/24")
     page.get_by_role("searchbox").press("Enter")
     expect(page.get_by_text("1 to 100 of 100 sessions")).to_be_visible()
+
+
+def test_a_filter_that_is_typed_slowly_outlives_the_looks(browser: Browser, chromium: Chromium) -> None:
+    page = new_page(chromium, WIDE, dark=False)
+    page.goto(f"http://127.0.0.1:{browser.port}/#/sessions")
+    page.get_by_role("searchbox").press_sequentially("10.9.12.0/24", delay=200)
+    expect(page.get_by_role("searchbox")).to_have_value("10.9.12.0/24")
+    page.get_by_role("searchbox").press("Enter")
+    expect(page.get_by_text("1 to 100 of 100 sessions")).to_be_visible()
