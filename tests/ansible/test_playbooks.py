@@ -1,12 +1,16 @@
 """The playbooks themselves: ansible-core reads them, and what they promise about each role holds."""
 
 import json
+import os
 import re
 import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+import jinja2
 import pydantic
 import pytest
 
@@ -209,6 +213,60 @@ def test_a_key_counts_that_opens_a_shell(line: str, opens: bool, tmp_path: Path)
     file.write_text(f"# mine\n{line}\n")
     command = [file if "{{" in word else word for word in task["ansible.builtin.command"]["argv"]]
     assert (subprocess.run(command, check=False).returncode == 0) is opens
+
+
+@pytest.mark.parametrize(
+    "tasks", ["firewall/tasks/main.yml", "console/tasks/main.yml", "hardening/tasks/ssh.yml"], ids=lambda each: each[:7]
+)
+def test_a_file_that_a_broken_off_run_wrote_counts_as_not_read(tasks: str, tmp_path: Path) -> None:
+    (asks,) = (each for each in every_task(read(ANSIBLE / "roles" / tasks)) if "ansible.builtin.shell" in each)
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text("#!/bin/sh\necho Sun 2026-03-01 12:00:00.500000 UTC\n")
+    systemctl.chmod(0o755)
+    command = re.sub(r" /etc/\S+/", f" {tmp_path}/", asks["ansible.builtin.shell"])
+    since = datetime(2026, 3, 1, 12, 0, 0, 500_000, UTC).timestamp()
+    for name in re.findall(rf"{tmp_path}/(\S+)", command):
+        for written, counts in ((since - 0.25, False), (since + 0.25, True)):
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (written, written))
+            environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+            said = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)
+            assert (name in said.stdout) is counts, said.stderr
+
+
+def every_task(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Also those in blocks."""
+    for task in tasks:
+        yield task
+        yield from every_task(task.get("block", []))
+
+
+NOTHING = {"changed": False}
+
+
+@pytest.mark.parametrize(
+    ("standing", "unread", "loads", "keeps"),
+    [(0, "", False, True), (0, "tributary-site.nft", True, False), (1, "", True, True), (1, "any", True, True)],
+)
+def test_a_firewall_that_was_written_and_not_loaded_is_loaded_with_the_way_back_of_who_wrote_it(
+    standing: int, unread: str, loads: bool, keeps: bool
+) -> None:
+    found = {each["name"]: each for each in every_task(read(ANSIBLE / "roles/firewall/tasks/main.yml"))}
+    environment = jinja2.Environment()
+    environment.tests["changed"] = lambda result: result["changed"]
+    said = {
+        **dict.fromkeys(("firewall_site", "firewall_rules", "firewall_unit"), NOTHING),
+        "tributary_in_image": False,
+        "ansible_check_mode": False,
+        "firewall_standing": {"rc": standing},
+        "firewall_unread": {"stdout": unread},
+    }
+
+    def runs(task: str) -> bool:
+        return all(environment.compile_expression(each)(**said) for each in found[task]["when"])
+
+    assert runs("Load it with a way back") is loads
+    assert runs("Keep the rules that stand, for the way back") is keeps
 
 
 @needs_ansible
