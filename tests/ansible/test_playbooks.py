@@ -269,6 +269,28 @@ def test_a_firewall_that_was_written_and_not_loaded_is_loaded_with_the_way_back_
     assert runs("Keep the rules that stand, for the way back") is keeps
 
 
+@pytest.mark.parametrize(
+    ("stood", "done", "rules"),
+    [(True, "reload tributary-firewall.service", "before"), (False, "disable --now tributary-firewall.service", "now")],
+)
+def test_rules_that_are_undone_do_not_come_back_with_a_boot(stood: bool, done: str, rules: str, tmp_path: Path) -> None:
+    places = {"/run/tributary-firewall-before": tmp_path / "before", "/etc/nftables.d": tmp_path / "now"}
+    text = (ANSIBLE / "roles/firewall/files/undo.sh").read_text()
+    for place, folder in places.items():
+        folder.mkdir()
+        text = text.replace(place, str(folder))
+        for name in ("tributary-site.nft", "tributary-firewall.nft"):
+            if stood or folder.name == "now":
+                (folder / name).write_text(folder.name)
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text('#!/bin/sh\necho "$@"\n')
+    systemctl.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    said = subprocess.run(["sh", "-ec", text], capture_output=True, text=True, check=True, env=environment)
+    assert said.stdout.strip() == done
+    assert {path.read_text() for path in (tmp_path / "now").iterdir()} == {rules}
+
+
 @needs_ansible
 @pytest.mark.parametrize("kept_by", ["the host", "the controller"])
 @pytest.mark.parametrize(("closed", "code"), [("tcp/2223", 0), ("tcp/2222", 2)])

@@ -4,5 +4,6 @@ if [ -e "$before/tributary-firewall.nft" ]; then
     cp "$before/tributary-site.nft" "$before/tributary-firewall.nft" /etc/nftables.d/
     systemctl reload tributary-firewall.service
 else
-    systemctl stop tributary-firewall.service
+    # Not at the next boot either; the next run of the playbook enables it again.
+    systemctl disable --now tributary-firewall.service
 fi
