@@ -17,6 +17,7 @@ from throttler.service.status import Status
 from tributary.api.documents import Bypass, Device, HomeGateway, Link, Rule, Service, Session
 from tributary.api.parts import Fleet, HandOff, Overlay
 from tributary.api.places import CONSOLE, GATEWAY, ROUTER, THROTTLER
+from tributary.daemons.control import Silent
 from tributary.kernel import interfaces, process
 from tributary.paths import ROOT
 from tributary.settings.errors import CommandError, Exit
@@ -62,8 +63,10 @@ def converter() -> dict[str, Any]:
             answer: dict[str, Any] = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
     except PermissionError as error:
         raise CommandError(Exit.NO_PERMISSION, f"{CONVERTER}: needs root or its group: use sudo") from error
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ConnectionRefusedError) as error:
         raise CommandError(Exit.UNAVAILABLE, f"no converter answers at {CONVERTER}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise Silent(f"the converter does not answer at {CONVERTER}: {error}") from error
     return answer
 
 
@@ -111,7 +114,7 @@ class Answers:
         moment = time.monotonic()
         wan, paths = self._router, self._throttler
         if isinstance(wan, CommandError) and isinstance(paths, CommandError):
-            raise wan if wan.code != Exit.UNAVAILABLE else paths
+            raise wan if wan.code != Exit.UNAVAILABLE or isinstance(wan, Silent) else paths
         found = [
             *([] if isinstance(wan, CommandError) else map(mapping.wan_link, wan["wan"])),
             *([] if isinstance(paths, CommandError) else mapping.paths(paths)),
@@ -119,9 +122,10 @@ class Answers:
         return Listed(list(map(_counted, found)), moment)
 
     def notes(self) -> list[str]:
-        """Whether a home router's gateway answers, and what would help, in words."""
+        """Which of those with links does not answer; whether a home router's gateway does, and what would help."""
+        silent = [str(each) for each in (self._router, self._throttler) if isinstance(each, Silent)]
         gateway = None if isinstance(self._router, CommandError) else self._router["gateway"]
-        return [] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]]
+        return silent + ([] if gateway is None else [finding["text"] for finding in gateway["diagnosis"]])
 
     def gateway(self) -> HomeGateway | None:
         """The gateway of this home router; None if it has no tunnels. Raises as ``devices`` does."""
@@ -200,7 +204,7 @@ class Answers:
             _service("throttler", self._throttler, mapping.throttler),
             _service("router", self._router, mapping.router),
             _service("gateway", _or_failure(gateway), mapping.gateway),
-            *(each for each in few if each.running),
+            *(each for each in few if each.running or each.is_silent),
         ]
 
 
@@ -215,7 +219,8 @@ def _service(name: str, answer: _T | CommandError, of: Callable[[_T], tuple[floa
         uptime, summary = of(answer)
         return Service(name=name, running=True, uptime=uptime, summary=summary)
     is_hidden = answer.code != Exit.UNAVAILABLE
-    return Service(name=name, running=is_hidden, uptime=None, summary=str(answer) if is_hidden else "")
+    is_there = is_hidden or isinstance(answer, Silent)
+    return Service(name=name, running=is_hidden, uptime=None, summary=str(answer) if is_there else "")
 
 
 def versions() -> dict[str, str]:

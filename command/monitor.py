@@ -57,7 +57,7 @@ def essence(document: Document) -> str:
             limit = [f"limited to {document.limit}"] if document.limit else []
             return ", ".join([document.condition, *rates, *limit])
         case Service():
-            return "runs" if document.running else "does not run"
+            return document.state
     raise TypeError(document)
 
 

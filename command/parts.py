@@ -11,6 +11,7 @@ from contextlib import closing
 
 from tributary.api.parts import BackEnd, Fleet, HandOff, Overlay
 from tributary.api.places import FLEET_FILE, OVERLAY
+from tributary.daemons.control import Silent
 from tributary.daemons.text import plural
 from tributary.settings.errors import CommandError, Exit
 
@@ -31,8 +32,7 @@ def overlay() -> Overlay:
     try:
         return Overlay.model_validate(OVERLAY.ask("status"))
     except ValueError as error:
-        line = f"the {OVERLAY.daemon} does not answer in words of this version"
-        raise CommandError(Exit.UNAVAILABLE, line) from error
+        raise Silent(f"the {OVERLAY.daemon} does not answer in words of this version") from error
 
 
 def handoff() -> HandOff:

@@ -185,7 +185,7 @@ ROUTERS: tuple[Column[Router], ...] = (
 )
 SERVICES: tuple[Column[Service], ...] = (
     Column("service", lambda each: each.name),
-    Column("state", lambda each: "runs" if each.running else "does not run"),
+    Column("state", lambda each: each.state),
     Column("for", lambda each: each.uptime, age),
     Column("what", lambda each: each.summary),
 )

@@ -51,9 +51,10 @@ def take(before: Seen | None) -> Seen:
     rules: Sequence[Rule] = []
     try:
         links = answers.links()
-        notes += answers.notes()
     except CommandError as failure:
         notes.append(str(failure))
+    services = tuple(answers.daemons())
+    notes += [*answers.notes(), *(each.summary for each in services if each.is_silent)]
     # A home router has no throttler; where both are missing, links say so.
     with suppress(CommandError):
         sessions, rules = answers.sessions(), answers.rules().documents
@@ -80,11 +81,11 @@ def take(before: Seen | None) -> Seen:
         links,
         sessions,
         devices,
-        services=tuple(answers.daemons()),
+        services=services,
         rules=tuple(rules),
         bypasses=tuple(bypasses),
         gateway=gateway,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         examined=examined,
         fixes=FIXES.is_socket(),
         overlay=_known(answers.overlay),

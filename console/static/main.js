@@ -76,7 +76,8 @@ function Header({ path, live, who, mayRead, onLogin }) {
   const runs = (part) => live.look?.services.some(({ name, running }) => name === part && running);
   const menu = MENU.filter(([each]) => !(each in PARTS) || runs(PARTS[each]));
   const since = (uptime) => (uptime === null ? "runs" : `runs for ${age(uptime)}`);
-  const state = (service) => (service.running ? since(service.uptime) : "does not run");
+  const away = (summary) => (summary ? "does not answer" : "does not run");
+  const state = (service) => (service.running ? since(service.uptime) : away(service.summary));
   return html`<header class="top">
     <h1>Tributary</h1>
     <nav aria-label="Views"><ul>${menu.map(([each, name]) => html`<li key=${each}>

@@ -230,6 +230,16 @@ class Service(Document):
     uptime: float | None = Field(description="for how long")
     summary: str = Field(description="what it does now, or why nothing is known")
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is there and does not answer: what is not there has no summary."""
+        return not self.running and self.summary != ""
+
+    @property
+    def state(self) -> str:
+        """Whether it runs, in words."""
+        return "runs" if self.running else "does not answer" if self.is_silent else "does not run"
+
 
 class Change(Document):
     """What `tributary monitor` has seen change."""

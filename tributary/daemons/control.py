@@ -41,6 +41,14 @@ _LONGEST_OPTION = 1024
 _QUEUE = 128
 """Connections that may wait to be accepted."""
 
+
+class Silent(CommandError):
+    """A daemon runs, and does not answer, or not in words of this version; exit 69 as where none runs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Exit.UNAVAILABLE, message)
+
+
 Request = dict[str, Any]
 Response = dict[str, Any]
 Handler = Callable[[Request], "Response | Future[bytes]"]
@@ -124,7 +132,7 @@ class Control:
     def ask(self, command: str, **arguments: object) -> Response:
         """The response of this network namespace's daemon; raises the CommandError that it reports.
 
-        Without a daemon the exit code is 69, without permission 77.
+        Without a daemon the exit code is 69, also where it is Silent; without permission 77.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             # A time-out of Python's would refuse to wait for room in the daemon's queue (connect(2), EAGAIN).
@@ -140,9 +148,9 @@ class Control:
                 message = f"{self.name} {command} needs root or the group {GROUP}: use sudo"
                 raise CommandError(Exit.NO_PERMISSION, message) from error
             except (OSError, ValueError, RecursionError) as error:
-                raise CommandError(Exit.UNAVAILABLE, f"the {self.daemon} does not answer: {error}") from error
+                raise Silent(f"the {self.daemon} does not answer: {error}") from error
         if not isinstance(answer, dict) or ("failure" in answer and answer.get("code") not in list(Exit)):
-            raise CommandError(Exit.UNAVAILABLE, f"the {self.daemon} does not answer in words of this version")
+            raise Silent(f"the {self.daemon} does not answer in words of this version")
         if "failure" in answer:
             raise CommandError(Exit(answer["code"]), answer["failure"])
         return answer

@@ -1,0 +1,63 @@
+"""What the command says of programs that hang."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from command import box
+from command.monitor import essence
+from console import looking
+from tributary.api.places import GATEWAY, ROUTER, THROTTLER
+from tributary.daemons import directories
+from tributary.daemons.control import Control
+from tributary.settings.errors import CommandError, Exit
+
+PATIENCE = 0.2
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
+    """The sockets of these programs, which accept and say nothing."""
+    monkeypatch.setattr(directories, "RUN", tmp_path)
+    monkeypatch.setattr(box, "CONVERTER", tmp_path / "converter.sock")
+    monkeypatch.setattr(box, "_ANSWER_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(looking, "PATIENCE", PATIENCE)
+    listeners = [socket.socket(socket.AF_UNIX) for _ in request.param]
+    for listener, program in zip(listeners, request.param, strict=True):
+        listener.bind(str(program.path if isinstance(program, Control) else tmp_path / program))
+        listener.listen()
+    yield
+    for listener in listeners:
+        listener.close()
+
+
+@pytest.mark.parametrize("silent", [[ROUTER]], indirect=True)
+@pytest.mark.usefixtures("silent")
+def test_a_router_that_hangs_is_named_and_not_the_throttler_that_is_not_there() -> None:
+    with pytest.raises(CommandError, match="the router daemon does not answer: timed out") as caught:
+        box.Answers(PATIENCE, PATIENCE).links()
+    assert caught.value.code == Exit.UNAVAILABLE
+    states = {each.name: each.state for each in box.Answers(PATIENCE, PATIENCE).daemons()}
+    assert states["router"] == "does not answer"
+    assert states["throttler"] == "does not run"
+
+
+@pytest.mark.parametrize("silent", [[ROUTER, GATEWAY, THROTTLER, "converter.sock"]], indirect=True)
+@pytest.mark.usefixtures("silent")
+def test_each_program_that_hangs_is_named_once_at_a_look() -> None:
+    look = looking.take(None).look
+    assert sorted(note.partition(" does not answer")[0] for note in look.notes if "does not answer" in note) == [
+        "the converter", "the gateway's service", "the router daemon", "the throttler",
+    ]  # fmt: skip
+    assert {essence(each) for each in look.services} == {"does not answer"}
+    assert all(each.summary for each in look.services)
+
+
+@pytest.mark.parametrize("silent", [[]], indirect=True)
+@pytest.mark.usefixtures("silent")
+def test_what_is_not_there_is_not_blamed_for_silence() -> None:
+    look = looking.take(None).look
+    assert {essence(each) for each in look.services} == {"does not run"}
+    assert "no throttler runs in this network namespace" in look.notes
