@@ -1,5 +1,6 @@
 """The door to the system: does what a plan says below a root folder, and on the machine if that is its own root."""
 
+import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def keep_up(action: Upkeep, system: System) -> None:
         case MakeHostKeys():
             # With -f the keys are those of a system below a folder (ssh-keygen(1)).
             run(["ssh-keygen", "-A", *([] if system.running else ["-f", str(system.root)])])
+            os.sync()  # whoever logs in now remembers them
         case GrowPartition(disk, number):
             run(["growpart", disk, str(number)], _NOTHING_TO_DO)
         case GrowFileSystem(device):

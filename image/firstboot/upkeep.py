@@ -45,7 +45,9 @@ def due(root: Path, sys: Path = Path("/sys"), dev: Path = Path("/dev")) -> tuple
     """The actions for the running machine: what two roots share (image/make/slots.py) is what grows."""
     data = dev / "tributary/data"
     growing = partition(sys / "class/block" / data.resolve().name, dev) if data.exists() else None
-    return upkeep(growing, has_host_keys=any((root / "etc/ssh").glob("ssh_host_*_key")))
+    # A power cut while they are made may leave some empty; ssh-keygen -A makes those anew.
+    sizes = [key.stat().st_size for key in (root / "etc/ssh").glob("ssh_host_*_key")]
+    return upkeep(growing, has_host_keys=bool(sizes) and all(sizes))
 
 
 def partition(folder: Path, dev: Path = Path("/dev")) -> GrowingPartition:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from image.firstboot.actions import MakeHostKeys
+from image.firstboot.apply import System, keep_up
 from image.firstboot.upkeep import SUPERBLOCK, GrowingPartition, due, ext4_size, partition, upkeep
 
 MIB = 1 << 20
@@ -40,10 +42,22 @@ def test_there_is_room_up_to_the_disks_end_or_the_next_partition(tmp_path: Path)
 def test_what_two_roots_share_grows_and_nothing_else(tmp_path: Path) -> None:
     sys, dev = make_disk(tmp_path, 8000, {2: (1, 256), 3: (257, 1000), 4: (1257, 1000), 5: (2257, 64)})
     (tmp_path / "etc/ssh").mkdir(parents=True)
-    (tmp_path / "etc/ssh/ssh_host_ed25519_key").touch()
+    (tmp_path / "etc/ssh/ssh_host_ed25519_key").write_text("a key\n")
     assert due(tmp_path, sys, dev) == ()
     (dev / "tributary/data").symlink_to("../mmcblk0p5")
     assert [str(action) for action in due(tmp_path, sys, dev)] == [f"grow partition 5 of {dev / 'mmcblk0'}"]
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_host_keys_that_a_power_cut_left_empty_are_made_anew(tmp_path: Path) -> None:
+    (folder := tmp_path / "etc/ssh").mkdir(parents=True)
+    assert due(tmp_path, dev=tmp_path) == (MakeHostKeys(),)
+    (folder / "ssh_host_rsa_key").touch()
+    (folder / "ssh_host_ed25519_key").write_text("a key\n")
+    (made,) = due(tmp_path, dev=tmp_path)
+    keep_up(made, System.at(tmp_path))
+    assert due(tmp_path, dev=tmp_path) == ()
+    assert (folder / "ssh_host_ed25519_key").read_text() == "a key\n"
 
 
 @pytest.mark.skipif(shutil.which("mke2fs") is None, reason="needs mke2fs")
