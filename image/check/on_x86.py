@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from image.check.findings import Disk, Finding, found
-from image.make.grub import ENVIRONMENT_BYTES
 from image.partitions import BIOS_BOOT, EFI_SYSTEM, LINUX_DATA, LINUX_ROOT_X86_64, SECTOR
+from image.upgrade import grubenv
 
 ARCHITECTURE = "amd64"
 TABLE, LABEL = "GPT", "gpt"
@@ -12,7 +12,7 @@ PARTITIONS = "BIOS boot, EFI system, two roots, data"
 KINDS = [BIOS_BOOT, EFI_SYSTEM, LINUX_ROOT_X86_64, LINUX_ROOT_X86_64, LINUX_DATA]
 
 _LOADER = "EFI/BOOT/BOOTX64.EFI"
-_MENU, _ENVIRONMENT = "grub/grub.cfg", "grub/grubenv"
+_MENU, _ENVIRONMENT = "grub/grub.cfg", grubenv.NAME
 _KERNEL_SECTOR = 0x5C  # of GRUB's first sector: where it finds the rest
 
 
@@ -51,5 +51,5 @@ def _menu(disk: Disk) -> Iterator[Finding]:
         missing = [word.strip() for word in words if word not in text]
         yield found(f"GRUB: {_MENU} names partition {slot.number}", met=not missing, otherwise=f"it has no {missing}")
     variables = disk.boot.read(_ENVIRONMENT)
-    first = len(variables) == ENVIRONMENT_BYTES and b"\nORDER=A B\nA_OK=1\nA_TRY=0\n" in variables
+    first = grubenv.is_whole(variables) and b"\nORDER=A B\nA_OK=1\nA_TRY=0\n" in variables
     yield found("GRUB: its variables let slot A start", met=first, otherwise=f"{variables[:100]!r}")

@@ -1,4 +1,4 @@
-"""GRUB for a disk with two slots: its menu and variables, and what a BIOS starts, told where it lies. Pure.
+"""GRUB for a disk with two slots: its menu, and what a BIOS starts, told where it lies. Pure.
 
 grub-bios-setup(8) would tell it, but asks the running kernel about disks; there is none here, only a file. Offsets are
 those of grub-core/boot/i386/pc/boot.S and diskboot.S, and include/grub/i386/pc/boot.h, which do not change: a boot
@@ -9,14 +9,13 @@ from image.firstboot.actions import WriteFile
 from image.make import slots
 from image.make.layout import Layout
 from image.partitions import SECTOR
+from image.upgrade.boot_partition import BOOT
 from image.upgrade.choice import SLOTS
+from image.upgrade.grubenv import NAME
 from tributary.settings.errors import CommandError, Exit
 
 FOLDER = "grub"
-"""On the boot partition: GRUB's menu and its variables."""
-
-ENVIRONMENT_BYTES = 1024
-"""Of a file that GRUB writes (GNU GRUB Manual 2.12, 15.1.3 Environment block)."""
+"""On the boot partition: GRUB's menu, and its variables (image/upgrade/grubenv.py)."""
 
 _TRIES = 3
 """Starts that a slot gets before it has to be found good. More than one: power may go in the middle of one."""
@@ -29,19 +28,13 @@ _LIST = SECTOR - 12  # the first block list of diskboot.img, filled from the end
 
 def rauc(compatible: str) -> WriteFile:
     """RAUC's settings: it writes GRUB's variables by itself."""
-    return slots.rauc(compatible, f"bootloader=grub\ngrubenv=/boot/firmware/{FOLDER}/grubenv")
+    return slots.rauc(compatible, f"bootloader=grub\ngrubenv={BOOT / NAME}")
 
 
 def early(layout: Layout) -> str:
     """What GRUB does before it has a file system: it finds the boot partition by its number, on whatever disk it is."""
     volume = f"{layout.volume >> 16:04X}-{layout.volume & 0xFFFF:04X}"
     return f"search.fs_uuid {volume} root\nset prefix=($root)/{FOLDER}\n"
-
-
-def environment() -> bytes:
-    """The file with GRUB's variables: A is first, and good."""
-    text = "# GRUB Environment Block\nORDER=A B\nA_OK=1\nA_TRY=0\nB_OK=0\nB_TRY=0\n"
-    return text.encode().ljust(ENVIRONMENT_BYTES, b"#")
 
 
 def menu(layout: Layout) -> str:

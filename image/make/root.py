@@ -16,6 +16,7 @@ from image.make.base import versions
 from image.make.command import Runner
 from image.make.layout import Spec
 from image.make.texts import texts
+from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
 from image.upgrade.choice import SLOTS, folder
 from tributary.paths import ROOT
@@ -149,7 +150,7 @@ class _Build:
         place = self.root / FIRMWARE / grub.FOLDER
         self._write(WriteFile(f"/{GRUB}/early.cfg", grub.early(self.spec.layout)))
         self._write(WriteFile(f"/{FIRMWARE}/{grub.FOLDER}/grub.cfg", grub.menu(self.spec.layout)))
-        (place / "grubenv").write_bytes(grub.environment())
+        (place.parent / grubenv.NAME).write_bytes(grubenv.environment())
         (self.root / _EFI.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         for kind, output in (("i386-pc", f"/{GRUB}/core.img"), ("x86_64-efi", _EFI)):
             making = ["grub-mkimage", f"--format={kind}", f"--prefix=/{grub.FOLDER}", f"--config=/{GRUB}/early.cfg"]

@@ -6,10 +6,10 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from image.upgrade import bundle, machine, own
+from image.upgrade import bundle, firmware, grubenv, machine, own
 from image.upgrade.boot_partition import BOOT, fill
 from image.upgrade.bundle import Bundle, Slots
-from image.upgrade.choice import folder
+from image.upgrade.choice import SLOTS, folder
 from image.upgrade.health import Health, Verdict
 from image.upgrade.own import Trial
 from tributary.settings.cli import Arguments, Contradiction, Subcommands, need_root, program, run
@@ -181,6 +181,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _confirm() -> None:
     need_root("tributary-upgrade")
+    if grubenv.is_damaged(BOOT):
+        _repair(firmware.running(Path("/proc/cmdline").read_text()))
     trial = Trial(Path("/"))
     found = _settled() if trial.on else Verdict(Health.GOOD)
     if found.health is Health.GOOD:
@@ -193,6 +195,14 @@ def _confirm() -> None:
     trial.failed(reason)
     machine.mark("bad", "booted")
     machine.restart()
+
+
+def _repair(slot: str) -> None:
+    """``slot`` runs: it is first again. The other one is good unless it is empty, or says that it was given up."""
+    (other,) = set(SLOTS) - {slot}
+    version, reason = _inside(f"/dev/tributary/root-{folder(other)}")
+    grubenv.write(BOOT, grubenv.environment(slot, other_good=bool(version) and not reason))
+    print(f"GRUB's variables were damaged: made anew, slot {slot} starts first")
 
 
 def _settled() -> Verdict:

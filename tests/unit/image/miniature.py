@@ -17,6 +17,7 @@ from image.make.command import Runner
 from image.make.layout import Spec
 from image.make.texts import texts
 from image.progress import Progress
+from image.upgrade import grubenv
 from image.upgrade.boot_partition import fill
 from tributary.paths import ROOT
 
@@ -129,7 +130,7 @@ def _put_kernel(root: Path, board: str) -> None:
 
 def _put_x86(root: Path) -> None:
     put(root, "boot/firmware/grub/grub.cfg", grub.menu(small("x86").layout))
-    put(root, "boot/firmware/grub/grubenv", grub.environment())
+    put(root, f"boot/firmware/{grubenv.NAME}", grubenv.environment())
     put(root, "boot/grub/core.img", core_image())
     put(root, "boot/grub/boot.img", boot_image())
     put(root, "boot/firmware/EFI/BOOT/BOOTX64.EFI", b"MZ" + bytes(100))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from image.make import grub, slots
+from image.upgrade import grubenv
 from tests.unit.image.miniature import spec
 
 LAYOUT = spec("x86").layout
@@ -55,8 +56,8 @@ def test_variables_that_are_lost_start_the_first_slot(tmp_path: Path) -> None:
 
 
 def test_a_new_disk_starts_its_first_slot(tmp_path: Path) -> None:
-    block = grub.environment()
-    assert len(block) == grub.ENVIRONMENT_BYTES
+    block = grubenv.environment()
+    assert len(block) == grubenv.BYTES
     assert block.startswith(b"# GRUB Environment Block\n")  # grub-core/lib/envblk.c
     given = dict(line.split("=") for line in block.decode().rstrip("#").splitlines()[1:])
     assert started(tmp_path, **given) == {"default": "A", "A_TRY": "1", "B_TRY": "0"}
