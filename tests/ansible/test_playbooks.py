@@ -241,6 +241,18 @@ def every_task(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from every_task(task.get("block", []))
 
 
+def test_a_diff_shows_nothing_of_a_file_that_is_not_for_everybody() -> None:
+    modules = ("ansible.builtin.template", "ansible.builtin.copy")
+    for role in ROLES:
+        tasks = [each for path in (ANSIBLE / "roles" / role / "tasks").iterdir() for each in every_task(read(path))]
+        found = (task | task[module] for task in tasks for module in modules if module in task)
+        # What is copied on the host itself is no secret: the firewall's rules.
+        writes = [each for each in found if "src" in each and not each.get("remote_src")]
+        private = {each["src"] for each in writes if each["mode"] in ("0600", "0640")}
+        assert [each["name"] for each in writes if each["src"] in private and each.get("diff", True)] == []
+        assert private or role not in ("anycast", "console", "converter", "gateway", "handoff", "overlay", "router")
+
+
 NOTHING = {"changed": False}
 
 
