@@ -4,7 +4,11 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Any
+
+from tributary.settings.hosts import as_address
 
 TOKEN_LIFETIME = 300.0
 """Seconds for which a one-time token is good."""
@@ -81,6 +85,15 @@ def checked_tokens(document: Any) -> dict[str, str]:
     return {bytes.fromhex(made).hex(): str(name) for made, name in document.items()}
 
 
+@lru_cache(1024)
+def counted_as(address: str) -> str:
+    """Whom limits for each address count: of IPv6 the /64, in which one device may have any address (RFC 4291)."""
+    found = as_address(address)
+    if not isinstance(found, IPv6Address):
+        return address
+    return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
+
+
 class Attempts:
     """Failed attempts to log in: some at once, then one in a while, for each address and for all together."""
 
@@ -94,15 +107,16 @@ class Attempts:
 
     def admits(self, address: str, now: float) -> bool:
         """Whether one more attempt is taken; it counts as failed until ``forget``."""
-        bucket = self._by_address.setdefault(address, _Bucket(self.AT_ONCE, self.PAUSE))
-        self._by_address.move_to_end(address)
+        key = counted_as(address)
+        bucket = self._by_address.setdefault(key, _Bucket(self.AT_ONCE, self.PAUSE))
+        self._by_address.move_to_end(key)
         while len(self._by_address) > self._ADDRESSES:
             self._by_address.popitem(last=False)
         return bucket.takes(now) and self._all.takes(now)
 
     def forget(self, address: str) -> None:
         """Forget the attempts of an address, which has succeeded."""
-        self._by_address.pop(address, None)
+        self._by_address.pop(counted_as(address), None)
 
 
 class _Bucket:

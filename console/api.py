@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from command import box
 from command.show import Listed
 from console import requests
+from console.access import counted_as
 from console.changes import PATIENCE, Changes, Subject
 from console.door import Door
 from console.history import SECONDS, SPANS, Recorder
@@ -147,7 +148,7 @@ class Api:
         return Response(self._looking.text, media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
-        address = requests.address(request)
+        address = counted_as(requests.address(request))
         if self._streams[address] >= _STREAMS_OF_ONE or self._streams.total() >= _MOST_STREAMS:
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._streams.total()} pages are open already")
 

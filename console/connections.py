@@ -8,6 +8,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from console.access import counted_as
+
 SILENCE = 10
 """Seconds in which a connection has to finish its TLS handshake, and then to send a request."""
 _MOST, _OF_ONE = 512, 256
@@ -38,7 +40,7 @@ class _Connections:
 
 def _address(transport: asyncio.Transport) -> str:
     peer = transport.get_extra_info("peername")
-    return str(peer[0]) if peer else ""
+    return counted_as(str(peer[0])) if peer else ""
 
 
 class _Protocol(H11Protocol):

@@ -1,4 +1,6 @@
-from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins
+import pytest
+
+from console.access import LOGIN_LIFETIME, TOKEN_LIFETIME, Attempts, Logins, counted_as
 
 
 def test_a_token_logs_in_once_and_in_time() -> None:
@@ -40,6 +42,29 @@ def test_a_thousand_wrong_passwords_are_not_tried() -> None:
     taken = sum(attempts.admits("192.0.2.1", second / 10) for second in range(1000))
     assert taken == Attempts.AT_ONCE + 100 // Attempts.PAUSE
     assert attempts.admits("192.0.2.2", 100.0)  # somebody else still may
+
+
+def test_the_addresses_of_an_ipv6_network_have_a_limit_together() -> None:
+    attempts = Attempts()
+    taken = sum(attempts.admits(f"2001:db8::{number:x}", 0.0) for number in range(1, 10))
+    assert taken == Attempts.AT_ONCE
+    assert attempts.admits("2001:db8:0:1::1", 0.0)  # somebody else still may
+    attempts.forget("2001:db8::77")
+    assert attempts.admits("2001:db8::1", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::2", "2001:db8::"),
+        ("fe80::2%eth0", "fe80::"),
+        ("", ""),
+    ],
+)
+def test_limits_count_ipv6_by_its_networks(address: str, counted: str) -> None:
+    assert counted_as(address) == counted
 
 
 def test_many_addresses_have_a_limit_together() -> None:
