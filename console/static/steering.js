@@ -19,7 +19,8 @@ function useControl(time, request) {
   const send = (value) =>
     report(async () => {
       const made = await post(...current.current(value));
-      if (made.entry) setEntry(made.entry);
+      // Without a line nothing has changed, or all is as it was before the last one, which went.
+      setEntry((last) => made.entry ?? (last?.before === value ? null : last));
     });
   const sender = useRef(null);
   sender.current ??= paced(send);

@@ -84,6 +84,15 @@ def test_the_slider_moves_the_load_and_undo_gives_it_back(chromium: Chromium, ad
     expect(page.get_by_text("path wired").first).to_be_visible()
 
 
+def test_a_slider_that_is_brought_back_leaves_nothing_to_undo(chromium: Chromium, address: str) -> None:
+    page = logged_in(chromium, address)
+    slider, undo = page.get_by_role("slider", name=re.compile("wired")), page.get_by_role("button", name="Undo")
+    slider.press("Home")
+    expect(undo).to_be_visible()
+    slider.press("End")
+    expect(undo).to_have_count(0)
+
+
 def test_without_a_login_one_may_look_and_no_more(chromium: Chromium, address: str) -> None:
     page = opened(chromium, address)
     expect(page.get_by_role("slider").first).to_be_disabled()
