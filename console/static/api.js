@@ -36,6 +36,8 @@ export function useReport() {
   return [status, report];
 }
 
+const UNKNOWN = { path: null, data: null, error: "" };
+
 export const Status = ({ status }) =>
   html`<p role="status" class=${status.isError ? "error" : "muted"}>${status.text}</p>`;
 
@@ -59,9 +61,9 @@ export function paced(send) {
   };
 }
 
-/** Asks again each `seconds` while the tab is visible. `path` null: asks nothing. */
+/** Asks again each `seconds` while the tab is visible. `path` null: asks nothing, and knows nothing. */
 export function usePolled(path, seconds) {
-  const [answer, setAnswer] = useState({ path: null, data: null, error: "" });
+  const [answer, setAnswer] = useState(UNKNOWN);
   const [turn, setTurn] = useState(0);
   const again = () => setTurn((last) => last + 1);
   useEffect(() => {
@@ -81,7 +83,7 @@ export function usePolled(path, seconds) {
       document.removeEventListener("visibilitychange", again);
     };
   }, [path, turn]);
-  return { ...answer, again };
+  return { ...(path === null ? UNKNOWN : answer), again };
 }
 
 /** Follows the stream until the function that it returns is called. The stream is closed while the tab is hidden:

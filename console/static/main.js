@@ -9,7 +9,7 @@ import { Links } from "./links.js";
 import { Account, Login } from "./login.js";
 import { Fleet, HandOff, Overlay } from "./parts.js";
 import { Busiest, Sessions } from "./sessions.js";
-import { Routers } from "./routers.js";
+import { forgetEnrolment, Routers } from "./routers.js";
 import { Journal, Rules } from "./tables.js";
 import { age, clock } from "./units.js";
 
@@ -91,10 +91,10 @@ function Header({ path, live, who, mayRead, onLogin }) {
   </header>`;
 }
 
-function View({ path, look, past, manages }) {
+function View({ path, look, past, manages, name }) {
   if (path === "/sessions") return html`<${Sessions} look=${look} />`;
   if (path === "/rules") return html`<${Rules} look=${look} manages=${manages} />`;
-  if (path === "/routers") return html`<${Routers} manages=${manages} />`;
+  if (path === "/routers") return html`<${Routers} key=${name} manages=${manages} />`;
   const part = PARTS[path] && look[PARTS[path]];
   if (part === null) return html`<p class="empty">No ${NAMES.get(path).toLowerCase()} answers here now.</p>`;
   if (path === "/overlay") return html`<${Overlay} overlay=${part} />`;
@@ -116,12 +116,13 @@ function Page() {
     events.addEventListener("refused", again);
     return () => events.removeEventListener("refused", again);
   }, []);
+  useEffect(forgetEnrolment, [who?.name]);
 
   const content = () => {
     if (!who) return html`<p class="empty">${error || "Connecting ..."}</p>`;
     if (path === "/login" || !mayRead) return html`<${Login} who=${who} token=${token} onChange=${again} />`;
     if (!live.look) return html`<p class="empty">Waiting for the first look at the services ...</p>`;
-    return html`<${View} path=${path} look=${live.look} past=${live.past} manages=${who.manages} />`;
+    return html`<${View} path=${path} look=${live.look} past=${live.past} manages=${who.manages} name=${who.name} />`;
   };
   return html`
     <${Header} path=${path} live=${live} who=${who} mayRead=${mayRead} onLogin=${again} />

@@ -10,6 +10,11 @@ const PATIENCE = 60_000;
 /** The enrolment that is shown: it comes once, and outlives a look at another view. */
 let last = null;
 
+/** Of whoever enrols, and of nobody after him. */
+export const forgetEnrolment = () => {
+  last = null;
+};
+
 /** What a new router needs, which is shown once. */
 function Enrolment({ name, made, onClose }) {
   return html`<section class="enrolment" aria-labelledby="enrolment">

@@ -191,3 +191,17 @@ def test_a_router_is_enrolled_and_revoked(chromium: Chromium, gateway: World, tm
         expect(page.get_by_text("No router is enrolled yet.")).to_be_visible()
         assert gateway.list() == {}
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        check_that_a_logout_ends_what_was_shown(page, namespace)
+
+
+def check_that_a_logout_ends_what_was_shown(page: Page, namespace: str) -> None:
+    page.get_by_label("Name of a new router").fill("bonn")
+    page.get_by_role("button", name="Enrol").click()
+    expect(page.get_by_text("secret = ")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_text("Log in to see, enrol or revoke routers")).to_be_visible()
+    assert page.get_by_role("row").count() == 0
+    page.evaluate("address => { location.hash = address }", f"#/login?token={token(namespace)}")
+    page.get_by_role("link", name="Routers").click()
+    expect(page.get_by_role("button", name="Revoke bonn")).to_be_visible()
+    assert page.get_by_text("secret = ").count() == 0
