@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ _PATTERNS = ("etc/machine-id", "etc/ssh/ssh_host_*", "etc/tributary/**/*")
 """Names below a root. The rest of the settings comes from the boot partition when the new system first starts."""
 _CONFFILE = re.compile(r"^ /(etc/tributary/\S+) ([0-9a-f]{32})(?: obsolete)?$", re.MULTILINE)
 """A line of the field Conffiles in dpkg's database: deb-conffiles(5), dpkg-query(1)."""
+_ACCOUNT = re.compile(r"^([^:\n]+):[^:\n]*:(\d+):", re.MULTILINE)
+"""A line of passwd(5) or group(5): its name and number."""
 FOLDER = Path("var/lib/tributary/upgrade")
 """Below the slot's root: each slot has its own."""
 
@@ -46,21 +49,36 @@ def _defaults(root: Path) -> dict[str, str]:
 
 
 def carry(source: Path, target: Path) -> list[Path]:
-    """Copy them from the system below ``source`` into that below ``target``, with owner and mode.
+    """Copy them from the system below ``source`` into that below ``target``, with mode, and owner and group by name.
 
     Raises CommandError (71) if it cannot be.
     """
     carried = list(paths(source))
+    users, groups = (_renumbered(source / file, target / file) for file in ("etc/passwd", "etc/group"))
     for name in carried:
         try:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / name, target / name)
             found = (source / name).stat()
-            os.chown(target / name, found.st_uid, found.st_gid)
+            os.chown(target / name, users.get(found.st_uid, 0), groups.get(found.st_gid, 0))
         except OSError as error:
             # Of a copy it names the source first, and here the target is full.
             raise CommandError(Exit.SYSTEM, f"{target / name}: cannot be written: {error.strerror}") from error
     return carried
+
+
+def _renumbered(source: Path, target: Path) -> dict[int, int]:
+    """From the numbers of ``source`` to those of the same names in ``target``; root's, 0, where it has no such name."""
+    there = _numbers(target)
+    # Of several names for a number, the first is the one that is shown.
+    return {number: there.get(name, 0) for name, number in reversed(_numbers(source).items())}
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """By name; none where the file cannot be read."""
+    with suppress(OSError):
+        return {name: int(number) for name, number in _ACCOUNT.findall(file.read_text(errors="replace"))}
+    return {}
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,15 @@ def put(root: Path, name: str, text: str, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
+def accounts(root: Path, user: int, group: int) -> None:
+    put(root, "etc/passwd", f"root:x:0:0::/root:/bin/bash\n\nada:x:{user}:{group}::/home/ada:/bin/bash\n")
+    put(root, "etc/group", f"root:x:0:\nada:x:{group}:\n")
+
+
 def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
+    for root in (old, new):
+        accounts(root, os.geteuid(), os.getegid())
     put(old, "etc/machine-id", "0123\n", 0o444)
     put(old, "etc/ssh/ssh_host_ed25519_key", "secret", 0o600)
     put(old, "etc/ssh/sshd_config", "of the old version")
@@ -45,6 +52,23 @@ def test_a_box_keeps_who_it_is_and_what_no_card_says(tmp_path: Path) -> None:
     assert not (new / "etc/tributary/router.toml").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+def test_owner_and_group_go_along_by_name(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    accounts(old, 1000, 990)
+    put(old, "etc/group", "root:x:0:\nada:x:990:\nanother:x:990:\ngone:x:995:\n")
+    accounts(new, 1001, 991)
+    put(new, "etc/group", "root:x:0:\nada:x:991:\nstranger:x:990:\nother-stranger:x:995:\n")
+    for name, group in {"console.toml": 990, "router.toml": 995, "squid.toml": 0, "mine.toml": 77}.items():
+        put(old, f"etc/tributary/{name}", "by hand", 0o640)
+        os.chown(old / "etc/tributary" / name, 1000 if group else 0, group)
+    carry(old, new)
+    found = {path.name: path.stat() for path in (new / "etc/tributary").iterdir()}
+    assert {name: (each.st_uid, each.st_gid) for name, each in found.items()} == {
+        "console.toml": (1001, 991), "router.toml": (1001, 0), "squid.toml": (0, 0), "mine.toml": (1001, 0),
+    }  # fmt: skip
+
+
 def test_a_slot_is_on_trial_until_it_passed_or_says_why_not(tmp_path: Path) -> None:
     trial = Trial(tmp_path)
     assert (trial.on, trial.reason) == (False, "")
@@ -59,6 +83,8 @@ def test_a_slot_is_on_trial_until_it_passed_or_says_why_not(tmp_path: Path) -> N
 
 def test_a_setting_as_its_package_brought_it_stays_behind(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
+    for root in (source, target):
+        accounts(root, os.geteuid(), os.getegid())
     settings = source / "etc/tributary"
     settings.mkdir(parents=True)
     for name, text in (("throttler.toml", "as it came\n"), ("squid.toml", "changed\n"), ("routers.toml", "mine\n")):
