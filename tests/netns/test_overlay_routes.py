@@ -63,7 +63,7 @@ class Ingress:
 
     def start(self) -> None:
         """Starts it with a converter that counts its reloads."""
-        files = ["--routes", str(self.directory / "routes"), "--egresses", str(self.egresses)]
+        files = ["--routes", str(self.directory / "run/routes"), "--egresses", str(self.egresses)]
         self.overlay.agent("A", 11, *files, "--reload", f"echo reload >>{self.reloads}")
 
     def lines(self) -> list[str]:
@@ -73,7 +73,7 @@ class Ingress:
     def all_lines(self) -> list[str]:
         """The routes, without the comment in front."""
         try:
-            return (self.directory / "routes").read_text().splitlines()[1:]
+            return (self.directory / "run/routes").read_text().splitlines()[1:]
         except FileNotFoundError:
             return []
 
@@ -122,6 +122,18 @@ def test_without_etcd_or_agent_the_routes_stay(ingress: Ingress) -> None:
     assert ingress.lines() == [TO_B]
 
 
+def test_without_etcd_and_a_file_all_lines_are_direct_and_the_converter_is_told(empty: Overlay) -> None:
+    """As on an ingress that starts while etcd is away: its converter does not start without the file."""
+    ingress = Ingress(empty)
+    ingress.egresses.write_text("203.0.113.0/24 B\n198.51.100.0/24 C\n")
+    ingress.start()
+    ingress.has("203.0.113.0/24  direct", "198.51.100.0/24  direct")
+    until(ingress.reloads.exists)
+    empty.etcd()
+    until(lambda: empty.values("routes/") == {"A": {"version": None, "made": None}})
+    assert ingress.lines() == ["203.0.113.0/24  direct", "198.51.100.0/24  direct"]
+
+
 def test_a_reload_that_fails_is_tried_again(ingress: Ingress) -> None:
     ingress.fail_to_reload()
     ingress.overlay.delete("nodes/C")
@@ -161,7 +173,7 @@ def test_transfers_of_known_size_have_routes_of_their_own(ingress: Ingress) -> N
     ]
     assert ingress.all_lines() == [BY_C, *for_size]
     node = ingress.overlay.node
-    config = node.write("converter.toml", f'[gateway]\nroutes_file = "{ingress.directory / "routes"}"\n')
+    config = node.write("converter.toml", f'[gateway]\nroutes_file = "{ingress.directory / "run/routes"}"\n')
     node.run(str(native.build().converter), "--check", "--config", str(config))
     ingress.overlay.delete("nodes/C")
     until(lambda: ingress.all_lines() == [TO_B])

@@ -110,11 +110,11 @@ pub struct Agent {
     /// Private networks in which the servers named in egresses may be probed, as the converter's targets.allow
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',')]
     pub allow: Vec<IpNet>,
-    /// The shell command that makes the converter reload its routes
+    /// The shell command that makes the converter reload its routes, and starts one that is not running
     #[arg(
         long,
         value_name = "COMMAND",
-        default_value = "systemctl reload tributary-converter"
+        default_value = "systemctl reload-or-restart tributary-converter"
     )]
     pub reload: String,
 }

@@ -2,6 +2,7 @@
 //!
 //! The converter knows nothing of etcd. Without etcd, controller or agent it continues with its routes.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,15 @@ impl Ingress {
             egresses,
             routes_file,
             hangup,
+        }
+    }
+
+    /// Where there is no routes file, leads everything directly to its servers, etcd or none: the converter does not start
+    /// without the file.
+    pub async fn begin(&mut self) {
+        let text = routes::text(&self.name, None, &BTreeMap::new(), &self.egresses);
+        if let Err(what) = self.routes_file.begin(&text).await {
+            warn!("{what}");
         }
     }
 

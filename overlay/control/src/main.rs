@@ -156,6 +156,7 @@ async fn follow(
 ) -> Infallible {
     match ingress {
         Some(ingress) => {
+            ingress.begin().await;
             retry_forever(members, async || Box::pin(ingress.session(held)).await).await
         }
         None => std::future::pending().await,

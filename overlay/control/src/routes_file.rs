@@ -39,25 +39,44 @@ impl RoutesFile {
         self.file.exists() && !self.is_pending
     }
 
+    /// If there is no file, writes `text` to it and reloads the converter, which cannot start without one. It does not count
+    /// as loaded: that is for [`Self::apply`], which tries again.
+    pub async fn begin(&mut self, text: &str) -> Result<(), String> {
+        if self.file.exists() {
+            return Ok(());
+        }
+        self.is_pending = true;
+        self.replace(text)?;
+        self.run_reload().await
+    }
+
     /// Writes `text` to the file and reloads the converter, unless both are done already. The error names the failed step.
     pub async fn apply(&mut self, text: String) -> Result<(), String> {
         if self.applied.as_ref() == Some(&text) {
             return Ok(());
         }
         (self.applied, self.is_pending) = (None, true);
-        self.replace(&text)
-            .map_err(|error| format!("{}: {error}", self.file.display()))?;
+        self.replace(&text)?;
         self.run_reload().await?;
         (self.applied, self.is_pending) = (Some(text), false);
         Ok(())
     }
 
-    fn replace(&self, text: &str) -> io::Result<()> {
+    fn replace(&self, text: &str) -> Result<(), String> {
+        self.write(text)
+            .map_err(|error| format!("{}: {error}", self.file.display()))
+    }
+
+    /// Makes the file's folder, too: those in /run are gone with each boot.
+    fn write(&self, text: &str) -> io::Result<()> {
         if fs::read_to_string(&self.file).is_ok_and(|before| before == text) {
             return Ok(());
         }
         let mut new = self.file.clone().into_os_string();
         new.push(".new");
+        if let Some(folder) = self.file.parent() {
+            fs::create_dir_all(folder)?;
+        }
         fs::write(&new, text)?;
         fs::rename(&new, &self.file)
     }
@@ -128,6 +147,20 @@ mod tests {
         folder.routes_file().apply("one".into()).await.unwrap();
         assert_eq!(folder.reloads(), 4, "it may have missed the last one");
         assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2);
+    }
+
+    #[tokio::test]
+    async fn at_the_beginning_there_is_a_file_in_its_folder_and_one_that_is_there_stays() {
+        let folder = Folder::new("begin");
+        let mut routes_file = folder.routes_file();
+        routes_file.file = folder.0.join("run/routes");
+        routes_file.begin("direct").await.unwrap();
+        assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
+        assert_eq!(folder.reloads(), 1);
+        assert!(!routes_file.has_routes(), "they are of no table");
+        routes_file.begin("other").await.unwrap();
+        assert_eq!(fs::read_to_string(&routes_file.file).unwrap(), "direct");
+        assert_eq!(folder.reloads(), 1);
     }
 
     #[tokio::test]
