@@ -206,14 +206,18 @@ def _overlay(inputs: Inputs) -> Package:
         files=(
             File(f"usr/bin/{name}", inputs.programs[name], 0o755),
             content.command("overlay-reader", "overlay.reader.cli", "usr/lib/tributary"),
-            *content.files(inputs, name, "overlay/systemd/*", "debs/*/tributary-overlay.*", "debs/files/overlay.conf"),
+            *content.files(inputs, name, "overlay/systemd/*", "debs/*/tributary-overlay.*", "debs/files/overlay*.conf"),
             *content.files(inputs, name, "docs/overlay*.md"),
         ),
         depends=(*elf.depends("the overlay", inputs.programs[name], inputs.release), *_modules(inputs)),
         # For a controller that runs an etcd of its own.
         suggests=("etcd-server",),
-        # Not enabled: where etcd is is for whoever runs the overlay to say.
-        units=(Unit("tributary-overlay.service", Upgrade.RESTART, enabled=False),),
+        # Not enabled: what this machine is, and where etcd is, is for whoever runs the overlay to say.
+        units=tuple(
+            Unit(f"tributary-overlay{part}.service", Upgrade.RESTART, enabled=False)
+            for part in ("", "-agent", "-controller")
+        ),
+        leftovers=("var/lib/tributary-overlay",),
     )
 
 

@@ -26,6 +26,8 @@ SERVICES = {
     "retransmissions": ("CAP_NET_ADMIN", 3),
     "backend": ("CAP_NET_ADMIN CAP_NET_BIND_SERVICE", 3),
     "overlay": ("CAP_CHOWN", 2.5),
+    "overlay-agent": ("", 2.5),
+    "overlay-controller": ("", 2.5),
     "console": ("", 2),
 }
 """The capabilities that each keeps, and the exposure that it stays below."""
