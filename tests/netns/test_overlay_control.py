@@ -96,6 +96,22 @@ def test_a_second_agent_of_the_same_name_waits(overlay: Overlay) -> None:
     until(lambda: overlay.values("nodes/").get("n1") == {"address": "127.0.0.20:5460"})
 
 
+def test_a_second_ingress_of_the_same_name_leaves_the_egresses_of_the_first(empty: Overlay) -> None:
+    empty.etcd()
+    for name, number, egress in (("first", 11, "B"), ("second", 12, "C")):
+        egresses = empty.node.write(f"{name}.egresses", f"203.0.113.0/24 {egress}\n")
+        files = ["--egresses", str(egresses), "--routes", str(egresses.with_suffix(".routes")), "--reload", "true"]
+        address = f"127.0.0.{number}:5460"
+        empty.tributary(name, "agent", "A", "--address", address, *files)
+        until(lambda: "A" in empty.found("routes/"))
+    published = empty.found("egresses/")
+    second = empty.processes["second"]
+    until(lambda: second.output().count("another agent is A") >= 2)
+    assert second.stop() == 0
+    assert empty.found("egresses/") == published
+    assert set(empty.found("routes/")) == {"A"}
+
+
 def test_another_controller_takes_over(overlay: Overlay) -> None:
     overlay.controller("c2")
     until(lambda: overlay.status()["waiting"] == ["c2"])

@@ -188,8 +188,7 @@ async fn register(
     if store.claim(&keys::key(NODES, name), value, lease).await? {
         return Ok(());
     }
-    let why = format!("another agent is {name}, or was until a moment ago");
-    Err(SessionError::new(why))
+    Err(SessionError::name_in_use("agent", name))
 }
 
 /// The values left by an earlier session with the same lease.

@@ -18,8 +18,7 @@ pub async fn campaign(
 ) -> Result<Leadership, SessionError> {
     let key = keys::key(ELECTION, name);
     if !store.claim(&key, name.as_str().into(), lease).await? {
-        let line = format!("another controller is {name}, or was until a moment ago");
-        return Err(SessionError::new(line));
+        return Err(SessionError::name_in_use("controller", name));
     }
     loop {
         let (revision, keys) = store.oldest_first(ELECTION).await?;

@@ -130,9 +130,14 @@ impl Ingress {
         }))
     }
 
+    /// Fails if another agent of this name holds the key.
     async fn publish_egresses(&self, store: &Store, lease: &Lease) -> Result<(), SessionError> {
         let key = keys::key(EGRESSES, &self.name);
-        store.put(&key, codec::encode(&self.egresses), lease).await
+        let value = codec::encode(&self.egresses);
+        if store.claim(&key, value, lease).await? {
+            return Ok(());
+        }
+        Err(SessionError::name_in_use("agent", &self.name))
     }
 
     fn reload_egresses(&mut self) {

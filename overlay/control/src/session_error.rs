@@ -6,6 +6,7 @@ use std::fmt::{Display, Formatter};
 use etcd_client::Error;
 
 use crate::members::Members;
+use crate::name::Name;
 use tributary_program::{Exit, Failure};
 
 const ALLOWED: &str = "accepted: a name that `scripts/overlay authorize` allows this";
@@ -36,6 +37,13 @@ impl SessionError {
             line,
             exit: Exit::NoPermission,
         }
+    }
+
+    /// Another agent or controller, the `kind`, holds the key of this name.
+    pub fn name_in_use(kind: &str, name: &Name) -> Self {
+        Self::new(format!(
+            "another {kind} is {name}, or was until a moment ago"
+        ))
     }
 
     /// Whether one side refused the other.
