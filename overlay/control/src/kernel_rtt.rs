@@ -29,15 +29,23 @@ const ALIGNMENT: usize = 4;
 /// The pause after a query, as a multiple of its duration: with very many connections, queries take a twentieth of a
 /// processor at most.
 const REST_FACTOR: u32 = 19;
+/// The pause after a query that failed.
+const REOPEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Queries the kernel on a thread of its own: with 100,000 connections a query takes half a second, in which the event loop
 /// could neither answer pings nor keep the lease alive.
-pub enum BackgroundQuery<T> {
+pub struct BackgroundQuery<T> {
+    state: State<T>,
+    /// The failure that was logged: while it lasts it is logged once.
+    logged: Option<String>,
+}
+
+enum State<T> {
     /// The next query is allowed from this moment on.
     Idle(KernelRtt, Instant),
     Pending(JoinHandle<Answer<T>>),
-    /// The kernel has refused.
-    Unavailable,
+    /// The kernel has refused. It is asked again from this moment on.
+    Unavailable(Instant),
 }
 
 /// The socket, the reply, and the duration of the query.
@@ -46,40 +54,59 @@ type Answer<T> = (KernelRtt, io::Result<T>, Duration);
 impl<T: Default + Send + 'static> BackgroundQuery<T> {
     /// Logs if the kernel has no `sock_diag`.
     pub fn open() -> Self {
+        let mut query = Self {
+            state: State::Unavailable(Instant::now()),
+            logged: None,
+        };
+        query.reopen();
+        query
+    }
+
+    fn reopen(&mut self) {
         match KernelRtt::open() {
-            Ok(kernel) => Self::Idle(kernel, Instant::now()),
-            Err(error) => Self::refused(&error),
+            Ok(kernel) => self.state = State::Idle(kernel, Instant::now()),
+            Err(error) => self.refused(&error),
         }
     }
 
-    fn refused(error: &io::Error) -> Self {
-        warn!("the kernel does not tell of connections: {error}; delays are measured without it");
-        Self::Unavailable
+    fn refused(&mut self, error: &io::Error) {
+        let what = error.to_string();
+        if self.logged.as_ref() != Some(&what) {
+            warn!(
+                "the kernel does not tell of connections: {what}; delays are measured without it"
+            );
+            self.logged = Some(what);
+        }
+        self.state = State::Unavailable(Instant::now() + REOPEN_AFTER);
     }
 
     /// Returns the reply to the previous query once, otherwise a default value, and starts the next query if one is
-    /// allowed. After a failure no query is made any more.
+    /// allowed. After a failure that is a minute later, by a socket of its own.
     pub async fn ask(
         &mut self,
         question: impl FnOnce(&mut KernelRtt) -> io::Result<T> + Send + 'static,
     ) -> T {
-        let reply = match self {
-            Self::Pending(asked) if asked.is_finished() => match asked.await {
+        let reply = match &mut self.state {
+            State::Pending(asked) if asked.is_finished() => match asked.await {
                 Ok((kernel, answer, took)) => {
-                    *self = Self::Idle(kernel, Instant::now() + REST_FACTOR * took);
-                    answer
+                    self.state = State::Idle(kernel, Instant::now() + REST_FACTOR * took);
+                    answer.inspect(|_| self.logged = None)
                 }
                 Err(error) => Err(io::Error::other(error)),
             },
             _ => Ok(T::default()),
         };
         let reply = reply.unwrap_or_else(|error| {
-            *self = Self::refused(&error);
+            self.refused(&error);
             T::default()
         });
-        *self = match std::mem::replace(self, Self::Unavailable) {
-            Self::Idle(kernel, until) if until <= Instant::now() => {
-                Self::Pending(spawn_blocking(|| answer(kernel, question)))
+        let now = Instant::now();
+        if matches!(self.state, State::Unavailable(until) if until <= now) {
+            self.reopen();
+        }
+        self.state = match std::mem::replace(&mut self.state, State::Unavailable(now)) {
+            State::Idle(kernel, until) if until <= Instant::now() => {
+                State::Pending(spawn_blocking(|| answer(kernel, question)))
             }
             as_before => as_before,
         };
@@ -322,12 +349,35 @@ mod tests {
             tokio::time::sleep(busy / 20).await;
         }
         assert!(begun.elapsed() >= busy);
-        assert!(matches!(kernel, BackgroundQuery::Idle(..)));
+        assert!(matches!(kernel.state, State::Idle(..)));
         while begun.elapsed() < 4 * busy {
             assert_eq!(kernel.ask(question).await, 0);
-            assert!(matches!(kernel, BackgroundQuery::Idle(..)));
+            assert!(matches!(kernel.state, State::Idle(..)));
             tokio::time::sleep(busy / 4).await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_kernel_that_failed_is_asked_again_after_a_minute() {
+        let mut kernel = BackgroundQuery::open();
+        while !matches!(kernel.state, State::Unavailable(_)) {
+            let failed = kernel.ask(|_| Err(io::Error::other("interrupted")));
+            assert_eq!(failed.await, 0);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(kernel.ask(|_| Ok(7)).await, 0);
+        let again = Instant::now() + REOPEN_AFTER;
+        assert!(matches!(kernel.state, State::Unavailable(until) if until <= again));
+        kernel.state = State::Unavailable(Instant::now());
+        let mut reply = 0;
+        for _ in 0..1000 {
+            reply = kernel.ask(|_| Ok(7)).await;
+            if reply != 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!((reply, kernel.logged), (7, None));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub type Readings = BTreeMap<IpNet, Reading>;
 
 /// A server is probed in one of so many turns.
 const PROBE_INTERVAL: u32 = 5;
+/// Without a probe, the delay of the last connections counts for so many turns.
+const FORGET_AFTER: u32 = 60;
 /// After this time the kernel repeats the SYN, and it is not known which of the two is answered (RFC 6298 section 2).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -186,6 +188,9 @@ impl NetworkWindows {
                 window.silent_for = 0;
             } else {
                 window.silent_for = window.silent_for.saturating_add(1);
+                if window.probe.is_none() && window.silent_for > FORGET_AFTER {
+                    window.window.missed();
+                }
             }
         }
         let due = self
@@ -329,6 +334,24 @@ mod tests {
         ]));
         let expected = [(one, Reading::Silent), (two, Reading::Unknown)];
         assert_eq!(windows.readings(), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn where_nothing_is_probed_the_delay_of_old_connections_is_forgotten() {
+        let to = network("10.0.0.0/8");
+        let mut windows = NetworkWindows::default();
+        windows.set(&BTreeMap::from([(to, None)]));
+        let kernel_rtts = BTreeMap::from([(to, Delay::of_microseconds(7))]);
+        for turn in 0..75 {
+            let none = BTreeMap::new();
+            let rtts = if turn < 5 { &kernel_rtts } else { &none };
+            assert_eq!(windows.collect(rtts), None);
+            if turn == 5 + FORGET_AFTER {
+                let known = Reading::Known(Delay::of_microseconds(7));
+                assert_eq!(windows.readings()[&to], known);
+            }
+        }
+        assert_eq!(windows.readings()[&to], Reading::Silent);
     }
 
     #[tokio::test]
