@@ -1,5 +1,6 @@
 //! Serves files: GET with ranges, HEAD and PUT, without copying them.
 
+use std::ffi::CStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -9,7 +10,10 @@ use std::time::SystemTime;
 
 use httpdate::HttpDate;
 use percent_encoding::percent_decode_str;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat, openat2,
+    renameat, unlinkat,
+};
 use rustix::io::Errno;
 use tributary_proto::http::{Body, BodyReader, HeadLimits, Method, Refused, Request};
 
@@ -20,6 +24,9 @@ use crate::range::{Part, part};
 /// Nothing above the folder, and no links out of it (openat2(2)).
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
+/// With what the names of files that are not objects yet begin. No object may have such a name.
+const UPLOAD: &str = ".upload-";
+
 #[derive(Debug)]
 pub struct Objects {
     folder: OwnedFd,
@@ -28,11 +35,13 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Fails if the folder cannot be opened.
+    /// Removes the uploads of processes that were killed. Fails if the folder cannot be read.
     pub fn below(folder: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder, flags, Mode::empty())?;
+        remove_abandoned(&folder)?;
         Ok(Self {
-            folder: openat(CWD, folder, flags, Mode::empty())?,
+            folder,
             limits: HeadLimits::default(),
             uploads: AtomicU64::new(0),
         })
@@ -86,6 +95,9 @@ impl Objects {
     }
 
     fn open(&self, path: &str) -> Option<(File, Metadata)> {
+        if is_upload(path) {
+            return None;
+        }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = openat2(&self.folder, path, flags, Mode::empty(), WITHIN);
         let file = File::from(opened.ok()?);
@@ -98,6 +110,9 @@ impl Objects {
         let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
         if name.is_empty() {
             return Ok(Err(Refused::new(400, "an object has a name")));
+        }
+        if is_upload(path) {
+            return Ok(Err(Refused::new(400, "a name of an unfinished upload")));
         }
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
         let Ok(folder) = openat2(&self.folder, folder, flags, Mode::empty(), WITHIN) else {
@@ -143,7 +158,31 @@ impl Server for Objects {
     }
 }
 
-/// A file that is not an object yet; dropping it deletes the file.
+/// Whether a part of the path is a name of [`Upload`]s.
+fn is_upload(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with(UPLOAD))
+}
+
+/// Removes uploads that nobody holds.
+fn remove_abandoned(folder: &OwnedFd) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.to_bytes().starts_with(UPLOAD.as_bytes()) && is_abandoned(folder, name) {
+            // What is left is no object either.
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+    Ok(())
+}
+
+fn is_abandoned(folder: &OwnedFd, name: &CStr) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let opened = openat(folder, name, flags, Mode::empty());
+    opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+/// A file that is not an object yet; dropping it deletes the file. It is locked: another process leaves it alone.
 struct Upload<'a> {
     objects: &'a Objects,
     name: String,
@@ -151,17 +190,26 @@ struct Upload<'a> {
 }
 
 impl<'a> Upload<'a> {
+    /// Another process may have had our number (`pid_namespaces(7)`): its names are passed over.
     fn begin(objects: &'a Objects) -> io::Result<Self> {
-        let number = objects.uploads.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".upload-{}-{number}", std::process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o644);
-        let file = File::from(openat(&objects.folder, &name, flags, mode)?);
-        Ok(Self {
-            objects,
-            name,
-            file,
-        })
+        loop {
+            let number = objects.uploads.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{UPLOAD}{}-{number}", std::process::id());
+            match openat(&objects.folder, &name, flags, Mode::from_raw_mode(0o644)) {
+                Err(Errno::EXIST) => {}
+                opened => {
+                    let file = File::from(opened?);
+                    // Where a file system has no locks, nothing is removed.
+                    let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                    return Ok(Self {
+                        objects,
+                        name,
+                        file,
+                    });
+                }
+            }
+        }
     }
 
     fn end(self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
@@ -247,6 +295,8 @@ fn write_end(out: &mut Vec<u8>, keep_alive: bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -258,9 +308,39 @@ mod tests {
         }
     }
 
+    /// An empty folder for a test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        folder
+    }
+
+    #[test]
+    fn uploads_that_a_killed_process_left_are_gone_and_those_of_another_one_stay() {
+        let folder = folder("uploads");
+        let objects = Objects::below(&folder).expect("opened");
+        let left = format!("{UPLOAD}1-0");
+        std::fs::write(folder.join(&left), "half").expect("written");
+        let upload = Upload::begin(&objects).expect("begun");
+        for name in [&left, &upload.name] {
+            assert!(objects.open(name).is_none(), "{name} is no object");
+        }
+        let next = Objects::below(&folder).expect("opened");
+        assert!(!folder.join(&left).exists());
+        assert!(folder.join(&upload.name).exists());
+        // The same process number, and the same count.
+        let other = Upload::begin(&next).expect("begun");
+        assert_ne!(other.name, upload.name);
+        let end = openat(CWD, &folder, OFlags::PATH, Mode::empty()).expect("opened");
+        other.end(&end, "object").expect("ended");
+        upload.end(&end, "object").expect("ended");
+        assert_eq!(std::fs::read_dir(&folder).expect("read").count(), 1);
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
     #[test]
     fn nothing_above_the_folder_is_an_object() {
-        let folder = std::env::temp_dir().join(format!("objects-{}", std::process::id()));
+        let folder = folder("objects");
         std::fs::create_dir_all(folder.join("below")).expect("made");
         std::fs::write(folder.join("secret"), "s").expect("written");
         std::fs::write(folder.join("below/object"), "o").expect("written");
