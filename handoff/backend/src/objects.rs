@@ -77,10 +77,7 @@ impl Objects {
             return empty(client, "404 Not Found", request.keep_alive).await;
         };
         let size = metadata.len();
-        let range = request
-            .field("range")
-            .filter(|_| request.field("if-range").is_none());
-        let part = part(range, size);
+        let part = requested_part(request, size);
         let mut head = Vec::new();
         let length = write_head(&mut head, part, &metadata, request.keep_alive);
         client.send(&head).await?;
@@ -132,6 +129,12 @@ impl Objects {
         }
         empty(client, "201 Created", request.keep_alive).await
     }
+}
+
+/// Range is defined for GET alone (RFC 9110 section 14.2).
+fn requested_part(request: &Request, size: u64) -> Part {
+    let counts = request.method == Method::Get && request.field("if-range").is_none();
+    part(request.field("range").filter(|_| counts), size)
 }
 
 async fn empty(client: &mut ClientConnection, status: &str, keep_alive: bool) -> Answer {
@@ -297,6 +300,8 @@ fn write_end(out: &mut Vec<u8>, keep_alive: bool) {
 mod tests {
     use std::path::PathBuf;
 
+    use tributary_proto::http::HeadReader;
+
     use super::*;
 
     #[test]
@@ -305,6 +310,28 @@ mod tests {
         assert_eq!(path_of("//a"), Some("a".to_owned()));
         for none in ["", "/", "/?a", "/a%00b", "/%ff"] {
             assert_eq!(path_of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn only_a_get_may_ask_for_a_part() {
+        for (method, range, expected) in [
+            (
+                "GET",
+                "0-9",
+                Part::Some {
+                    from: 0,
+                    length: 10,
+                },
+            ),
+            ("HEAD", "0-9", Part::Whole),
+            ("GET", "100-", Part::Missing),
+            ("HEAD", "100-", Part::Whole),
+        ] {
+            let text = format!("{method} /a HTTP/1.1\r\nHost: a\r\nRange: bytes={range}\r\n\r\n");
+            let read = HeadReader::new().request(text.as_bytes(), &HeadLimits::default());
+            let (request, _) = read.expect("accepted").expect("whole");
+            assert_eq!(requested_part(&request, 100), expected, "{text}");
         }
     }
 
