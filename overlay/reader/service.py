@@ -92,7 +92,13 @@ class Reader:
         """What is known now."""
         now = time.monotonic()
         age = None if self._read_at is None else round(now - self._read_at, 3)
-        known = {"uptime": round(now - self._started, 3), "age": age, "problem": self._problem}
+        computed = self._last.computed
+        known = {
+            "uptime": round(now - self._started, 3),
+            "age": age,
+            "problem": self._problem,
+            "computed": None if computed is None or age is None else round(computed + age, 3),
+        }
         return self._last.model_copy(update=known)
 
     def _take(self, now: float, read: "Future[tuple[Overlay, frozenset[str]]]") -> None:

@@ -1,4 +1,5 @@
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
@@ -66,6 +67,16 @@ def test_an_answer_that_is_wrong_is_the_problem_and_the_last_map_stays(world: Wo
     assert world.logged.getvalue().count("not read") == 1
     world.read(status(*LINE[:2]))
     assert (world.reader.document.problem, world.reader.document.nodes_up) == (None, 2)
+
+
+def test_chains_grow_old_while_nothing_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world.reader.document.computed is None
+    world.read(status(*LINE))
+    world.run("exit 69")
+    later = time.monotonic() + 100
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    computed = world.reader.document.computed
+    assert computed is not None and 100 < computed - 2 < 130
 
 
 def test_what_the_program_says_is_the_problem(world: World) -> None:
