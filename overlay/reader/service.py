@@ -1,6 +1,7 @@
 """Reads the overlay every few seconds for ``tributary`` and the console of this machine."""
 
 import json
+import resource
 import signal
 import subprocess
 import time
@@ -23,6 +24,8 @@ from tributary.settings.hosts import Target
 
 INTERVAL = 3.0
 """Seconds between two readings."""
+REST = 10.0
+"""A reading begins no sooner after the last one than so many times the processor time which that took here."""
 _TIMEOUT = 20.0
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
@@ -59,6 +62,7 @@ class Reader:
         self._command, self._thread, self._log = command, thread, log
         self._started = self._due = time.monotonic()
         self._reading: Future[tuple[Overlay, frozenset[str]]] | None = None
+        self._took = 0.0
         self._read_at: float | None = None
         self._last, self._names = reading.NOTHING, frozenset[str]()
         self._problem: str | None = None
@@ -74,8 +78,9 @@ class Reader:
         if self._reading is not None and self._reading.done():
             self._take(now, self._reading)
             self._reading = None
+            self._due += max(0.0, REST * self._took - INTERVAL)
         if self._reading is None and now >= self._due:
-            self._reading = self._thread.submit(_read, self._command, self._last, self._names)
+            self._reading = self._thread.submit(self._read)
             self._due = now + INTERVAL
 
     def reload(self) -> None:
@@ -101,6 +106,13 @@ class Reader:
         }
         return self._last.model_copy(update=known)
 
+    def _read(self) -> tuple[Overlay, frozenset[str]]:
+        begun = _processor_time()
+        try:
+            return _read(self._command, self._last, self._names)
+        finally:
+            self._took = _processor_time() - begun
+
     def _take(self, now: float, read: "Future[tuple[Overlay, frozenset[str]]]") -> None:
         problem = None
         try:
@@ -115,6 +127,12 @@ class Reader:
         if problem is not None and problem != self._problem:
             self._log.event("not read", Level.WARNING, error=problem)
         self._problem = problem
+
+
+def _processor_time() -> float:
+    """Seconds, of this thread and of all programs that have ended."""
+    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return programs.ru_utime + programs.ru_stime + time.thread_time()
 
 
 def _read(command: Sequence[str], before: Overlay, known: frozenset[str]) -> tuple[Overlay, frozenset[str]]:

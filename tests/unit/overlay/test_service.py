@@ -39,6 +39,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
     monkeypatch.setattr(service, "INTERVAL", 0.0)
+    monkeypatch.setattr(service, "REST", 0.0)
     with ThreadPoolExecutor(1) as thread:
         yield World(tmp_path / "program", thread)
 
@@ -77,6 +78,13 @@ def test_chains_grow_old_while_nothing_is_read(world: World, monkeypatch: pytest
     monkeypatch.setattr(time, "monotonic", lambda: later)
     computed = world.reader.document.computed
     assert computed is not None and 100 < computed - 2 < 130
+
+
+def test_what_takes_long_to_read_is_read_less_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "REST", 10.0)
+    monkeypatch.setattr(service, "_processor_time", iter([5.0, 8.0]).__next__)
+    world.read(status(*LINE))
+    assert 20 < world.reader.deadline - time.monotonic() <= 30
 
 
 def test_what_the_program_says_is_the_problem(world: World) -> None:
