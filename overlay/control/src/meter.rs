@@ -25,6 +25,8 @@ pub type Readings = BTreeMap<Name, Reading>;
 
 /// With a sample of peers, in one of so many turns another peer is pinged.
 const RETRY_SILENT_EVERY: u64 = 60;
+/// After so many turns without any answer it was the node's own network that failed.
+const CUT_OFF_AFTER: u32 = 3;
 
 const MAGIC: &[u8; 7] = b"TRIBRTT";
 const SIZE: usize = 16;
@@ -119,6 +121,9 @@ struct Pings {
     counted: BTreeSet<Name>,
     peers: BTreeMap<Name, Peer>,
     turns: u64,
+    /// Turns in a row without any answer, and whether there is one in this turn.
+    unanswered: u32,
+    is_answered: bool,
     open: BTreeMap<u64, (Name, Instant)>,
     /// `SipHash` with a random key makes unguessable numbers.
     unguessable: RandomState,
@@ -162,6 +167,14 @@ impl Pings {
             if let Some(peer) = self.peers.get_mut(&name) {
                 peer.window.missed();
             }
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        if std::mem::take(&mut self.is_answered) {
+            self.unanswered = 0;
+        }
+        let converters = self.converters();
+        if kernel_rtts.keys().any(|end| converters.contains(end)) {
+            self.answered();
         }
         let now = Instant::now();
         let wanted = self.take_turn();
@@ -222,6 +235,20 @@ impl Pings {
             now.duration_since(*sent).as_micros(),
         ));
         self.open.remove(&number);
+        self.answered();
+    }
+
+    /// The first answer after the node's own network failed: what was missed meanwhile says nothing about the peers. Of a
+    /// sample's silent peers few would be asked again.
+    fn answered(&mut self) {
+        if self.unanswered >= CUT_OFF_AFTER {
+            for peer in self.peers.values_mut() {
+                if peer.window.reading() == Reading::Silent {
+                    peer.window = Window::default();
+                }
+            }
+        }
+        (self.unanswered, self.is_answered) = (0, true);
     }
 
     fn readings(&self) -> Readings {
@@ -342,15 +369,9 @@ mod tests {
         assert_eq!(pings.readings()[&name], Reading::Known(delay));
     }
 
-    #[test]
-    fn of_many_a_few_are_asked_and_told_of_and_who_is_silent() {
-        let names: Vec<Name> = (10..30)
-            .map(|port| format!("n{port}").parse().unwrap())
-            .collect();
-        let peers = names
-            .iter()
-            .zip(10..)
-            .map(|(name, port)| (name.clone(), node(port)));
+    /// A node that asks six of 20 peers, n10 to n29.
+    fn many() -> Pings {
+        let each = (10..30).map(|port| (format!("n{port}").parse().unwrap(), node(port)));
         let mut pings = Pings {
             sample: Some(PeerSample {
                 own: "n30".parse().unwrap(),
@@ -358,30 +379,39 @@ mod tests {
             }),
             ..Pings::default()
         };
-        pings.set(&peers.collect());
-        // Port NN answers after NN ms, except 12.
-        let mut last = BTreeSet::new();
-        for turn in 0..40 {
-            let asked = pings.ask(&BTreeMap::new());
-            assert_eq!(asked.len(), 6, "{turn}");
-            last = asked.iter().map(|(_, address)| address.port()).collect();
-            for (number, from) in asked.into_iter().filter(|(_, from)| from.port() != 12) {
-                let start = Instant::now();
-                pings.sent(number, start);
-                pings.heard(
-                    number,
-                    from,
-                    start + Duration::from_millis(from.port().into()),
-                );
-            }
+        pings.set(&each.collect());
+        pings
+    }
+
+    /// One turn: port NN answers after NN ms if it `answers`. Returns the ports that were asked.
+    fn turn(pings: &mut Pings, answers: impl Fn(u16) -> bool) -> BTreeSet<u16> {
+        let asked = pings.ask(&BTreeMap::new());
+        let ports = asked.iter().map(|(_, address)| address.port()).collect();
+        for (number, from) in asked.into_iter().filter(|(_, from)| answers(from.port())) {
+            let start = Instant::now();
+            pings.sent(number, start);
+            let delay = Duration::from_millis(from.port().into());
+            pings.heard(number, from, start + delay);
         }
+        ports
+    }
+
+    fn silent(pings: &Pings) -> Vec<String> {
+        let readings = pings.readings().into_iter();
+        let silent = readings.filter(|(_, reading)| *reading == Reading::Silent);
+        silent.map(|(name, _)| name.to_string()).collect()
+    }
+
+    #[test]
+    fn of_many_a_few_are_asked_and_told_of_and_who_is_silent() {
+        let mut pings = many();
+        let mut last = BTreeSet::new();
+        for count in 0..40 {
+            last = turn(&mut pings, |port| port != 12);
+            assert_eq!(last.len(), 6, "{count}");
+        }
+        assert_eq!(silent(&pings), ["n12"]);
         let readings = pings.readings();
-        let silent: Vec<&Name> = readings
-            .iter()
-            .filter(|(_, reading)| **reading == Reading::Silent)
-            .map(|(name, _)| name)
-            .collect();
-        assert_eq!(silent, [&names[2]]);
         let known = readings
             .values()
             .filter(|reading| matches!(reading, Reading::Known(_)));
@@ -391,5 +421,16 @@ mod tests {
             .filter(|port| last.contains(port))
             .count();
         assert_eq!(nearest, 3, "{last:?}");
+    }
+
+    #[test]
+    fn what_nobody_answered_makes_no_peer_silent_for_long() {
+        let mut pings = many();
+        for (turns, is_cut_off) in [(40, false), (90, true), (40, false)] {
+            for _ in 0..turns {
+                turn(&mut pings, |port| !is_cut_off && port != 12);
+            }
+        }
+        assert_eq!(silent(&pings), ["n12"]);
     }
 }
