@@ -1,7 +1,7 @@
 //! The controller: the elected one computes the tables and publishes them.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -18,6 +18,7 @@ use crate::session_error::SessionError;
 use crate::snapshot::Snapshot;
 use crate::store::{Lease, SETTLE, Store};
 use crate::tables::TableSet;
+use crate::write_budget::WriteBudget;
 use crate::{estimates, published, sanity, tables};
 
 /// The tables are computed again after this time even without a change.
@@ -50,6 +51,7 @@ pub async fn session(
         published,
         estimates: Estimates::new(),
         refused: Vec::new(),
+        budget: WriteBudget::new(Instant::now()),
     };
     Box::pin(term.serve(lease)).await
 }
@@ -64,6 +66,7 @@ struct ElectedController<'a> {
     estimates: Estimates,
     /// The refusals of the last report.
     refused: Vec<String>,
+    budget: WriteBudget,
 }
 
 impl ElectedController<'_> {
@@ -76,6 +79,17 @@ impl ElectedController<'_> {
         let mut egresses = self.store.watch(EGRESSES, start).await?;
         loop {
             let revision = self.turn(lease).await?;
+            let pause = self.budget.pause(Instant::now());
+            if !pause.is_zero() {
+                warn!(
+                    "no new tables for {} s: etcd keeps an hour of them, and has room for so many",
+                    pause.as_secs()
+                );
+            }
+            tokio::select! {
+                error = lease.expired() => return Err(error),
+                () = sleep(pause) => {}
+            }
             tokio::select! {
                 error = lease.expired() => return Err(error),
                 changed = nodes.after(revision) => changed?,
@@ -146,7 +160,10 @@ impl ElectedController<'_> {
         let mut refused = Vec::new();
         for table in changed {
             match self.publish_one(&table).await? {
-                Ok(()) => drop(self.published.insert(table.ingress.clone(), table)),
+                Ok(bytes) => {
+                    self.budget.spend(bytes);
+                    self.published.insert(table.ingress.clone(), table);
+                }
                 Err(refusal) => refused.push(refusal),
             }
         }
@@ -157,18 +174,20 @@ impl ElectedController<'_> {
         Ok(refused)
     }
 
-    async fn publish_one(&self, table: &Table) -> Result<Result<(), String>, SessionError> {
+    /// Returns the size of what was written.
+    async fn publish_one(&self, table: &Table) -> Result<Result<u64, String>, SessionError> {
         let key = keys::key(TABLES, &table.ingress);
         let fewer = "fewer lines among its egresses, or fewer nodes in them";
-        let put = match codec::encode_bounded(table) {
-            Ok(value) => self.leadership.put(&key, value, None).await,
+        let value = match codec::encode_bounded(table) {
+            Ok(value) => value,
             Err(refusal) => return Ok(Err(format!("{key}: {refusal}: {fewer}"))),
         };
-        match put {
+        let bytes = value.len() as u64;
+        match self.leadership.put(&key, value, None).await {
             Err(error) if error.is_too_large() => {
                 Ok(Err(format!("{key}: {error}: accepted: {fewer}")))
             }
-            other => other.map(Ok),
+            other => other.map(|()| Ok(bytes)),
         }
     }
 

@@ -1,0 +1,64 @@
+//! How much a controller writes: etcd keeps an hour's history, and takes nothing new when 2 GB of it are full.
+
+use std::time::{Duration, Instant};
+
+/// What may be written at once ...
+const BURST_BYTES: u64 = 256 << 20;
+/// ... and in the long run: less than 1 GB an hour.
+const BYTES_PER_SECOND: u64 = 256 << 10;
+
+#[derive(Debug)]
+pub struct WriteBudget {
+    spent: u64,
+    since: Instant,
+}
+
+impl WriteBudget {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            spent: 0,
+            since: now,
+        }
+    }
+
+    /// Counts what was written.
+    pub fn spend(&mut self, bytes: u64) {
+        self.spent = self.spent.saturating_add(bytes);
+    }
+
+    /// How long to write nothing more.
+    pub fn pause(&mut self, now: Instant) -> Duration {
+        let seconds = now.duration_since(self.since).as_secs();
+        self.since += Duration::from_secs(seconds);
+        let regained = seconds.saturating_mul(BYTES_PER_SECOND);
+        self.spent = self.spent.saturating_sub(regained);
+        let over = self.spent.saturating_sub(BURST_BYTES);
+        Duration::from_secs(over.div_ceil(BYTES_PER_SECOND))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_comes_and_goes_does_not_fill_etcd() {
+        let begin = Instant::now();
+        let (mut budget, mut now) = (WriteBudget::new(begin), begin);
+        // All tables of 1,000 nodes, again and again.
+        let (all, mut written) = (100 << 20, 0);
+        let write = |budget: &mut WriteBudget, now| {
+            budget.spend(all);
+            budget.pause(now)
+        };
+        assert_eq!(write(&mut budget, now), Duration::ZERO);
+        while now < begin + Duration::from_secs(3600) {
+            now += write(&mut budget, now) + Duration::from_secs(3);
+            written += all;
+        }
+        assert!(written < 1_500_000_000, "{written}");
+        // Half an hour of quiet makes up for it.
+        now += Duration::from_secs(1800);
+        assert_eq!(write(&mut budget, now), Duration::ZERO);
+    }
+}
