@@ -174,6 +174,16 @@ def test_a_switch_that_starts_anew_loses_no_connection(handoff: HandOff, how: st
     handoff.wait_for("b")
 
 
+def test_a_table_of_strays_that_somebody_removes_is_installed_again(handoff: HandOff) -> None:
+    switch = handoff.nodes["switch"]
+    before = switch.run("nft", "--terse", "list", "ruleset")
+    assert "@back-ends" in before
+    for command in ("flush ruleset", "flush table ip tributary-switch"):
+        switch.run("nft", *command.split())
+        eventually(lambda: "@back-ends" in switch.run("nft", "--terse", "list", "ruleset"))
+    assert handoff.processes["switch"].output().count("table of strays is installed again") == 2
+
+
 def test_connections_at_back_ends_finish_without_their_front(handoff: HandOff) -> None:
     with downloading(handoff, f"b/{LARGE}") as download:
         handoff.kill("front")

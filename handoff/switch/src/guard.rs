@@ -10,9 +10,55 @@ use std::process::{Command, Stdio};
 
 use tracing::warn;
 
-/// The table for nft(8), which replaces the previous one. Packets with a rule never get here: the program for tc redirects
-/// them before netfilter.
-pub fn ruleset(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> String {
+/// The table, as text for nft(8).
+#[derive(Clone, Debug)]
+pub struct Guard(String);
+
+impl Guard {
+    pub fn new(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> Self {
+        Self(ruleset(back_ends, services))
+    }
+
+    /// Installs the table, which stays. Fails if nft(8) is missing or refuses.
+    pub fn install(&self) -> io::Result<()> {
+        let mut nft = Command::new("nft")
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = nft.stdin.take() {
+            stdin.write_all(self.0.as_bytes())?;
+        }
+        let status = nft.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        warn!("nft: {status}");
+        Err(io::Error::other("nft refuses the table of strays"))
+    }
+
+    /// Installs the table again if somebody has removed it, or its rules (`nft flush ruleset`).
+    pub fn renew(&self) {
+        if is_installed() {
+            return;
+        }
+        match self.install() {
+            Ok(()) => warn!("somebody removed it: the table of strays is installed again"),
+            Err(error) => warn!("somebody removed the table of strays: {error}"),
+        }
+    }
+}
+
+fn is_installed() -> bool {
+    let listed = Command::new("nft")
+        .args(["--terse", "list", "table", "ip", "tributary-switch"])
+        .stderr(Stdio::null())
+        .output();
+    let has_rules = |text: &[u8]| String::from_utf8_lossy(text).contains("@back-ends");
+    listed.is_ok_and(|listed| has_rules(&listed.stdout))
+}
+
+/// Replaces the previous table. Packets with a rule never get here: the program for tc redirects them before netfilter.
+fn ruleset(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> String {
     let (back_ends, services) = (elements(back_ends), elements(services));
     format!(
         "table ip tributary-switch {{}}
@@ -43,23 +89,6 @@ fn elements(ends: &[SocketAddrV4]) -> String {
     elements.sort();
     elements.dedup();
     elements.join(", ")
-}
-
-/// Installs the table, which stays. Fails if nft(8) is missing or refuses.
-pub fn guard(back_ends: &[SocketAddrV4], services: &[SocketAddrV4]) -> io::Result<()> {
-    let mut nft = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = nft.stdin.take() {
-        stdin.write_all(ruleset(back_ends, services).as_bytes())?;
-    }
-    let status = nft.wait()?;
-    if status.success() {
-        return Ok(());
-    }
-    warn!("nft: {status}");
-    Err(io::Error::other("nft refuses the table of strays"))
 }
 
 #[cfg(test)]

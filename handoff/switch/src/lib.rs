@@ -2,7 +2,7 @@
 //! that one's packets to the client as the service's. An eBPF program for tc(8) rewrites them.
 //!
 //! [`Rules`] decides what changes, and does no I/O; [`Switch`] changes the kernel's tables for the fronts that [`serve`]
-//! serves. [`guard`] drops stray packets.
+//! serves. [`Guard`] drops stray packets.
 #![allow(missing_docs)] // for the programs of this project alone: what its name says needs no comment
 
 mod guard;
@@ -10,7 +10,7 @@ mod kernel;
 mod rules;
 mod serve;
 
-pub use guard::{guard, ruleset};
+pub use guard::Guard;
 pub use kernel::Switch;
 pub use rules::{Change, Rules, RulesConfig};
 pub use serve::serve;

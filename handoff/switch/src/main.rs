@@ -12,17 +12,19 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use handoff_link::{Identity, Role, accept_retrying};
-use handoff_switch::{Rules, RulesConfig, Switch, guard, serve};
+use handoff_switch::{Guard, Rules, RulesConfig, Switch, serve};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::LocalOptions;
-use tokio::task::spawn_local;
-use tokio::time::interval;
+use tokio::task::{spawn_blocking, spawn_local};
+use tokio::time::{interval, sleep};
 use tributary_offload::Limits;
 use tributary_program::{CapabilitySet, EndSignals, Exit, Failure, print_ready, require};
 use tributary_sys::device_number;
 
 /// Between two checks for expired rules.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two checks whether somebody else has removed the table of strays.
+const GUARD_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Forwards the packets of handed-over connections to their back ends, and the answers to the clients, by eBPF.
 #[derive(Debug, Parser)]
@@ -116,17 +118,24 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         ),
         None => None,
     };
-    let switch = Rc::new(RefCell::new(start_switch(arguments)?));
+    let guard = guard(arguments);
+    let switch = Rc::new(RefCell::new(start_switch(arguments, &guard)?));
     runtime.block_on(async {
         listen(arguments, identity, &switch).await?;
         print_ready();
         spawn_local(expire_periodically(Rc::clone(&switch)));
+        spawn_local(renew_periodically(guard));
         EndSignals::listen()?.next().await;
         Ok(())
     })
 }
 
-fn start_switch(arguments: &Arguments) -> Result<Switch, Failure> {
+fn guard(arguments: &Arguments) -> Guard {
+    let addresses = arguments.back_ends.iter().map(|each| each.address);
+    Guard::new(&addresses.collect::<Vec<_>>(), &arguments.services)
+}
+
+fn start_switch(arguments: &Arguments, guard: &Guard) -> Result<Switch, Failure> {
     let back_ends: HashMap<_, _> = arguments
         .back_ends
         .iter()
@@ -139,7 +148,6 @@ fn start_switch(arguments: &Arguments) -> Result<Switch, Failure> {
         .chain([&arguments.clients])
         .cloned()
         .collect();
-    let addresses: Vec<_> = back_ends.keys().copied().collect();
     let rules = Rules::new(RulesConfig {
         services: arguments.services.clone(),
         back_ends,
@@ -150,7 +158,7 @@ fn start_switch(arguments: &Arguments) -> Result<Switch, Failure> {
         closed: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
     };
-    guard(&addresses, &arguments.services).map_err(Failure::at(Exit::System, "nft"))?;
+    guard.install().map_err(Failure::at(Exit::System, "nft"))?;
     let mut switch =
         Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
     if arguments.attach != Attach::Tc {
@@ -244,5 +252,14 @@ async fn expire_periodically(switch: Rc<RefCell<Switch>>) {
     loop {
         look.tick().await;
         switch.borrow_mut().expire();
+    }
+}
+
+async fn renew_periodically(guard: Guard) {
+    loop {
+        sleep(GUARD_INTERVAL).await;
+        let guard = guard.clone();
+        // Where others have large tables, nft(8) takes long.
+        let _ = spawn_blocking(move || guard.renew()).await;
     }
 }
