@@ -1,7 +1,7 @@
 //! The program `tributary-switch`.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ use tributary_sys::device_number;
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two checks whether somebody else has removed the table of strays.
 const GUARD_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Between two checks whether a device has become another one.
+const DEVICE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Forwards the packets of handed-over connections to their back ends, and the answers to the clients, by eBPF.
 #[derive(Debug, Parser)]
@@ -119,14 +122,18 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => None,
     };
     let guard = guard(arguments);
-    let switch = Rc::new(RefCell::new(start_switch(arguments, &guard)?));
+    let devices = devices(arguments)?;
+    let switch = Rc::new(RefCell::new(start_switch(arguments, &devices, &guard)?));
     runtime.block_on(async {
         listen(arguments, identity, &switch).await?;
         print_ready();
         spawn_local(expire_periodically(Rc::clone(&switch)));
         spawn_local(renew_periodically(guard));
-        EndSignals::listen()?.next().await;
-        Ok(())
+        let mut signals = EndSignals::listen()?;
+        tokio::select! {
+            () = signals.next() => Ok(()),
+            failure = changed_device(&devices) => Err(failure),
+        }
     })
 }
 
@@ -135,23 +142,29 @@ fn guard(arguments: &Arguments) -> Guard {
     Guard::new(&addresses.collect::<Vec<_>>(), &arguments.services)
 }
 
-fn start_switch(arguments: &Arguments, guard: &Guard) -> Result<Switch, Failure> {
-    let back_ends: HashMap<_, _> = arguments
-        .back_ends
-        .iter()
-        .map(|each| Ok((each.address, interface_index(&each.device)?)))
-        .collect::<Result<_, Failure>>()?;
-    let devices: BTreeSet<_> = arguments
-        .back_ends
-        .iter()
-        .map(|each| &each.device)
+/// Indexes by name.
+type Devices = BTreeMap<String, u32>;
+
+/// Fails if one is not there.
+fn devices(arguments: &Arguments) -> Result<Devices, Failure> {
+    let names = arguments.back_ends.iter().map(|each| &each.device);
+    names
         .chain([&arguments.clients])
-        .cloned()
-        .collect();
+        .map(|name| Ok((name.clone(), interface_index(name)?)))
+        .collect()
+}
+
+fn start_switch(
+    arguments: &Arguments,
+    devices: &Devices,
+    guard: &Guard,
+) -> Result<Switch, Failure> {
+    let back_ends = arguments.back_ends.iter();
+    let back_ends = back_ends.map(|each| (each.address, devices[&each.device]));
     let rules = Rules::new(RulesConfig {
         services: arguments.services.clone(),
-        back_ends,
-        clients: interface_index(&arguments.clients)?,
+        back_ends: back_ends.collect(),
+        clients: devices[&arguments.clients],
         max_rules: arguments.max_rules as usize,
     });
     let limits = Limits {
@@ -159,10 +172,11 @@ fn start_switch(arguments: &Arguments, guard: &Guard) -> Result<Switch, Failure>
         idle: Duration::from_secs(arguments.idle),
     };
     guard.install().map_err(Failure::at(Exit::System, "nft"))?;
+    let names = devices.keys().cloned().collect();
     let mut switch =
-        Switch::start(rules, limits, &devices).map_err(Failure::at(Exit::System, "tc"))?;
+        Switch::start(rules, limits, &names).map_err(Failure::at(Exit::System, "tc"))?;
     if arguments.attach != Attach::Tc {
-        let attached = switch.attach_to_drivers(&devices);
+        let attached = switch.attach_to_drivers(&names);
         log_attachment(attached, arguments.attach == Attach::Xdp)?;
     }
     Ok(switch)
@@ -261,5 +275,44 @@ async fn renew_periodically(guard: Guard) {
         let guard = guard.clone();
         // Where others have large tables, nft(8) takes long.
         let _ = spawn_blocking(move || guard.renew()).await;
+    }
+}
+
+/// Waits until a device is another one than at the start, where rules and programs are.
+async fn changed_device(devices: &Devices) -> Failure {
+    loop {
+        sleep(DEVICE_INTERVAL).await;
+        if let Some(name) = changed(devices) {
+            let line = format!("device {name:?} was replaced by another one of its name");
+            return Failure::new(Exit::System, line);
+        }
+    }
+}
+
+/// The first device that has another index now. One that is gone may be back before anybody misses it.
+fn changed(devices: &Devices) -> Option<&str> {
+    let is_another =
+        |(name, index): &(&String, &u32)| device_number(name).is_ok_and(|now| now != **index);
+    devices
+        .iter()
+        .find(is_another)
+        .map(|(name, _)| name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_another_one_if_its_index_has_changed() {
+        let lo = device_number("lo").expect("there");
+        for (name, index, expected) in [
+            ("lo", lo, None),
+            ("lo", lo + 1, Some("lo")),
+            ("not-there", lo, None),
+        ] {
+            let devices = Devices::from([(name.to_owned(), index)]);
+            assert_eq!(changed(&devices), expected, "{name} {index}");
+        }
     }
 }
