@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pytest
 
-from tests.netns.connections import MPTCP, meanwhile, read_all, take
+from tests.netns.connections import MPTCP, TCP, meanwhile, passes, read_all, take
 from tests.netns.converter_clients import PROTOCOLS, TRANSPARENT, convert_connect, convert_message, convert_reply
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import echo, greet
 from tests.netns.converter_world import ALL, CLIENT, CLIENT6, GATEWAY, LAN, LAN6, PORTS, SERVER6, Service, World
-from tests.netns.world import eventually, sysctl
+from tests.netns.world import connected, eventually, sysctl
 
 HOSTS = pytest.mark.parametrize("host", [SERVER, SERVER6])
 
@@ -46,6 +46,33 @@ def test_server_sees_the_client_s_own_address_and_port(conv: World, host: str, p
                 assert take(client, len(data)) == data
             assert service.peers == [(client.getsockname()[0], client.getsockname()[1])]
         eventually(lambda: converter.served() == ["ok"])
+
+
+@HOSTS
+def test_one_port_of_a_client_leads_to_several_servers_and_to_the_next_one_at_once(conv: World, host: str) -> None:
+    own = (CLIENT6 if ":" in host else CLIENT, 40000)
+    conv.intercept("tproxy")
+    with (
+        conv.converter(KEEPING),
+        return_path(conv),
+        conv.serving(echo) as first,
+        conv.serving(echo) as second,
+        conv.serving(echo) as third,
+    ):
+
+        def opened(service: Service) -> socket.socket:
+            return connected(conv.client, host, service.port, own, 10, protocol=TCP)
+
+        with opened(first) as one, opened(second) as other:
+            for client in (one, other):
+                assert passes(client, client)
+            # The converter's connections to the servers end first, and go to TIME-WAIT.
+            for client in (one, other):
+                client.shutdown(socket.SHUT_WR)
+                assert read_all(client) == (b"", "closed")
+            with opened(third) as client:
+                assert passes(client, client)
+        assert first.peers == second.peers == third.peers == [own]
 
 
 @HOSTS

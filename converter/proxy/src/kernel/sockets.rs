@@ -112,6 +112,9 @@ pub fn to_server(
     }
     if let Some(client) = source {
         transparent(&socket, server)?;
+        // One port of the client's may lead to several servers, and to the next one while the last one's is in TIME-WAIT:
+        // connect(2) sees to it that no two connections are the same.
+        needed("SO_REUSEADDR", socket.set_reuse_address(true))?;
         socket.bind(&client.into())?;
     } else if let Some(address) = own_source(server, settings) {
         let set = set_number(&socket, SocketOption::IP_BIND_ADDRESS_NO_PORT, 1);

@@ -193,6 +193,7 @@ impl From<io::Error> for DialError {
             Some(
                 libc::EMFILE
                 | libc::ENFILE
+                | libc::EADDRINUSE
                 | libc::EADDRNOTAVAIL
                 | libc::ENOMEM
                 | libc::ENOBUFS
