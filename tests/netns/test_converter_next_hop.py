@@ -144,6 +144,24 @@ def test_a_converter_that_wants_a_delay_or_speaks_no_convert_is_left_alone(
         assert time.monotonic() - begin > 0.9
 
 
+@pytest.mark.parametrize(("limit", "seconds"), [("connections", 5), ("connections_per_client", 1)])
+def test_a_next_converter_that_is_full_is_got_round(conv: World, limit: str, seconds: int) -> None:
+    """Who may go directly does so for the time that it names, and is not failed."""
+    with (
+        node(conv, "first", tables=f"[limits]\n{limit} = 1\n") as behind,
+        conv.converter(via(NODES["first"])) as converter,
+        conv.serving(echo) as service,
+    ):
+        with conv.opened("connect", SERVER, service.port) as old:
+            for _ in range(2):
+                with conv.opened("connect", SERVER, service.port) as new:
+                    assert passes(new, new)
+            assert passes(old, old)
+            assert f"no requests for {seconds} s (Convert error 64)" in converter.log
+        eventually(lambda: converter.served() == ["ok"] * 3)
+        assert behind.served() == ["ok"]
+
+
 def test_a_machine_without_ports_or_descriptors_left_does_not_take_the_next_converter_for_away(conv: World) -> None:
     """Local exhaustion is told to those whom it hits, and is over as soon as it is."""
     with conv.serving(in_turn()) as behind, conv.converter(by(behind)) as converter:

@@ -9,7 +9,7 @@ use tributary_proto::convert::{
     CLOSING, Connect, ErrorTlv, READY, Request, SUPPORTED_TCP_EXTENSIONS,
 };
 
-use super::{PIECE, ReadMessageError, read_message};
+use super::{PIECE, ReadMessageError, SHORT, read_message};
 use crate::config;
 use crate::io::conn::Conn;
 use crate::io::pipe::Early;
@@ -64,7 +64,7 @@ async fn asks_again(conn: &Conn, inbox: &mut Vec<u8>) -> bool {
 async fn malformed(conn: Box<Conn>, error: &ReadMessageError<Refusal>, since: Clock) {
     let reply = match error {
         ReadMessageError::Fault(refusal) => refusal.error.clone(),
-        ReadMessageError::NoMemory => Some(ErrorTlv::ResourceExceeded { delay: 0 }),
+        ReadMessageError::NoMemory => Some(ErrorTlv::ResourceExceeded { delay: SHORT }),
         ReadMessageError::ClientGone | ReadMessageError::TimedOut => None,
     };
     end(conn, error.name(), "", reply, since).await;
@@ -197,7 +197,8 @@ fn tlv(error: &DialError) -> ErrorTlv {
         DialError::Unreachable(icmp) => ErrorTlv::DestinationUnreachable {
             icmp_code: icmp.code,
         },
-        DialError::Exhausted => ErrorTlv::ResourceExceeded { delay: 0 },
+        DialError::Exhausted => ErrorTlv::ResourceExceeded { delay: SHORT },
+        // Of this server: without a delay, so that others are asked for as before.
         DialError::NoSuchName
         | DialError::NamesFailed
         | DialError::TimedOut

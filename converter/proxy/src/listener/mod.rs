@@ -29,12 +29,18 @@ pub fn refuse(kind: &ListenerKind, refusal: NotAdmitted) -> Option<Vec<u8>> {
 fn convert_error(refusal: NotAdmitted) -> ErrorTlv {
     match refusal {
         NotAdmitted::UnknownClient => ErrorTlv::NotAuthorized,
-        NotAdmitted::Full
-        | NotAdmitted::ClientFull
-        | NotAdmitted::Buffered
-        | NotAdmitted::ClientBuffered => ErrorTlv::ResourceExceeded { delay: 0 },
+        NotAdmitted::Full | NotAdmitted::Buffered => ErrorTlv::ResourceExceeded { delay: FULL },
+        NotAdmitted::ClientFull | NotAdmitted::ClientBuffered => {
+            ErrorTlv::ResourceExceeded { delay: SHORT }
+        }
     }
 }
+
+/// Seconds for which a client that speaks Convert is to go other ways since this converter is full (RFC 8803 section 6.2.8).
+/// To name none means 30 at least to other makes, and to ours that other requests may fare better.
+const FULL: u8 = 5;
+/// The same where the client has its share, or what is lacking may be there again in a moment.
+const SHORT: u8 = 1;
 
 /// Bytes of one read before the relay begins.
 pub const PIECE: usize = 16 << 10;
