@@ -114,6 +114,19 @@ def test_what_may_not_be_reached_is_not_begun(conv: World, target: str) -> None:
         assert "started" not in seen(gateway)
 
 
+def test_the_icmp_error_that_ends_what_was_begun_is_told(conv: World) -> None:
+    """As where the request alone begins it: a port unreachable is no reset."""
+    with (
+        conv.filtered(conv.server, "tcp dport 9 reject with icmp type port-unreachable", family="ip"),
+        conv.converter(LISTENING) as gateway,
+        telling(conv),
+    ):
+        with pytest.raises(Refused, match="502"):
+            through(conv, SERVER, 9)
+        eventually(lambda: gateway.served() == ["unreachable"])
+        assert told(gateway) == 1
+
+
 def test_it_goes_on_from_converter_to_converter(conv: World) -> None:
     """The one in the middle tells the last one when its own SYN has come."""
     last = f"{GATEWAY}:2301"

@@ -17,7 +17,7 @@ use crate::config::{Config, Listen, ListenerKind};
 use crate::kernel::netstat::syn_cookies_sent;
 use crate::observe::metrics::EarlySyns;
 use crate::policy::admission::is_allowed;
-use crate::upstream::Dialer;
+use crate::upstream::{DialOptions, Dialer};
 use tributary_sys::packet_filter::{
     WHOLE, and, byte, if_equal, index, index_ipv4_header, indexed_byte, indexed_half, take,
 };
@@ -190,10 +190,15 @@ impl SynHandler {
             Err(NotStarted::Duplicate) => return "duplicate",
             Err(NotStarted::LimitReached) => return "limit-reached",
         }
-        let source = listen.keeps_client_address().then_some(syn.client);
+        let options = DialOptions {
+            source: listen.keeps_client_address().then_some(syn.client),
+            // Nobody else can be told which error it was.
+            icmp: matches!(listen.kind, ListenerKind::Convert(_)),
+            ..DialOptions::default()
+        };
         match self
             .dialer
-            .begin(server, source, listen.via_gateway, &self.config)
+            .begin(server, &options, listen.via_gateway, &self.config)
         {
             Ok(begun) => {
                 table.put(pair, begun, self.number, Instant::now());

@@ -99,27 +99,23 @@ impl Dialer {
             .unwrap_or(Err(DialError::TimedOut))
     }
 
-    /// Starts a connection to `server`, from the address `source` if there is one, without waiting: with `via_gateway` to
-    /// the next converter, if its route has one that is available.
+    /// Starts a connection to `server` without waiting: with `via_gateway` to the next converter, if its route has one that
+    /// is available.
     pub fn begin(
         &self,
         server: SocketAddr,
-        source: Option<SocketAddr>,
+        options: &DialOptions,
         via_gateway: bool,
         config: &Config,
     ) -> Result<PendingConnect, DialError> {
-        let server = self.check(server, source, config)?;
+        let server = self.check(server, options.source, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
             let begun = self.begin_via_gateway(server, gateway, &config.upstream)?;
             if let Some(pending) = begun {
                 return Ok(PendingConnect::ViaGateway(pending));
             }
         }
-        let options = DialOptions {
-            source,
-            ..DialOptions::default()
-        };
-        let attempt = Attempt::begin(server, &options, &[], &config.upstream)?;
+        let attempt = Attempt::begin(server, options, &[], &config.upstream)?;
         Ok(PendingConnect::Direct(attempt))
     }
 
