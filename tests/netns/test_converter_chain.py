@@ -14,6 +14,7 @@ from tests.netns.connections import Refused, passes, read_all, take, take_head
 from tests.netns.converter_clients import (
     KINDS,
     PROTOCOLS,
+    ask,
     by_kind,
     convert_connect,
     convert_message,
@@ -23,7 +24,7 @@ from tests.netns.converter_clients import (
 from tests.netns.converter_nodes import ALL_VIA_GATEWAY, NODES, chain, gateway, node, route, via, via_routes
 from tests.netns.converter_process import SERVER, Converter
 from tests.netns.converter_services import SERVED, SERVICE, answer, echo, fetch, greet, path_of, respond
-from tests.netns.converter_world import ALL, GATEWAY, SERVER6, World
+from tests.netns.converter_world import ALL, CLIENTS, GATEWAY, PORTS, SERVER6, World
 from tests.netns.world import eventually
 
 _PASSED = 192
@@ -143,6 +144,31 @@ def test_a_name_goes_the_way_of_its_addresses(conv: World) -> None:
     ):
         assert conv.hears("connect", "two.test", service.port) == "hello"
         eventually(lambda: first.served() == ["refused-by-server"])
+
+
+@pytest.mark.parametrize("fallback", ["direct", "refuse"])
+def test_a_server_that_only_the_next_converter_has_a_route_to_is_reached_by_it(conv: World, fallback: str) -> None:
+    """Of two addresses of a name the one is taken to which there is a route from here, too."""
+    conv.names.records.update({"six.test": [SERVER6], "both.test": [SERVER6, SERVER]})
+    way = gateway(f"{GATEWAY}:{PORTS['convert']}", f'fallback = "{fallback}"')
+    listen = '[[listen]]\nkind = "http"\naddress = "[::]:3128"\nvia_gateway = true\n'
+    with (
+        conv.added(conv.client, "-6", "route", "unreachable 2001:db8::/64"),
+        conv.converter(CLIENTS + way + listen, node=conv.client),
+        conv.serving(greet) as service,
+    ):
+
+        def heard(host: str) -> bytes:
+            with conv.connect("10.0.9.1", 3128, node=conv.lan) as client:
+                ask(client, "connect", host, service.port)
+                return take(client, 5)
+
+        with conv.converter(ALL) as behind:
+            assert [heard(host) for host in (SERVER6, "six.test", "both.test")] == [b"hello"] * 3
+            six = f"[{SERVER6}]:{service.port}"
+            eventually(lambda: [line["server"] for line in behind.lines()] == [six, six, f"{SERVER}:{service.port}"])
+        with pytest.raises(Refused, match="502"):
+            heard(SERVER6)
 
 
 def test_a_converter_that_is_away_keeps_no_other_one_from_working(conv: World) -> None:

@@ -28,6 +28,9 @@ pub struct Addresses<'a> {
     answers: Answers,
     /// While answers are waited for.
     look_up: Option<LookUp>,
+    /// Those that this machine has no route to, for other converters if there is none to which it has: `None` once there is
+    /// one, and where all connections are direct.
+    unrouted: Option<VecDeque<SocketAddr>>,
     /// Why the last one of those that may not be connected to may not.
     refused: Option<DialError>,
     names_failed: bool,
@@ -63,8 +66,18 @@ impl<'a> Addresses<'a> {
             untried,
             answers,
             look_up,
+            unrouted: None,
             refused: None,
             names_failed: false,
+        }
+    }
+
+    /// The same, to be connected to by other converters.
+    #[must_use]
+    pub fn via_gateway(self) -> Self {
+        Self {
+            unrouted: Some(VecDeque::new()),
+            ..self
         }
     }
 
@@ -87,18 +100,42 @@ impl<'a> Addresses<'a> {
 
     /// The next one of those that are known.
     pub fn known(&mut self) -> Option<SocketAddr> {
-        loop {
-            let address = SocketAddr::new(self.untried.take()?, self.port);
-            match self.dialer.check(address, self.source, self.config) {
+        while let Some(address) = self.untried.take() {
+            let address = SocketAddr::new(address, self.port);
+            let checked = self.check(address, false);
+            match (checked, &mut self.unrouted) {
+                (Ok(address), unrouted) => {
+                    *unrouted = None;
+                    return Some(address);
+                }
+                (Err(DialError::Unreachable(_)), Some(unrouted)) => unrouted.push_back(address),
+                (Err(why), _) => self.refused = Some(why),
+            }
+        }
+        self.known_elsewhere()
+    }
+
+    /// The next one of those that only other converters may have a route to, once nothing else can come.
+    fn known_elsewhere(&mut self) -> Option<SocketAddr> {
+        while self.answers.have_come() {
+            let address = self.unrouted.as_mut()?.pop_front()?;
+            match self.check(address, true) {
                 Ok(address) => return Some(address),
                 Err(why) => self.refused = Some(why),
             }
         }
+        None
+    }
+
+    fn check(&self, address: SocketAddr, via_gateway: bool) -> Result<SocketAddr, DialError> {
+        self.dialer
+            .check(address, self.source, via_gateway, self.config)
     }
 
     /// Whether no other one will be known.
     pub fn is_last(&self) -> bool {
-        self.untried.is_empty() && self.answers.have_come()
+        let none_elsewhere = self.unrouted.as_ref().is_none_or(VecDeque::is_empty);
+        self.untried.is_empty() && self.answers.have_come() && none_elsewhere
     }
 
     /// Why there was none to try.

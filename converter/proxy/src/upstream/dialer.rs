@@ -77,7 +77,7 @@ impl Dialer {
             // It may travel in the SYN to one alone: no two servers shall do what it asks for.
             let settings = &config.upstream;
             if let Some(address) = target.address() {
-                let address = self.check(address, options.source, config)?;
+                let address = self.check(address, options.source, false, config)?;
                 return connect(address, &options, early, settings).await;
             }
             let mut addresses = Addresses::of(self, target, &options, config).await;
@@ -108,7 +108,7 @@ impl Dialer {
         via_gateway: bool,
         config: &Config,
     ) -> Result<PendingConnect, DialError> {
-        let server = self.check(server, options.source, config)?;
+        let server = self.check(server, options.source, via_gateway, config)?;
         if let Some(gateway) = config.gateway.as_ref().filter(|_| via_gateway) {
             let begun = self.begin_via_gateway(server, gateway, &config.upstream)?;
             if let Some(pending) = begun {
@@ -170,11 +170,12 @@ impl Dialer {
     }
 
     /// Checks an address, and returns the one to connect to: an IPv4-mapped one would become an IPv4 connection past the
-    /// routes and filters of IPv6.
+    /// routes and filters of IPv6. With `via_gateway` another converter may have the route that this machine has not.
     pub(super) fn check(
         &self,
         address: SocketAddr,
         source: Option<SocketAddr>,
+        via_gateway: bool,
         config: &Config,
     ) -> Result<SocketAddr, DialError> {
         let address = sockets::canonical(address);
@@ -193,7 +194,7 @@ impl Dialer {
             RouteKind::Group => return Err(DialError::Forbidden(Forbidden::Special)),
             // Of a source that is not this machine's the kernel tells nothing, and a rule may have a route for it alone:
             // connect(2) will say.
-            RouteKind::Unreachable if source.is_some() => {}
+            RouteKind::Unreachable if source.is_some() || via_gateway => {}
             RouteKind::Unreachable => return Err(DialError::Unreachable(IcmpError::NETWORK)),
         }
         self.check_embedded(query).map(|()| address)

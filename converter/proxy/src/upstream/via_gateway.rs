@@ -85,7 +85,8 @@ impl Dialer {
     ) -> Result<Upstream, DialError> {
         let size = options.size;
         let attempt = async {
-            let mut addresses = Addresses::of(self, target, &options, config).await;
+            let addresses = Addresses::of(self, target, &options, config).await;
+            let mut addresses = addresses.via_gateway();
             let mut last = None;
             let mut direct = VecDeque::new();
             // For a late answer only those wait that have nothing else to do.
