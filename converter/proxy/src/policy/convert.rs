@@ -37,15 +37,24 @@ impl Cookies {
     }
 
     fn keys<T>(&self, action: impl FnOnce(&CookieKeys) -> T) -> T {
+        self.keys_at(Instant::now(), action)
+    }
+
+    fn keys_at<T>(&self, now: Instant, action: impl FnOnce(&CookieKeys) -> T) -> T {
         let mut held = self.0.lock();
-        if held.1.elapsed() > LIFE {
+        let (keys, since) = &mut *held;
+        // Nobody may have come for days: of two lives that are over no secret stays.
+        let latest = now.checked_sub(2 * LIFE).unwrap_or(*since);
+        *since = latest.max(*since);
+        while now.saturating_duration_since(*since) >= LIFE {
             // Without a new secret the old one goes on.
-            if let Ok(secret) = secret() {
-                held.0.rotate(secret);
-                held.1 = Instant::now();
-            }
+            let Ok(secret) = secret() else {
+                break;
+            };
+            keys.rotate(secret);
+            *since += LIFE;
         }
-        action(&held.0)
+        action(keys)
     }
 }
 
@@ -71,6 +80,25 @@ pub fn may_name(client: IpAddr, source_route: &[SocketAddr], gateway: Option<&Ga
 mod tests {
     use super::*;
     use crate::config;
+
+    #[test]
+    fn a_cookie_is_good_for_one_to_two_lives_though_nobody_came_meanwhile() {
+        let client = "192.0.2.1".parse().expect("address");
+        for (made, shown, expected) in [
+            (1, 61, true),
+            (59, 119, true),
+            (59, 121, false),
+            (1, 121, false),
+            (1, 2 * 24 * 60, false),
+        ] {
+            let cookies = Cookies::new().expect("random numbers");
+            let begun = cookies.0.lock().1;
+            let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
+            let cookie = cookies.keys_at(after(made), |keys| keys.make(client));
+            let is_good = cookies.keys_at(after(shown), |keys| keys.check(client, &cookie));
+            assert_eq!(is_good, expected, "{made} {shown}");
+        }
+    }
 
     #[test]
     fn converters_alone_name_converters() {
