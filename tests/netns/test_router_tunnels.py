@@ -85,6 +85,10 @@ class House(World):
         """Where the router's first default route leads."""
         return self.on_router("ip route show default").splitlines()[0]
 
+    def addresses(self, name: str) -> list[str]:
+        """An interface's addresses of global scope."""
+        return self.on_router(f"ip -br address show dev {name} scope global").split()[2:]
+
     def gateway(self) -> dict[str, Any]:
         """What the daemon says of the gateway."""
         return self.answer()["gateway"]  # type: ignore[no-any-return]
@@ -227,7 +231,22 @@ def test_a_gateway_that_is_silent_gives_way_to_the_next_until_it_answers_again(h
             eventually(lambda: set(both) <= house.endpoints().keys())  # the tunnels lead there by now
             with house.transfer(str(preferred.inside)):
                 house.has_subflows(*both)
+            own = f"{addresses.tunnel_address(preferred.addresses, 0)}/32"
+            assert house.addresses(f"{PREFIX}0") == [own]
             assert f"{PREFIX}9" not in house.on_router("ip -br link")
+
+
+def test_a_tunnel_has_no_address_that_it_had_before(house: House) -> None:
+    for own in (
+        ["10.84.0.17/32", "fd84::2/128"],
+        ["10.84.0.33/32"],
+        ["10.84.0.5/16"],
+        ["10.84.0.1/16"],
+        [ELSE + "/20"],
+    ):
+        with house.nodes["router"].entered():
+            wireguard.set_addresses("lte", own, 1420)
+        assert house.addresses("lte") == own
 
 
 def test_a_reload_leads_nothing_past_the_tunnels_and_takes_no_secret_that_others_can_read(house: House) -> None:

@@ -3,6 +3,7 @@
 Without WireGuard in the kernel, wireguard-go(1) does the same with a TUN device; wg(8) configures both.
 """
 
+import json
 import shutil
 from collections.abc import Sequence
 from ipaddress import IPv6Network
@@ -45,10 +46,28 @@ def configure(name: str, interface: Interface) -> None:
 
 
 def set_addresses(name: str, addresses: Sequence[str], mtu: int) -> None:
-    """Set addresses, in the form '10.84.0.17/32', and bring it up; raises CommandError, exit 71."""
+    """Set addresses, in the form '10.84.0.17/32', in place of its others, and bring it up; raises CommandError, exit
+    71.
+    """
+    _add_addresses(name, addresses)
+    if others := [each for each in _addresses(name) if each not in addresses]:
+        # nft's masquerade takes the first address, and the other end drops packets from one of an earlier gateway.
+        for address in others:
+            output(["ip", "address", "delete", address, "dev", name], timeout=QUICK)
+        # With the first address of a network the kernel removes the others of it (devinet.c, promote_secondaries).
+        _add_addresses(name, addresses)
+    output(["ip", "link", "set", name, "mtu", str(mtu), "up"], timeout=QUICK)
+
+
+def _add_addresses(name: str, addresses: Sequence[str]) -> None:
     for address in addresses:
         output(["ip", "address", "replace", address, "dev", name], timeout=QUICK)
-    output(["ip", "link", "set", name, "mtu", str(mtu), "up"], timeout=QUICK)
+
+
+def _addresses(name: str) -> list[str]:
+    """Its addresses of global scope, in the form '10.84.0.17/32'."""
+    (found,) = json.loads(output(["ip", "-json", "address", "show", "dev", name], timeout=QUICK))
+    return [f"{each['local']}/{each['prefixlen']}" for each in found["addr_info"] if each["scope"] == "global"]
 
 
 def add_route(name: str, network: IPv6Network) -> None:
