@@ -118,6 +118,12 @@ def difference(
     )
 
 
+def remaining(wanted: Sequence[Tunnel], there: Sequence[PeerStatus]) -> list[Tunnel]:
+    """Those that are ``wanted`` whose peers are ``there`` already."""
+    known = by_key(there)
+    return [tunnel for tunnel in wanted if tunnel.key in known]
+
+
 def _unexpected(peer: PeerStatus, right: Sequence[Network] | None) -> PeerStatus | None:
     """The peer with its unexpected addresses, None without any. ``right`` None: all are unexpected."""
     wrong = tuple(each for each in peer.allowed if each not in (right or ()))

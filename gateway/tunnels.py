@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gateway import forwarding, rules
 from gateway.counters import Totals, counted
-from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, tunnels
+from gateway.peers import Difference, Networks, Tunnel, by_key, difference, peers, remaining, tunnels
 from gateway.registry import Contents, Registry, Routers
 from gateway.settings import GatewaySettings
 from gateway.state import Changes, State
@@ -112,11 +112,17 @@ def sync(gateway: Gateway, *, always: bool = False) -> list[str]:
     """
     there, contents = gateway.there(), gateway.registry.look()
     routers = dict(contents.routers)
-    rotated = ended_rotations(routers, there)
-    for name in rotated:
-        routers[name] = routers[name].rotated()
-        gateway.registry.write(name, routers[name])
-    done = [f"{name}: uses its new keys; the old ones are removed" for name in rotated]
+    rotated, done = [], []
+    for name in ended_rotations(routers, there):
+        renewed = routers[name].rotated()
+        try:
+            gateway.registry.write(name, renewed)
+        except CommandError as failure:
+            done.append(f"{name}: uses its new keys; the old ones stay for now: {failure}")
+        else:
+            routers[name] = renewed
+            rotated.append(name)
+            done.append(f"{name}: uses its new keys; the old ones are removed")
     return done + reconcile(gateway, replace(contents, routers=routers), rotated, always=always)
 
 
@@ -134,31 +140,52 @@ def reconcile(gateway: Gateway, contents: Contents, rotated: Sequence[str] = (),
     if not gateway.stands:
         return [f"there is no interface {gateway.settings.interface}: this counts from `tributary-gateway up` on"]
     there = gateway.there()
-    routers = contents.routers
+    wanted = gateway.tunnels(contents.routers)
+    lans = [gateway.networks.lan_of(contents.routers[name].lan_number) for name in rotated]
+    change = difference(wanted, there, lans)
+    if change.unexpected:
+        # Before all that may fail: a revoked router must not stay because a disk is full.
+        _configure(gateway, remaining(wanted, there))
+    try:
+        notes = _apply(gateway, contents.routers, wanted if change.missing or always else None)
+    finally:
+        not_ended = connections.end_connections(change.released)
+    notes = [*contents.notes, *describe(change), *notes, *filter(None, [not_ended])]
+    return [*notes, *_count(gateway, contents, there)]
+
+
+def _apply(gateway: Gateway, routers: Routers, wanted: Sequence[Tunnel] | None) -> list[str]:
+    """Have the rules for ``routers``, then the tunnels that are ``wanted``, if they change; returns what failed."""
     # First, so that no packet is accepted without rules.
-    _load(gateway, gateway.rules(routers))
+    notes = _load(gateway, gateway.rules(routers))
     # Not for ports that were only removed: while their connections are tracked, the rules drop both directions.
     connections.flush_stale_dnat(rules.forward_targets(gateway.settings.network, routers), gateway.settings.network)
-    wanted = gateway.tunnels(routers)
-    change = difference(wanted, there, [gateway.networks.lan_of(routers[name].lan_number) for name in rotated])
-    if change or always:
-        private, settings = gateway.state.private_key(), gateway.settings
-        wireguard.configure(settings.interface, Interface(private, peers(wanted), settings.port))
-    not_ended = connections.end_connections(change.released)
-    return [*contents.notes, *describe(change), *filter(None, [not_ended]), *_count(gateway, contents, there)]
+    if wanted is not None:
+        _configure(gateway, wanted)
+    return notes
 
 
-def _load(gateway: Gateway, text: str) -> None:
-    """Load the rules unless they are loaded: their counters and limits would start again.
+def _configure(gateway: Gateway, wanted: Sequence[Tunnel]) -> None:
+    private, settings = gateway.state.private_key(), gateway.settings
+    wireguard.configure(settings.interface, Interface(private, peers(wanted), settings.port))
+
+
+def _load(gateway: Gateway, text: str) -> list[str]:
+    """Load the rules unless they are loaded: their counters and limits would start again. Returns why they were not
+    noted, if that failed.
 
     Another program may have flushed or changed them: then the kernel lists them differently.
     """
     digest = hashlib.sha256(text.encode()).hexdigest()
     loaded = _listed()
     if loaded is not None and gateway.state.changes.rules == f"{digest} {loaded}":
-        return
+        return []
     nft.execute(text)
-    gateway.state.note(replace(gateway.state.changes, rules=f"{digest} {_listed()}"))
+    try:
+        gateway.state.note(replace(gateway.state.changes, rules=f"{digest} {_listed()}"))
+    except CommandError as failure:
+        return [f"the rules will be loaded again: {failure}"]
+    return []
 
 
 def _listed() -> str | None:

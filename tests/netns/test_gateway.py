@@ -172,6 +172,24 @@ def test_who_is_revoked_is_out_also_where_nothing_can_be_counted(gateway: World)
     assert not gateway.house.pings(paris, INSIDE)
 
 
+def test_who_is_revoked_is_out_also_where_nothing_can_be_written(gateway: World) -> None:
+    """It has a port, so that the rules change as well; the keys of another router are to be replaced."""
+    berlin, paris = gateway.enter("berlin"), gateway.enter("paris")
+    gateway.gateway("forward", "berlin", f"udp/{GAME}")
+    new = gateway.house.tunnel(gateway.enrol("paris", "rotate"))
+    eventually(lambda: gateway.house.pings(new, INSIDE))
+    (gateway.state / "changes.new").mkdir()
+    (gateway.state / "routers/paris.new").mkdir()
+    assert "changes.json: cannot be written" in gateway.notes("revoke", "berlin")
+    assert not gateway.house.pings(berlin, INSIDE)
+    said = gateway.notes("sync")
+    assert "changes.json: cannot be written" in said and "paris.toml: cannot be written" in said
+    assert gateway.house.pings(paris, INSIDE) and gateway.house.pings(new, INSIDE)
+    (gateway.state / "routers/paris.new").rmdir()
+    gateway.gateway("sync")
+    assert not gateway.house.pings(paris, INSIDE) and gateway.house.pings(new, INSIDE)
+
+
 def test_what_has_ended_by_itself_is_no_connection_that_the_kernel_does_not_end(gateway: World) -> None:
     address = gateway.enter("berlin")
     with gateway.gate.entered(), socket.create_server((INSIDE, CONVERTER)) as listener:

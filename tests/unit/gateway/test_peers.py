@@ -2,7 +2,7 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 
 from gateway.counters import TrafficTotals, counted, document, read
-from gateway.peers import Networks, by_key, difference, peers, tunnels
+from gateway.peers import Networks, by_key, difference, peers, remaining, tunnels
 from gateway.tunnels import describe, ended_rotations
 from tests.unit.gateway.house import LANS, NETWORK, heard, key, of, router
 from tributary.wireguard.interface import Peer
@@ -50,6 +50,11 @@ def test_a_lan_goes_over_to_the_next_keys_when_the_rotation_ends_and_keeps_its_c
     there = [heard(tunnel) for tunnel in before]
     assert difference(after, there, [lan]).released == [IPv4Network("10.84.0.16/28")]
     assert difference(after, there).released == [IPv4Network("10.84.0.16/28"), lan]
+
+
+def test_before_the_rules_are_loaded_who_is_there_and_wanted_remains_and_nobody_is_added() -> None:
+    there = [heard(tunnel) for tunnel in (*BERLIN, *PARIS)]
+    assert remaining([*PARIS, *of("rome", 3)], there) == list(PARIS)
 
 
 def test_an_interface_that_is_right_is_left_alone() -> None:
