@@ -22,14 +22,16 @@ class Now:
 def allowed(links: Sequence[Link], down: Collection[str], usage: Usage, now: Now) -> tuple[Link, ...]:
     """``links``; those that must not be used have no next hops, and say why.
 
-    While the clock is not synchronized, a link with hours is used only if no other one works: without a link it never
-    is.
+    While the clock is not synchronized, a link with hours, or whose month is over, is used only if no other one works:
+    without a link it never is.
     """
-    others = any(
-        link.next_hops and link.name not in down and not link.wan.hours and _used_up(link, usage) is None
+    in_cap = [link for link in links if usage.level(link.name) is not CapLevel.EXCEEDED]
+    working = [link for link in in_cap if link.next_hops and link.name not in down]
+    others = any(not link.wan.hours for link in working)
+    return tuple(
+        _checked(link, _used_up(link, usage, now, bool(working)) or _outside_of_hours(link, now, others))
         for link in links
     )
-    return tuple(_checked(link, _used_up(link, usage) or _outside_of_hours(link, now, others)) for link in links)
 
 
 def _checked(link: Link, why: str | None) -> Link:
@@ -40,10 +42,13 @@ def _checked(link: Link, why: str | None) -> Link:
     )
 
 
-def _used_up(link: Link, usage: Usage) -> str | None:
+def _used_up(link: Link, usage: Usage, now: Now, others: bool) -> str | None:
     if usage.level(link.name) is not CapLevel.EXCEEDED:
         return None
     renews = usage.resets_on(link.name)
+    if not (now.is_synchronized or others) and (renews is None or now.local.date() >= renews):
+        # Until the network says otherwise: a clock without a battery is behind after a start, never ahead.
+        return None
     when = f"on {renews}" if renews else "once the time is known"
     return f"monthly cap of {link.wan.monthly_cap} used up, resets {when}"
 

@@ -80,6 +80,7 @@ class Usage:
         self.meters: dict[str, Meter] = dict(kept or {})
         self._caps: dict[str, LinkPolicy] = {}
         self._today = self._latest = date.min
+        self._is_synchronized = False
         self._saved = dict(self.meters)
         self._saved_at = 0.0
 
@@ -90,7 +91,7 @@ class Usage:
         period that began later than any synchronized day, by such a date, is moved to the current one.
         """
         self._caps = {name: policy for name, policy in policies.items() if policy.monthly_cap}
-        self._today = today
+        self._today, self._is_synchronized = today, is_synchronized
         self._latest = max(self._latest, today) if is_synchronized else self._latest
         for name, policy in self._caps.items():
             meter = self.meters.get(name) or Meter(None)
@@ -101,10 +102,10 @@ class Usage:
             self.meters[name] = self.meters[name].read(readings[name])
 
     def set(self, name: str, used: int) -> bool:
-        """Sets what was used in today's period, as the provider says; returns whether the link has a cap."""
+        """Sets what was used in the current period, as the provider says; returns whether the link has a cap."""
         if name not in self._caps:
             return False
-        begin = latest(self._caps[name].cap_day, self._today)
+        begin = latest(self._caps[name].cap_day, self._today) if self._is_synchronized else None
         self.meters[name] = replace(self.meters[name], since=begin, used=used)
         return True
 

@@ -63,6 +63,7 @@ class Reconciler:
         self.unmanaged: dict[int, Endpoint] = {}
         self.names_taken: frozenset[str] = frozenset()
         """Tunnels whose names other programs' interfaces have: these are omitted."""
+        self._was_synchronized = False
         self._translation = UNKNOWN if memory.has_translation else None
         self._prefixes = ipv6.Prefixes()
         self._ids_in_use: frozenset[int] = frozenset()
@@ -89,13 +90,15 @@ class Reconciler:
         return Limits(self.settings.mptcp.subflows, self.settings.mptcp.accepted_addresses)
 
     def reconcile(self, observed: KernelState, wall: float, *, is_synchronized: bool = True) -> Decision:
-        """Returns what to change; ``wall`` is in seconds since 1970, and may be wrong while the clock is not
-        synchronized.
+        """Returns what to change; ``wall`` is in seconds since 1970, and may be wrong until the clock has been
+        synchronized once.
 
         The caller saves ``record`` before it applies the operations.
         """
-        now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), is_synchronized)
-        self.usage.set_policies(self.settings.wan, now.local.date(), is_synchronized=is_synchronized)
+        # The kernel's clock counts as unsynchronized again after hours without a link, but goes on.
+        self._was_synchronized |= is_synchronized
+        now = Now(datetime.fromtimestamp(wall, self.settings.time_zone), self._was_synchronized)
+        self.usage.set_policies(self.settings.wan, now.local.date(), is_synchronized=now.is_synchronized)
         before = {link.name: link for link in self.links}
         self.links = policy.allowed(links(self.settings, observed), self.health.down, self.usage, now)
         names = {*self.settings.tunnel_names, self.settings.failback_name}

@@ -13,7 +13,7 @@ _SIZE = 512
 
 
 def is_synchronized(timesync: Path = _TIMESYNC) -> bool:
-    """Whether the clock was set by the network since boot, by systemd-timesyncd(8) or the kernel.
+    """Whether the network sets the clock: by systemd-timesyncd(8) since boot, or by the kernel within about nine hours.
 
     Every NTP daemon tells the kernel (adjtimex(2), STA_UNSYNC), chrony with ``rtcsync`` as Debian sets it. Where asking
     the kernel is not allowed, a clock without systemd-timesyncd counts as synchronized.

@@ -8,7 +8,7 @@ from router.links.usage import BETWEEN_SAVES, CapLevel, Meter, Reading, Usage, f
 from router.links.usage_file import UsageFile
 from router.state.owned import OwnershipRecord
 from router.state.reconciler import Reconciler
-from tests.unit.router.house import DSL, LTE, after, house, link, settings, texts
+from tests.unit.router.house import DSL, LTE, Plug, after, cut, house, link, settings, texts
 from tributary.kernel.state import Octets
 from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import check
@@ -98,6 +98,8 @@ def test_a_period_that_an_earlier_version_began_in_the_future_is_mended(is_set: 
     usage.set_policies(CAPPED, TODAY, is_synchronized=not is_set)
     if is_set:
         assert usage.set("lte", 5)
+        assert usage.resets_on("lte") is None, "the date may be wrong"
+        usage.set_policies(CAPPED, TODAY)
     assert usage.meters["lte"].since == date(2026, 11, 10)
     assert usage.resets_on("lte") == date(2026, 12, 10)
     assert usage.meters["lte"].used == (5 if is_set else 50 * GB)
@@ -214,3 +216,43 @@ def test_a_link_whose_cap_is_used_up_has_nothing_any_more_and_its_own_default_ro
     back = texts(reconciler.reconcile(kernel, december).operations, kernel)
     assert "ip route del unreachable default metric 9 proto 84" in back
     assert link(reconciler, "lte").reason is None
+
+
+def used_up(*plugs: Plug) -> Reconciler:
+    """A router whose LTE has carried all of November's cap."""
+    usage = Usage({"lte": Meter(date(2026, 11, 1), 10**6)}, "one")
+    reconciler = Reconciler(settings(SETTINGS), OwnershipRecord(), usage)
+    assert why(reconciler, "2026-11-24", *plugs) == "monthly cap of 1MB used up, resets on 2026-12-01"
+    return reconciler
+
+
+def why(reconciler: Reconciler, day: str, *plugs: Plug, is_synchronized: bool = False) -> str | None:
+    reconciler.reconcile(house(*plugs), datetime.fromisoformat(day).timestamp(), is_synchronized=is_synchronized)
+    return link(reconciler, "lte").reason
+
+
+@pytest.mark.parametrize("plugs", [(LTE,), (cut(DSL), LTE)], ids=["the only link", "the only one that works"])
+def test_a_clock_that_needs_the_link_is_believed_that_the_month_is_over(plugs: tuple[Plug, ...]) -> None:
+    reconciler = used_up(*plugs)
+    assert why(reconciler, "2026-12-01", *plugs) is None
+    assert reconciler.usage.level("lte") is CapLevel.EXCEEDED, "the network may say otherwise"
+    assert why(reconciler, "2026-11-30", *plugs, is_synchronized=True) is not None
+    assert why(reconciler, "2026-12-01", *plugs) is None
+    assert reconciler.usage.level("lte") is CapLevel.OK
+
+
+def test_a_clock_that_another_link_can_correct_is_not_believed() -> None:
+    assert why(used_up(DSL, LTE), "2026-12-01", DSL, LTE) is not None
+
+
+def test_what_was_used_is_set_before_the_time_is_known_and_the_only_link_learns_it() -> None:
+    reconciler = used_up(LTE)
+    reconciler.usage.set("lte", 2 * 10**6)
+    assert why(reconciler, "1970-01-01", LTE) is None
+    assert why(reconciler, "2026-11-24", LTE, is_synchronized=True) is not None
+
+
+def test_a_clock_that_was_synchronized_is_right_also_after_hours_without_a_link() -> None:
+    reconciler = used_up(DSL, LTE)
+    assert why(reconciler, "2026-11-24", DSL, LTE, is_synchronized=True) is not None
+    assert why(reconciler, "2026-12-01", DSL, LTE) is None
