@@ -160,7 +160,12 @@ def _is_of_the_lan(interface: Interface, observed: KernelState, lan: Collection[
     networks = [(route.interface, route.destination) for route in observed.routes if _is_network(route)]
     own = [network for number, network in networks if number == interface.index]
     others = [network for number, network in networks if number in lan]
-    elsewhere = {each.address for each in observed.addresses if each.interface != interface.index}
+    # A link-local address of IPv6 is of its interface alone (RFC 4007): many routers are fe80::1.
+    elsewhere = {
+        each.address
+        for each in observed.addresses
+        if each.interface != interface.index and not (each.address.version == 6 and each.address.is_link_local)
+    }
     gateways = {each.gateway for each in observed.routes if each.interface == interface.index and each.is_default}
     return any(one.overlaps(other) for one in own for other in others) or not gateways.isdisjoint(elsewhere)
 

@@ -182,3 +182,11 @@ def test_a_gateway_that_is_this_box_itself_is_none_also_where_no_lan_is_named() 
     assert (dsl.down, lte.down) == (Reason.LAN_NETWORK, None)
     other = replace(LAN, addresses=("192.168.1.77/24",))
     assert links(settings(), house(DSL, LTE, other))[0].down is None, "two interfaces of one network, as two clients"
+
+
+def test_a_gateway_has_a_link_local_address_that_this_box_has_on_another_interface() -> None:
+    lte = replace(LTE, gateways=("10.64.0.1", "fe80::1"))
+    assert links(settings(), house(lte, replace(LAN, addresses=("fe80::1/64",))))[1].down is None
+    here = replace(DSL, addresses=("169.254.0.2/16",), gateways=("169.254.0.1",))
+    lan = replace(LAN, addresses=("169.254.0.1/32",))
+    assert links(settings(), house(here, lan))[0].down is Reason.LAN_NETWORK, "an IPv4 address is the whole box's"
