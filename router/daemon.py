@@ -15,6 +15,7 @@ from router.api import Status
 from router.commands import Commands
 from router.debounce import Debounce
 from router.kernel_client import KernelClient, runs_a_program
+from router.lan.npt import TABLE
 from router.lan.tables import LanTables
 from router.links.stall import Count, StallDetector
 from router.links.usage import CapLevel
@@ -36,7 +37,7 @@ from tributary.daemons.loop import Descriptor, Loop
 from tributary.daemons.metrics_server import MovingServer, Page
 from tributary.daemons.signals import caught
 from tributary.daemons.state_file import to_log
-from tributary.kernel import clock, mptcp_switch, rtnetlink
+from tributary.kernel import clock, mptcp_switch, nft, rtnetlink
 from tributary.kernel.interfaces import octets, packets
 from tributary.kernel.process import TimedOut
 from tributary.mptcp import sockets
@@ -226,6 +227,9 @@ class Daemon:
         self._debounce.reset()
         observed = self._kernel.snapshot()
         self._names = {interface.index: interface.name for interface in observed.interfaces}
+        # As `nft flush ruleset` does.
+        if self._reconciler.has_translation and nft.listed(f"inet {TABLE}") is None:
+            self._reconciler.forget_translation()
         taken, beginning = self._reconciler.names_taken, self._reconciler.beginning
         decision = self._reconciler.reconcile(observed, time.time(), is_synchronized=clock.is_synchronized())
         self._log_changes(decision)

@@ -82,7 +82,15 @@ class Reconciler:
             self.health.change_probe(settings.probe)
         else:
             self.health = Health(settings.probe)
-        # `nft flush ruleset` may have removed the table: a reload restores it.
+        self.forget_translation()
+
+    @property
+    def has_translation(self) -> bool:
+        """Whether the nft table should exist, and be as it was made."""
+        return self._translation not in (None, UNKNOWN)
+
+    def forget_translation(self) -> None:
+        """Another program may have removed or changed the table: it is made again, if there shall be one."""
         self._translation = UNKNOWN if self._translation else None
 
     @property

@@ -92,6 +92,10 @@ def test_private_addresses_become_those_of_the_link_one_to_one_and_outlive_it(tr
     home = translated
     own = home.address_in(PRIVATE)
     first = seen(home)
+    # What removes the table is noticed with the next change of the network, or after half a minute.
+    home.box.run("nft", "delete", "table", "inet", "tributary-translated")
+    home.box.ip("route", "add", "192.0.2.0/24", "dev", "end0")
+    assert seen(home) == first
     assert first in delegated("dsl")
     assert int(first) & OWN == int(IPv6Address(own)) & OWN
     assert seen(home, 2222) in delegated("lte0")

@@ -140,6 +140,17 @@ def test_a_table_of_a_daemon_that_was_killed_is_made_anew_and_taken_away_at_the_
     assert not script.reconciler.record.has_translation
 
 
+def test_a_table_that_another_program_has_removed_is_made_anew() -> None:
+    script = Script(text=TRANSLATED + SETTINGS)
+    script.now(*BOTH)
+    assert script.reconciler.has_translation
+    script.reconciler.forget_translation()
+    assert not script.reconciler.has_translation
+    (said,) = script.now(*BOTH)
+    assert said.startswith("nft --file - (table inet tributary-translated: fd12:3456:789a:1::/64 of end0 becomes")
+    assert script.reconciler.has_translation
+
+
 def test_the_rules_translate_both_ways_and_refuse_what_would_leave_by_another_link() -> None:
     mappings = (
         PrefixMapping("eth0", 0, IPv6Network("2001:db8:a1::/64")),
