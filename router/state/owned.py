@@ -1,4 +1,4 @@
-"""What the kernel cannot tell after a restart: owned endpoints, the gateway in use, the limits before this daemon's.
+"""What the kernel cannot tell after a restart: owned endpoints and addresses, the gateway in use, the limits before.
 
 There is one file for each network namespace, in a directory that a reboot empties as it empties the kernel (/run). It
 is written before endpoints are created, so that a daemon that is killed leaves no endpoint that it does not know.
@@ -6,12 +6,12 @@ is written before endpoints are created, so that a daemon that is killed leaves 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv6Interface, ip_address
 from pathlib import Path
 from typing import Any
 
 from tributary.daemons.state_file import StateFile, Tell
-from tributary.kernel.state import Address, Limits
+from tributary.kernel.state import Address, Limits, OwnAddress
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class OwnershipRecord:
     """The endpoints by id, and the names of tunnels' interfaces, that exist or are about to be created.
 
     ``limits_before`` is None if the limits were not changed. ``has_translation``: the nft table exists. ``gateway`` is
-    HOST:PORT of the gateway in use, as in the settings.
+    HOST:PORT of the gateway in use, as in the settings. ``lan`` are the router's own addresses in its LAN.
     """
 
     endpoints: Mapping[int, Address] = field(default_factory=dict)
@@ -27,6 +27,7 @@ class OwnershipRecord:
     tunnels: frozenset[str] = frozenset()
     has_translation: bool = False
     gateway: str | None = None
+    lan: frozenset[OwnAddress] = frozenset()
 
 
 class RecordFile(StateFile):
@@ -51,6 +52,7 @@ def _written(record: OwnershipRecord) -> dict[str, Any]:
         "tunnels": sorted(record.tunnels),
         "has_translation": record.has_translation,
         "gateway": record.gateway,
+        "lan": sorted([each.interface, str(each.address)] for each in record.lan),
     }
 
 
@@ -62,4 +64,5 @@ def _read(document: dict[str, Any]) -> OwnershipRecord:
         frozenset(map(str, document.get("tunnels", []))),
         bool(document.get("has_translation", False)),
         document.get("gateway"),
+        frozenset(OwnAddress(int(number), IPv6Interface(address)) for number, address in document.get("lan", [])),
     )

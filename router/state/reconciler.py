@@ -26,7 +26,7 @@ from router.state.plan import Add, Change, NumberedEndpoint, Operation, Remove, 
 from router.tunnels import model as tunnels
 from router.tunnels.gateways import Gateways
 from router.tunnels.model import GatewayTunnels, TunnelConfig
-from tributary.kernel.state import Address, Endpoint, KernelState, Limits, Octets
+from tributary.kernel.state import Address, Endpoint, KernelState, Limits, Octets, OwnAddress
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
 from tributary.settings.links import Use
@@ -138,6 +138,7 @@ class Reconciler:
             frozenset(owned.tunnels),
             desired.translation is not None,
             self.gateways.address,
+            frozenset((*owned.lan, *desired.lan)),
         )
         self._note(owned.endpoints, operations)
         known = {name: link.reason for name, link in before.items()}
@@ -255,9 +256,14 @@ class Reconciler:
         return replace(
             owned_state(observed, self.record.endpoints, desired),
             tunnels={name: self.gateways.applied.get(name) for name in sorted(self.record.tunnels & there)},
-            lan=ipv6.owned_addresses(self._lan(observed)),
+            lan=tuple(dict.fromkeys((*ipv6.owned_addresses(self._lan(observed)), *self._recorded(observed)))),
             translation=self._translation,
         )
+
+    def _recorded(self, observed: KernelState) -> list[OwnAddress]:
+        """The recorded addresses that exist, also by earlier settings."""
+        there = {(each.interface, each.address) for each in observed.addresses}
+        return sorted((each for each in self.record.lan if (each.interface, each.address.ip) in there), key=str)
 
     @property
     def target(self) -> Target | None:
@@ -341,6 +347,8 @@ class Reconciler:
                 # Another program may have created an interface of that name meanwhile.
                 self.record = replace(self.record, tunnels=self.record.tunnels - {name})
                 self.gateways.applied.pop(name, None)
+            case Add(OwnAddress() as of_lan):
+                self.record = replace(self.record, lan=self.record.lan - {of_lan})
             case Change(TunnelConfig(name)):
                 self.gateways.applied.pop(name, None)
             case Change(PrefixTranslation()) | Remove(PrefixTranslation()):

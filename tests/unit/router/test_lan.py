@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from router.state.reconciler import Reconciler
 from tests.unit.router.enrolled import FIRST, SECOND, Script
 from tests.unit.router.house import DSL, LAN, LTE, SETTINGS, Plug, after, settings
+from tests.unit.router.house import Script as Reconciling
+from tests.unit.router.test_lan_prefixes import BOTH as DELEGATED
 from tributary.kernel.state import Interface
 from tributary.settings.errors import CommandError
 from tributary.settings.files import check
-from tributary.wireguard.enrolment import Enrolment, table
+from tributary.wireguard.enrolment import Enrolment, table, text
 
 MORE = 'lan = "end0"\n'
 HERE = check(table(FIRST) | {"prefix": "2001:db8:1:1::/64"}, Enrolment, "test")
 THERE = check(table(SECOND) | {"gateway": "203.0.113.9", "prefix": "2001:db8:2:7::/64"}, Enrolment, "test")
+RENEWED = check(table(HERE) | {"prefix": "2001:db8:1:2::/64"}, Enrolment, "test")
 SIX = (
     "ip -6 route del default via 2001:db8:2::1 dev usb0 onlink metric 2 proto 84 src 2001:db8:2::2",
     "ip -6 route add default dev tb0 metric 1 proto 84 src 2001:db8:1:1::2",
@@ -76,6 +80,32 @@ def test_a_link_whose_packets_are_too_small_for_ipv6_does_not_make_the_tunnel_s_
     said = Script(HERE, more=MORE).now(small, LAN)
     sizes = {each.split()[2]: each.split("mtu ")[1].split()[0] for each in said if each.startswith("wg set")}
     assert sizes == {"tb0": "1280", "tb1": "1220"}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["reload", "restart"])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (MORE + SETTINGS + text(HERE), MORE + SETTINGS + text(RENEWED)),
+        (MORE + 'lan_ipv6 = "link"\n' + SETTINGS, MORE + SETTINGS + text(RENEWED)),
+        (MORE + 'lan_ipv6 = "link"\n' + SETTINGS, MORE + SETTINGS),
+        (MORE + SETTINGS + text(HERE), SETTINGS + text(HERE)),
+        (MORE + SETTINGS + text(HERE), 'lan = "end1"\n' + SETTINGS + text(HERE)),
+    ],
+    ids=["another enrolment", "from link to gateway", "to none", "no LAN", "another LAN"],
+)
+def test_the_address_by_earlier_settings_is_taken_away(before: str, now: str, is_restarted: bool) -> None:
+    script = Reconciling(text=before)
+    script.now(*DELEGATED)
+    script.answered("dsl", "lte")
+    lan = [each for each in script.kernel.addresses if each.interface == LAN.interface.index]
+    assert len(lan) == 1
+    if is_restarted:
+        script.reconciler = Reconciler(settings(now), script.reconciler.record)
+    else:
+        script.reconciler.change_settings(settings(now))
+    assert f"ip address del {lan[0].address}/64 dev end0" in script.reconcile()
+    assert lan[0] not in script.kernel.addresses
 
 
 def test_all_of_it_is_taken_away() -> None:

@@ -1,14 +1,17 @@
-from ipaddress import ip_address
+from ipaddress import IPv6Interface, ip_address
 from pathlib import Path
 
 import pytest
 
 from router.state.owned import OwnershipRecord, RecordFile
-from tributary.kernel.state import Limits
+from tributary.kernel.state import Limits, OwnAddress
 from tributary.settings.errors import CommandError, Exit
 
 RECORD = OwnershipRecord(
-    {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")}, Limits(2, 0), gateway="203.0.113.5:51840"
+    {128: ip_address("192.168.1.2"), 130: ip_address("2001:db8::2")},
+    Limits(2, 0),
+    gateway="203.0.113.5:51840",
+    lan=frozenset({OwnAddress(4, IPv6Interface("2001:db8:1:1::1/64"))}),
 )
 
 
