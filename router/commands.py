@@ -13,7 +13,7 @@ from router.links.usage import Usage
 from router.live_settings import LiveSettings
 from router.settings import RouterSettings, parse
 from tributary.api.places import ROUTER
-from tributary.daemons.control import REFUSED, Request, Response, refused
+from tributary.daemons.control import REFUSED, Request, Response, refused, trial_seconds
 from tributary.daemons.logs import Log
 from tributary.settings import bypass
 from tributary.settings.errors import CommandError, Exit
@@ -98,8 +98,11 @@ class Commands:
             case "set-link":
                 self._set_link(str(asked["link"]), str(asked["key"]), asked["value"])
             case "try":
-                self._router.change_settings(parse(asked["settings"], asked["name"], self._settings.file))
-                self._reload_in(float(asked["seconds"]))
+                seconds = trial_seconds(asked)
+                settings = parse(asked["settings"], asked["name"], self._settings.file)
+                # First: nothing that fails afterwards may leave them for good.
+                self._reload_in(seconds)
+                self._router.change_settings(settings)
             case "reload":
                 self._router.reload()
                 self._reload_in(None)

@@ -1,6 +1,7 @@
 """The command ``tributary`` beside a running throttler."""
 
 import json
+import math
 import os
 import re
 import sys
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from experiments.testbed.node import Node
 from tests.netns.links_world import GATEWAY, connection
 from tests.netns.throttler_world import TEXT, WIRED_SLOW, ask, throttled, throttler, tributary
 from tests.netns.world import Child, in_namespace, process
+from tributary.api.places import THROTTLER
 from tributary.paths import ROOT
-from tributary.settings.errors import Exit
+from tributary.settings.errors import CommandError, Exit
 from tributary.settings.files import drop_ins
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("world")]
@@ -111,6 +114,9 @@ def test_a_wrong_policy_is_not_tried(tmp_path: Path) -> None:
         assert rules() == ["wired-slow"]
         own = tributary("try", str(WIRED_SLOW), "--program", "throttler", code=Exit.USAGE)
         assert "accepted: another file" in own
+        with Node(GATEWAY, tmp_path).entered(), pytest.raises(CommandError, match="seconds"):
+            THROTTLER.ask("try", settings=TEXT.replace("wired-slow", "another"), name="new", seconds=math.inf)
+        assert rules() == ["wired-slow"]
     wrong.rename(tmp_path / "new.toml")
     assert "accepted: throttler or router" in tributary("try", str(tmp_path / "new.toml"), code=Exit.USAGE)
 

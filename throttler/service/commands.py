@@ -28,7 +28,7 @@ from throttler.sources.source import Source, SourceKind
 from throttler.steering import steerer
 from throttler.steering.learned import ClientPath, client_path
 from throttler.steering.steerer import Steerer, Turns
-from tributary.daemons.control import Request, Response
+from tributary.daemons.control import Request, Response, trial_seconds
 from tributary.kernel import interfaces
 from tributary.mptcp.four_tuple import FourTuple
 from tributary.settings import files
@@ -131,9 +131,14 @@ class Commands:
 
     def _try(self, asked: Request) -> Response:
         """Take another policy until a reload, and reload by itself after some seconds."""
-        answer = self._change_all(model.parse(asked["settings"], asked["name"], self._file))
-        self._reload_in(float(asked["seconds"]))
-        return answer
+        seconds = trial_seconds(asked)
+        policy = model.parse(asked["settings"], asked["name"], self._file)
+        try:
+            return self._change_all(policy)
+        finally:
+            # It is in force also if nft or tc failed: everything is installed again then.
+            if self.policy is policy:
+                self._reload_in(seconds)
 
     def _set(self, asked: Request) -> Response:
         rule = files.check(asked["rule"], Rule, where="set")

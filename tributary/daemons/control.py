@@ -13,6 +13,7 @@ members of the group ``tributary-steer``, such as the console, also those that s
 
 import grp
 import json
+import math
 import os
 import socket
 import struct
@@ -156,7 +157,7 @@ class Control:
         return answer
 
 
-REFUSED = (CommandError, ValueError, KeyError, TypeError, RecursionError)
+REFUSED = (CommandError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """Exceptions of a handler for a request that is refused."""
 
 
@@ -170,6 +171,14 @@ def refused(error: Exception) -> bytes:
 def failed(code: Exit, message: str) -> bytes:
     """The response for a failure."""
     return json.dumps({"failure": message, "code": code}).encode()
+
+
+def trial_seconds(asked: Request) -> float:
+    """How long the settings of a request are on trial; raises one of ``REFUSED`` if it does not say that."""
+    seconds = float(asked["seconds"])
+    if not 0 <= seconds < math.inf:
+        raise CommandError(Exit.USAGE, f"seconds = {seconds}: accepted: a number from 0")
+    return seconds
 
 
 def is_served(name: str) -> bool:

@@ -11,6 +11,8 @@ from tributary.daemons.logs import Level, Log
 from tributary.daemons.request_server import Respond, Server
 from tributary.settings.errors import CommandError
 
+TRY_AGAIN = 5.0
+"""Seconds to the next try, when a reload that was due has failed."""
 LONGEST_WAIT = 1.0
 """Seconds between two turns at most: requests have deadlines, and the log sums up what it suppressed."""
 
@@ -88,7 +90,7 @@ class Loop:
         self._selector.unregister(server)
 
     def reload_in(self, seconds: float | None) -> None:
-        """Reload once after so many seconds, as after a signal; None: not any more."""
+        """Reload after so many seconds, as after a signal, until it succeeds once; None: not any more."""
         self._reload_due = None if seconds is None else time.monotonic() + seconds
 
     def _turn(self, daemon: Daemon) -> int | None:
@@ -123,10 +125,13 @@ class Loop:
         return ending
 
     def _reload(self, daemon: Daemon) -> None:
-        self._reload_due = None
+        if self._reload_due is not None:
+            # Settings on trial must not stay because the file is wrong for now.
+            self._reload_due = max(self._reload_due, time.monotonic() + TRY_AGAIN)
         notify.send(notify.reloading(time.monotonic_ns()))
         try:
             daemon.reload()
+            self._reload_due = None
             self._log.event("reloaded")
         except CommandError as failure:
             self._log.event("not reloaded", Level.ERROR, reason=str(failure))

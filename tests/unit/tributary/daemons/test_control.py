@@ -2,6 +2,7 @@
 
 import grp
 import json
+import math
 import os
 import selectors
 import socket
@@ -49,6 +50,14 @@ def answering(handle: control.Handler) -> Iterator[None]:
         finally:
             ended.set()
             thread.join()
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"seconds": None}, *({"seconds": each} for each in ("soon", -1, math.nan, math.inf, 10**400))]
+)
+def test_a_trial_without_an_end_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(control.REFUSED):
+        control.trial_seconds(given)
 
 
 def test_a_daemon_answers_at_its_file_and_takes_it_away(run: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tributary.daemons import loop as loop_module
 from tributary.daemons.logs import Log, as_text
 from tributary.daemons.loop import LONGEST_WAIT, Loop
 from tributary.daemons.request_server import Server
@@ -171,6 +172,24 @@ def test_a_reload_comes_by_itself_once_unless_it_is_taken_back(ground: Ground) -
     loop.reload_in(None)
     loop.run(daemon)
     assert len(reloads) == 1
+
+
+def test_a_reload_that_was_due_comes_again_until_it_succeeds(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that a signal brought before: what is on trial is in force until then."""
+    monkeypatch.setattr(loop_module, "TRY_AGAIN", 0.1)
+    reloads: list[float] = []
+
+    def fail_twice() -> None:
+        reloads.append(time.monotonic())
+        if len(reloads) < 3:
+            raise CommandError(Exit.USAGE, "rate: what is that?")
+
+    daemon = Noting(lambda: kill(RELOAD), *[lambda: None] * 4, on_reload=fail_twice)
+    daemon.wait = 0.15
+    loop = ground.loop()
+    loop.reload_in(0.2)
+    loop.run(daemon)
+    assert len(reloads) == 3 and reloads[2] - reloads[1] > 0.09
 
 
 def test_a_descriptor_that_is_readable_brings_a_turn_at_once(ground: Ground) -> None:
