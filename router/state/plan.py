@@ -73,7 +73,7 @@ def diff(desired: DesiredState, owned: OwnedState, taken: Collection[int], last:
     new = [each for each in desired.endpoints if each not in existing.values()]
     limits = desired.limits if desired.limits != owned.limits else None
     tunnel_configs = [each for each in desired.tunnel_configs if owned.tunnels.get(each.name) != each]
-    inside = {address for each in tunnel_configs for address in (each.address, each.address6) if address}
+    inside = {address for each in tunnel_configs for address in each.addresses}
     routes = [route for route in dict.fromkeys(desired.routes) if route not in owned.routes]
     return (
         *(Remove(NumberedEndpoint(*each)) for each in stale),

@@ -26,7 +26,7 @@ from router.state.plan import Add, Change, NumberedEndpoint, Operation, Remove, 
 from router.tunnels import model as tunnels
 from router.tunnels.gateways import Gateways
 from router.tunnels.model import GatewayTunnels, TunnelConfig
-from tributary.kernel.state import Address, Endpoint, KernelState, Limits, Octets, OwnAddress
+from tributary.kernel.state import Address, Endpoint, Interface, KernelState, Limits, Octets, OwnAddress
 from tributary.mptcp.events import Ended, SubflowClosed
 from tributary.settings.hosts import CONVERT_PORT, Target
 from tributary.settings.links import Use
@@ -252,13 +252,19 @@ class Reconciler:
 
     def _owned(self, observed: KernelState, desired: Collection[Endpoint] = ()) -> OwnedState:
         """What exists of what is owned, with the tunnels' last configuration."""
-        there = {interface.name for interface in observed.interfaces}
+        own = (interface for interface in observed.interfaces if interface.name in self.record.tunnels)
         return replace(
             owned_state(observed, self.record.endpoints, desired),
-            tunnels={name: self.gateways.applied.get(name) for name in sorted(self.record.tunnels & there)},
+            tunnels={each.name: self._applied(each, observed) for each in sorted(own, key=lambda each: each.name)},
             lan=tuple(dict.fromkeys((*ipv6.owned_addresses(self._lan(observed)), *self._recorded(observed)))),
             translation=self._translation,
         )
+
+    def _applied(self, tunnel: Interface, observed: KernelState) -> TunnelConfig | None:
+        """Its last configuration; None if that is unknown, or another program has taken a part of it away."""
+        config = self.gateways.applied.get(tunnel.name)
+        there = {each.address for each in observed.addresses if each.interface == tunnel.index}
+        return config if config and tunnel.is_up and there.issuperset(config.addresses) else None
 
     def _recorded(self, observed: KernelState) -> list[OwnAddress]:
         """The recorded addresses that exist, also by earlier settings."""

@@ -87,9 +87,13 @@ class TunnelConfig:
     address6: IPv6Address | None = None
 
     @property
+    def addresses(self) -> tuple[Address, ...]:
+        return (self.address, *([self.address6] if self.address6 else []))
+
+    @property
     def inside(self) -> list[str]:
         """Its addresses in the form of ip(8)."""
-        return [f"{self.address}/32", *([f"{self.address6}/128"] if self.address6 else [])]
+        return [f"{each}/{each.max_prefixlen}" for each in self.addresses]
 
 
 def gateway_tunnels(

@@ -208,6 +208,15 @@ def test_a_call_leaves_a_link_with_its_address_and_misses_less_than_a_second(hou
     assert gap < 1.0
 
 
+def test_a_tunnel_that_another_program_set_down_or_took_the_address_from_comes_back(house: House) -> None:
+    with house.at_work():
+        for harm in (f"link set {PREFIX}0 down", f"address flush dev {PREFIX}0"):
+            house.on_router(f"ip {harm}")
+            assert PREFIX not in house.default()
+            eventually(lambda: PREFIX in house.default())
+            assert house.addresses(f"{PREFIX}0") == [f"{ELSE}/32"]
+
+
 def test_without_an_answer_of_the_gateway_everything_leaves_by_the_links(house: House) -> None:
     with house.at_work():
         house.on_provider(f"ip link set {GATEWAY} down")

@@ -121,7 +121,7 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
     return replace(
         observed,
         interfaces=there,
-        addresses=_addresses(observed.addresses, operations),
+        addresses=_addresses(observed.addresses, operations, {each.name: each.index for each in there}),
         routes=left,
         rules=tuple(rules),
         endpoints=endpoints,
@@ -129,15 +129,20 @@ def after(observed: KernelState, operations: Sequence[Operation]) -> KernelState
     )
 
 
-def _addresses(observed: Iterable[InterfaceAddress], operations: Iterable[Operation]) -> tuple[InterfaceAddress, ...]:
-    """Those that are there after the steps about the LAN's."""
-    there = list(observed)
+def _addresses(
+    observed: Iterable[InterfaceAddress], operations: Iterable[Operation], names: Mapping[str, int]
+) -> tuple[InterfaceAddress, ...]:
+    """Those that are there after the steps about the LAN's and the tunnels'."""
+    there = [each for each in observed if each.interface in names.values()]
     for operation in operations:
         match operation:
             case Add(OwnAddress(interface, address)):
                 there.append(InterfaceAddress(interface, address.ip))
             case Remove(OwnAddress(interface, address)):
                 there.remove(InterfaceAddress(interface, address.ip))
+            case Change(TunnelConfig(name) as config):
+                there = [each for each in there if each.interface != names[name]]
+                there += [InterfaceAddress(names[name], address) for address in config.addresses]
     return tuple(there)
 
 
@@ -158,7 +163,7 @@ def _interfaces(observed: Iterable[Interface], operations: Iterable[Operation]) 
                 assert name not in there
                 there[name] = Interface(max(each.index for each in there.values()) + 100, name)
             case Change(TunnelConfig(name)):
-                assert name in there
+                there[name] = replace(there[name], is_up=True)
             case Remove(TunnelInterface(name)):
                 del there[name]
     return tuple(there.values())
@@ -168,8 +173,9 @@ def changed(observed: KernelState, now: KernelState) -> KernelState:
     """The house ``now``, with what was installed in ``observed`` as far as the kernel keeps it."""
     known = {interface.name for interface in now.interfaces}
     tunnels = [each for each in observed.interfaces if each.name not in known and each.name.startswith("tb")]
-    lan = [each for each in observed.addresses if each.interface == LAN.interface.index]
-    now = replace(now, interfaces=(*now.interfaces, *tunnels), addresses=(*now.addresses, *lan))
+    own = {LAN.interface.index, *(each.index for each in tunnels)}
+    kept = [each for each in observed.addresses if each.interface in own]
+    now = replace(now, interfaces=(*now.interfaces, *tunnels), addresses=(*now.addresses, *kept))
     there = {interface.index for interface in now.interfaces}
     ours = [
         route

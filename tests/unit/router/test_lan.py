@@ -115,7 +115,10 @@ def test_all_of_it_is_taken_away() -> None:
     before = {each.address for each in script.kernel.addresses}
     for operation in script.reconciler.removal(script.kernel):
         script.kernel = after(script.kernel, [operation])
-    assert {str(each) for each in before - {each.address for each in script.kernel.addresses}} == {"2001:db8:1:1::1"}
+    assert {str(each) for each in before - {each.address for each in script.kernel.addresses}} == {
+        "2001:db8:1:1::1",
+        *("10.84.0.17", "10.84.0.18", "10.84.0.19", "2001:db8:1:1::2"),  # with the tunnels
+    }
     assert not [each for each in script.kernel.routes if each.interface == LAN.interface.index]
 
 

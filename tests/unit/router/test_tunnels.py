@@ -102,6 +102,20 @@ def test_a_step_that_failed_is_tried_again() -> None:
     assert [each.split()[2] for each in script.reconcile()] == ["tb1"]
 
 
+@pytest.mark.parametrize("is_down", [True, False], ids=["set down", "without its address"])
+def test_a_tunnel_that_another_program_has_changed_is_set_again(answered: Script, is_down: bool) -> None:
+    kernel = answered.kernel
+    (tunnel,) = [each for each in kernel.interfaces if each.name == "tb1"]
+    if is_down:
+        others = (replace(each, is_up=False) if each == tunnel else each for each in kernel.interfaces)
+        answered.kernel = replace(kernel, interfaces=tuple(others))
+    else:
+        kept = (each for each in kernel.addresses if each.interface != tunnel.index)
+        answered.kernel = replace(kernel, addresses=tuple(kept))
+    (said,) = answered.reconcile()
+    assert said.startswith("wg set tb1") and "ip address replace 10.84.0.18/32 dev tb1; ip link set tb1" in said
+
+
 def test_all_is_taken_away_and_other_peoples_interfaces_are_not() -> None:
     script = Script(more="bypass = true\n")
     script.now(DSL, LTE, Plug(Interface(9, "wg0")))
